@@ -126,7 +126,7 @@ func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	}
 	switch {
 	case m.Pooled():
-		return pooledScratch(cfg)
+		return pooledScratch(cfg, cfg.splitOf(s))
 	case !m.V4():
 		scratch(m.K, m.K)
 	case s.Row == RowDraft:

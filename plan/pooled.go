@@ -108,10 +108,19 @@ func (r *resolver) heldBack(n int) error {
 		Supported: fmt.Sprintf("at most %d drafts", mostVerified-1), Try: fmt.Sprintf("%d drafts", mostVerified-1)}
 }
 
+// splitOf is where rows of a segment are cut. Prompts of pooled models stay whole: they have rows enough for all
+// multiprocessors, and their parts would be written, read and added for nothing.
+func (c *Config) splitOf(s *Segment) KeySplit {
+	if c.Model.Pooled() && s.NextN == 0 && c.SplitKeys != SplitUnset {
+		return SplitWhole
+	}
+	return c.SplitKeys
+}
+
 // pooledScratch is sparseScratch of a row of the tokens of all pools that it keeps. Parts of rows of bf16 are float32.
-func pooledScratch(cfg *Config) (row, rows int64) {
+func pooledScratch(cfg *Config, split KeySplit) (row, rows int64) {
 	heads, keys := cfg.Model.Heads, cfg.Model.PoolWidth()
-	row, rows = sparseScratch(cfg.Hardware.SMs, heads, keys, keys, cfg.SplitKeys.Keys())
+	row, rows = sparseScratch(cfg.Hardware.SMs, heads, keys, keys, split.Keys())
 	if stats := int64(heads) * partStatBytes; row > 0 && cfg.Layout == BF16Row1024 {
 		part := int64(roundUp(heads, unitHeads)) * latentDim * partValueBytes
 		row += row / (part + stats) * part * (partFloatBytes - partValueBytes) / partValueBytes

@@ -31,7 +31,7 @@ func (w *Builder) segmented() error {
 		w.shapeRow(s)
 		w.rowIndexer(s)
 		if w.cat.Entry(s.Kernel).Segments {
-			s.SplitKeys = w.cfg.SplitKeys
+			s.SplitKeys = w.cfg.splitOf(s)
 		}
 		if err := w.Pad(s); err != nil {
 			return err

@@ -82,3 +82,22 @@ func TestSplitsAreWords(t *testing.T) {
 		t.Errorf("300: %v, want an error that lists the words", err)
 	}
 }
+
+// Rows of prompts of a model of pools stay whole and need no memory for parts; those that decode are cut as the process
+// decided.
+func TestPromptsOfPoolsStayWhole(t *testing.T) {
+	cfg := newSetup(t, "sm90", family(t, "glm5_next"), kv("fp8"), drafts(1)).resolve(t)
+	want(t, "cut", cfg.SplitKeys, Split512)
+	for name, c := range map[string]struct {
+		batch Batch
+		want  KeySplit
+	}{"a prompt": {extendOver(300, 4000), SplitWhole}, "the start of a prompt": {extendOver(300, 0), SplitWhole},
+		"a decode": {decode(9), Split512}} {
+		for _, s := range build(t, cfg, c.batch).Segments {
+			want(t, name, s.SplitKeys, c.want)
+			if row, _ := attendScratch(&cfg, &s, 4096); (row > 0) != (c.want == Split512) {
+				t.Errorf("%s: a row has %d bytes for parts", name, row)
+			}
+		}
+	}
+}
