@@ -13,11 +13,11 @@ import (
 
 // latentKernels are the kernels by layout.
 var latentKernels = map[layout.Kind]sparseRows{
-	layout.BF16Row1152: {"sparrow_latent_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "", true},
+	layout.BF16Row1152: {"sparrow_latent_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, nil, true},
 	layout.FP8Row656: {"sparrow_latent_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_latent_block_duo", false},
+		[]string{"sparrow_latent_block_duo", "sparrow_latent_block_quad", "sparrow_latent_block_oct"}, false},
 	layout.FP8Row576: {"sparrow_latent_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_latent_raw_duo", false},
+		[]string{"sparrow_latent_raw_duo"}, false},
 }
 
 // LatentWaves is the maximum number of units of work per multiprocessor in a launch whose rows are cut: their list is
@@ -74,6 +74,9 @@ func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs)
 	}
 	if v.PageMask != sparseKeys-1 {
 		c.fail("pages have %d tokens, want %d", int64(v.PageMask)+1, sparseKeys)
+	}
+	if kind == layout.FP8Row656 && a.Max != 0 {
+		c.fail("the largest score of rows of %d bytes is not kept: leave Max zero", rows.rowBytes)
 	}
 	n, most := SparseUnits(a.Rows, a.Heads, a.Segments), int64(LatentWaves)*int64(k.device.props.SMs)
 	if a.Segments > 1 && n > most {

@@ -154,9 +154,9 @@ type sparseRows struct {
 	// Parts of results are f16, or f32 where rows are bf16, which has a wider range.
 	partBytes int64
 	combine   string
-	// few is the kernel that shares each unit of work between two thread blocks, with the same bits; empty where there
-	// is none. It is used for rows of one stream that are cut into segments.
-	few    string
+	// few are the kernels that share each unit of work between two, four and eight thread blocks, with the same bits.
+	// They are used for rows of one stream that are cut into segments.
+	few    []string
 	mapped bool // the kernel takes MappedAttendArgs
 }
 
@@ -164,26 +164,29 @@ const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_com
 
 // sparseKernels are the kernels by layout. Kind 0 means gathered V4 rows, which are not a cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
-	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "", true},
+	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, nil, true},
 	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_sparse_block_duo", false},
+		[]string{"sparrow_sparse_block_duo"}, false},
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_sparse_raw_duo", false},
-	layout.V4Row584:  {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, "", false},
-	layout.V41Row288: {"sparrow_sparse_shared", layout.V41EntryBytes, V4Dim, 2, 2, combineF16, "", false},
-	layout.FP8Row528: {"sparrow_sparse_nope", layout.NopeRowBytes, layout.LatentDim, 1, 2, combineF16, "", false},
-	layout.BF16Row1024: {"sparrow_sparse_flat", layout.NopeBF16Bytes, layout.LatentDim, 1, 4, combineF32, "",
+		[]string{"sparrow_sparse_raw_duo"}, false},
+	layout.V4Row584:  {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, nil, false},
+	layout.V41Row288: {"sparrow_sparse_shared", layout.V41EntryBytes, V4Dim, 2, 2, combineF16, nil, false},
+	layout.FP8Row528: {"sparrow_sparse_nope", layout.NopeRowBytes, layout.LatentDim, 1, 2, combineF16, nil, false},
+	layout.BF16Row1024: {"sparrow_sparse_flat", layout.NopeBF16Bytes, layout.LatentDim, 1, 4, combineF32, nil,
 		true},
-	0: {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, "", true},
+	0: {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, nil, true},
 }
 
-// launch returns the kernel for a number of units of work and its number of thread blocks: one for each unit, or two
-// while all fit at the same time.
+// launch returns the kernel for a number of units of work and its number of thread blocks: one for each unit, or two,
+// four or eight where there is a kernel for it, while all fit at the same time.
 func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
-	if r.few != "" && segments > 1 && 2*units <= int64(multiprocessors) {
-		return r.few, int32(2 * units)
+	kernel, blocks = r.kernel, int32(units)
+	for _, few := range r.few {
+		if units *= 2; segments > 1 && units <= int64(multiprocessors) {
+			kernel, blocks = few, int32(units)
+		}
 	}
-	return r.kernel, int32(units)
+	return kernel, blocks
 }
 
 // SparseAttend computes attention over selected rows of a layout: rows of FP8 or bf16, or V4 entries of one or two

@@ -153,22 +153,30 @@ func TestSegmentsHoldEveryRow(t *testing.T) {
 	}
 }
 
-func TestFewUnitsAreSharedByTwoBlocks(t *testing.T) {
+func TestFewUnitsAreSharedByBlocks(t *testing.T) {
 	for _, c := range []struct {
+		kernels  map[layout.Kind]sparseRows
 		kind     layout.Kind
 		units    int64
 		segments int32
 		kernel   string
 		blocks   int32
 	}{
-		{layout.FP8Row656, 8, 4, "sparrow_sparse_block_duo", 16},
-		{layout.FP8Row576, 66, 4, "sparrow_sparse_raw_duo", 132},
-		{layout.FP8Row656, 67, 4, "sparrow_sparse_block", 67},
-		{layout.FP8Row656, 2, 1, "sparrow_sparse_block", 2}, // rows in one piece write their result at once
-		{layout.V4Row584, 8, 4, "sparrow_sparse_entry", 8},
-		{layout.BF16Row1152, 8, 4, "sparrow_sparse_bf16", 8},
+		{sparseKernels, layout.FP8Row656, 8, 4, "sparrow_sparse_block_duo", 16},
+		{sparseKernels, layout.FP8Row576, 66, 4, "sparrow_sparse_raw_duo", 132},
+		{sparseKernels, layout.FP8Row656, 67, 4, "sparrow_sparse_block", 67},
+		// rows in one piece write their result at once
+		{sparseKernels, layout.FP8Row656, 2, 1, "sparrow_sparse_block", 2},
+		{sparseKernels, layout.V4Row584, 8, 4, "sparrow_sparse_entry", 8},
+		{sparseKernels, layout.BF16Row1152, 8, 4, "sparrow_sparse_bf16", 8},
+		{latentKernels, layout.FP8Row656, 16, 8, "sparrow_latent_block_oct", 128},
+		{latentKernels, layout.FP8Row656, 33, 8, "sparrow_latent_block_quad", 132},
+		{latentKernels, layout.FP8Row656, 34, 8, "sparrow_latent_block_duo", 68},
+		{latentKernels, layout.FP8Row656, 67, 8, "sparrow_latent_block", 67},
+		{latentKernels, layout.FP8Row656, 4, 1, "sparrow_latent_block", 4},
+		{latentKernels, layout.FP8Row576, 8, 8, "sparrow_latent_raw_duo", 16},
 	} {
-		if kernel, blocks := sparseKernels[c.kind].launch(c.units, c.segments, 132); kernel != c.kernel ||
+		if kernel, blocks := c.kernels[c.kind].launch(c.units, c.segments, 132); kernel != c.kernel ||
 			blocks != c.blocks {
 			t.Errorf("%v, %d units in %d segments: %d blocks of %s, want %d of %s", c.kind, c.units, c.segments, blocks,
 				kernel, c.blocks, c.kernel)

@@ -20,7 +20,8 @@ var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.V4Flat:      {0: {"sparrow_sparse_flat"}},
 	plan.SparsePools: {layout.FP8Row528: {"sparrow_sparse_nope"}, layout.BF16Row1024: {"sparrow_sparse_flat"}},
 	plan.DenseLatent: {layout.BF16Row1152: {"sparrow_latent_bf16"},
-		layout.FP8Row656: {"sparrow_latent_block", "sparrow_latent_block_duo"},
+		layout.FP8Row656: {"sparrow_latent_block", "sparrow_latent_block_duo", "sparrow_latent_block_quad",
+			"sparrow_latent_block_oct"},
 		layout.FP8Row576: {"sparrow_latent_raw", "sparrow_latent_raw_duo"}},
 }
 

@@ -30,7 +30,7 @@ __device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
     }
     __syncthreads();
     if constexpr (kEvery) {
-        list_units(args);  // lengths are older than the kernel before
+        list_units(args, head_groups(args));  // lengths are older than the kernel before
     }
     ptx::wait_for_previous_kernel();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);

@@ -234,13 +234,13 @@ __device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row)
 
 // Lists the units with keys that this thread block takes: its share of the units of all rows, in order. All threads
 // of the block must call it before any other use of units. A launch has at most kMost times as many units as thread
-// blocks.
-__device__ __forceinline__ void list_units(const SparseAttendArgs& args) {
+// blocks. groups is the number of groups of heads of a row.
+__device__ __forceinline__ void list_units(const SparseAttendArgs& args, u32 groups) {
     if (!listed(args)) {
         return;
     }
     UnitList& list = unit_list();
-    const u32 groups = head_groups(args), rows = static_cast<u32>(args.rows), warps = blockDim.x / 32;
+    const u32 rows = static_cast<u32>(args.rows), warps = blockDim.x / 32;
     const u32 mine = (rows + blockDim.x - 1) / blockDim.x, from = min(threadIdx.x * mine, rows),
         to = min(from + mine, rows);
     const auto units = [&](u32 row) {

@@ -1,18 +1,12 @@
-// Attention over every key of paged sequences with 656-byte FP8 rows. It is the sparse-attention kernel with page
-// tables instead of lists.
+// Attention over every key of paged sequences of 656-byte FP8 rows.
 #define SPARROW_EVERY_KEY
-#include "sm90/sparse/kernel.cuh"
+#include "sm90/latent/turned.cuh"
 
-namespace {
-using Registers = sparrow_sparse::Registers<208, 160, 136>;
-using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::BlockFormat>;
-}  // namespace
-
-extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
+extern "C" __global__ void __launch_bounds__(sparrow_latent::kTurnedThreads,
     1) sparrow_latent_block(const __grid_constant__ SparseAttendArgs args) {
-    sparrow_sparse::attend<Registers, Rows>(args);
+    sparrow_latent::attend_turned<64>(args);
 }
 
 // The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_latent_block_shared =
-    sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();
+    sparrow_sparse::shared_bytes<sparrow_latent::TurnedStorage<64>>();

@@ -1,12 +1,13 @@
-// Attention over every key of paged sequences with 656-byte FP8 rows, for few query rows: two thread blocks per unit.
+// Attention over every key of paged sequences of 656-byte FP8 rows, few rows: two thread blocks of 32 heads each for a
+// unit of 64.
 #define SPARROW_EVERY_KEY
-#include "sm90/sparse/duo.cuh"
+#include "sm90/latent/turned.cuh"
 
-extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(sparrow_sparse::kDuoThreads, 1)
-    sparrow_latent_block_duo(const __grid_constant__ SparseAttendArgs args) {
-    sparrow_sparse::attend_duo<sparrow_sparse::BlockFormat>(args);
+extern "C" __global__ void __launch_bounds__(sparrow_latent::kTurnedThreads,
+    1) sparrow_latent_block_duo(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_latent::attend_turned<32>(args);
 }
 
 // The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_latent_block_duo_shared =
-    sparrow_sparse::shared_bytes<sparrow_sparse::DuoStorage>();
+    sparrow_sparse::shared_bytes<sparrow_latent::TurnedStorage<32>>();
