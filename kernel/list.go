@@ -41,7 +41,7 @@ type Builder struct {
 	ranks Member
 	place progress
 	list  List
-	at    Step // stage and layer of what is added
+	at    Step // stage and layer of the operations that are added
 	err   error
 }
 

@@ -37,7 +37,7 @@ type SpreadArgs struct {
 	Out        Tensor // i32 [R, K*Pool+Pool-1]
 	Lens       Tensor // i32 [R, 1]
 	Pools      Tensor // i32 [R, K]: ascending, then -1
-	Seen       Tensor // i32 [R, 1]: tokens the row sees, its own included
+	Seen       Tensor // i32 [R, 1]: tokens the row may attend to, including its own
 	Table      Tensor // i32 [tables, pages]
 	TableRow   Tensor // i32 [R, 1]
 	PageTokens int    // a multiple of Pool

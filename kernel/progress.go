@@ -31,7 +31,7 @@ type progress struct {
 	mark   Marker // nil where the device takes no marks
 	now    atomic.Pointer[Step]
 	mu     sync.Mutex // guards stages
-	stages []stageOps // by number less one
+	stages []stageOps // by stage number minus one
 }
 
 // stageOps is a stage and the names of its operations so far.

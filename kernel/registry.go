@@ -13,7 +13,7 @@ type Options struct {
 	// float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24
 	// bits, or products with block formats to 8; slower
 	Precise bool
-	Limits  Limits // of a GPU that is to behave like a smaller one
+	Limits  Limits // limits of a GPU that behaves like a smaller GPU
 	Ordinal int    // which of several devices, such as GPUs; 0 is the first
 	Pack    bool   // copy weights to memory that is fast to read, where they are otherwise read from their file
 	// NUMA, where not nil, divides workers and copies of weights among the memory nodes of a CPU.

@@ -18,7 +18,7 @@ import (
 // copied.
 type Repeated struct {
 	Pattern []byte
-	First   int64 // place of the first byte in the pattern
+	First   int64 // offset of the first byte in the pattern
 	Bytes   int64 // of the tensor that they fill
 }
 

@@ -5,7 +5,7 @@ package kernel
 type TallyArgs struct {
 	Counts Tensor // i32 [1, experts]
 	IDs    Tensor // i32 [T, k]
-	Seen   Tensor // i32 [T, 1]: tokens that a row sees
+	Seen   Tensor // i32 [T, 1]: tokens that a row may attend to
 }
 
 // Tallier is a device that counts which experts rows choose. Not every device does.

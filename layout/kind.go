@@ -24,8 +24,8 @@ const (
 	BF16Row1024  // the same: 512 bf16
 	F32Row2048   // the same: 512 float32
 	V41Row288    // shared entries of DeepSeek-V4.1: 512 e2m1, then 32 e4m3 scales
-	V41Window528 // window entries beside them: 512 e4m3, then 16 exponents
-	V41Index68   // indexer keys beside them: as IndexPage68, without a floor of scales and without rotation
+	V41Window528 // V4.1 window entries: 512 e4m3, then 16 exponents
+	V41Index68   // V4.1 indexer keys: as IndexPage68, without a floor of scales and without rotation
 	kindCount
 )
 

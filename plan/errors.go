@@ -27,7 +27,7 @@ const (
 	E14 Code = "E14" // KV offload with a setting it excludes
 	E15 Code = "E15" // the draft head is missing from the checkpoint
 	E16 Code = "E16" // the kernel library or its build for this architecture is missing
-	E17 Code = "E17" // no room for transient memory
+	E17 Code = "E17" // transient memory does not fit
 )
 
 // Batch: refusals of Build and of carrying a plan out.

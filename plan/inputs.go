@@ -18,7 +18,7 @@ const (
 	Positions               // [R] in the sequence
 	RowRequests             // [R] the row's request, which is its row of the page table
 	Slots                   // [R] where the row's own token is stored, -1: nowhere
-	Lengths                 // [R] keys the row sees
+	Lengths                 // [R] keys that the row may attend to
 	Kept                    // [R] how many of them it attends to
 	PageTable               // [B, W] page of every page of positions
 	GatherSlots             // [n] slots of the rows that launches gather
@@ -32,45 +32,45 @@ const (
 	Draws                   // [L, 10] how the token of a row of logits is drawn, where the device draws any
 	HiddenRows              // [R] drafting: the row's hidden state, a row of the pass before
 
-	WindowLengths  // [R] V4: window entries the row sees
-	WindowIndices  // [R, w] V4: slots of them, or places in the request's gathered ones
-	WindowStart    // [R] V4: what makes a place of the row's request a row of the workspace
-	Groups         // [R] V4: entries of ratio 4 that the row sees
+	WindowLengths  // [R] V4: window entries that the row attends to
+	WindowIndices  // [R, w] V4: their slots, or indices among the gathered entries of the request
+	WindowStart    // [R] V4: added to an index within the row's request to get a row of the workspace
+	Groups         // [R] V4: entries of ratio 4 that the row may select
 	GroupSlots     // [n] V4: slots of the entries that launches gather
 	GroupStart     // [R] V4: where the row's request begins among its launch's entries
 	GroupBase      // [R] V4: the same in the workspace, after the window's rows
-	HeavyLengths   // [R] V4: entries of ratio 128 that the row sees
-	HeavyIndices   // [R, w] V4: slots of all of them, or places as above
+	HeavyLengths   // [R] V4: entries of ratio 128 that the row attends to
+	HeavyIndices   // [R, w] V4: slots of all of them, or indices as above
 	HeavySlots     // [n] V4: slots of the entries that launches gather
 	HeavyBase      // [R] V4: where the row's request begins in the workspace
 	CloseSources   // [n, 8] V4: raw rows that entries of ratio 4 are made of
 	CloseSlots     // [n] V4: where they are stored, -1: nowhere
 	ClosePositions // [n] V4: first position of the group
-	KeepRows       // [R] V4: the row's place in the rings of ratio 4, -1: none
-	TailRows       // [R] V4: the row's place among those a window page ends with, -1: none
+	KeepRows       // [R] V4: the row's index in the rings of ratio 4, -1: none
+	TailRows       // [R] V4: the row's index among the last rows of a window page, -1: none
 	HeavySources   // [n, 128] V4: the same for entries of ratio 128
 	HeavyCloses    // [n]
 	HeavyPositions // [n]
 	HeavyKeeps     // [R]
 	DraftRows      // [R] V4 drafting: which row of the plan the computed row is
-	BlockLengths   // [R] V4 drafting in blocks: entries of the row's own block that it sees
+	BlockLengths   // [R] V4 drafting in blocks: entries of the row's own block that it attends to
 	BlockIndices   // [R, w] V4 drafting in blocks: slots of them
 
 	StateRows  // [R] linear attention: rows of the pass, request after request, by position
 	StateSpans // [B, 6] linear attention: begin and number of the request's rows there, its slot (StateSpanWords)
 	Snapshots  // [R] linear attention: the window page that takes the state after the row, -1: none
 
-	Entries         // [R] V4.1: entries of ratio 1 that the row sees
+	Entries         // [R] V4.1: entries of ratio 1 that the row may select
 	EntriesKept     // [R] V4.1: how many of them it attends to
-	EntrySlots      // [R] V4.1: where the row's own is stored, -1: nowhere
-	BlockCounts     // [R] V4.1: blocks of entries that the row sees, of the layer that keeps candidates
+	EntrySlots      // [R] V4.1: slot of the row's own entry, -1: nowhere
+	BlockCounts     // [R] V4.1: blocks of entries that the row may select from, of the layer that keeps candidates
 	CandidateCounts // [R] V4.1: entries of those blocks that are kept
 	RowNumbers      // [R] V4.1: the row itself: its row of the kept blocks
 	TableRows       // [R, w] V4.1: rows of n-gram tables, table after table
 
 	RecordRows       // [c] rows whose choices return
 	ReplayRows       // [p] rows whose selections are given, -1: none
-	ReplaySelections // [p, layers that select * index_topk] what they select
+	ReplaySelections // [p, layers that select * index_topk] their selections
 	ReplayMixed      // [p] rows whose experts are given, -1: none
 	ReplayExperts    // [p, layers with experts * experts of a row]
 	ReplayWeights    // the same: the bits of their weights

@@ -40,10 +40,10 @@ type RowKind uint8
 const (
 	RowUnset RowKind = iota
 	RowWhole
-	RowDensePrefill  // prompt row that sees at most T keys, dense form allowed
-	RowShortPrefill  // prompt row that sees at most K keys, sparse form
+	RowDensePrefill  // prompt row with at most T keys, dense form allowed
+	RowShortPrefill  // prompt row with at most K keys, sparse form
 	RowSparsePrefill // prompt row whose keys the indexer must select
-	RowLatentPrefill // prompt row of a dense model that sees more than T keys
+	RowLatentPrefill // prompt row of a dense model with more than T keys
 	RowDecode
 	RowVerify
 	RowDraft

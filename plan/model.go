@@ -311,7 +311,7 @@ func v4Ratios(lead, layers int) []int {
 
 // released is a model that its makers have published, heads not divided among ranks.
 type released struct {
-	names []string // the first is the usual one; case and _ or - make no difference
+	names []string // the first is the usual name; case and _ or - make no difference
 	model Model
 }
 

@@ -121,7 +121,7 @@ type Share struct {
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
 	Light    Run `json:"light,omitzero"`   // V4: its entries of ratio 4 among those that close
-	Heavy    Run `json:"heavy,omitzero"`   // V4: those of ratio 128
+	Heavy    Run `json:"heavy,omitzero"`   // V4: its entries of ratio 128 among those that close
 	Drafted  Run `json:"drafted,omitzero"` // V4: its computed rows of a pass of the drafting block
 }
 

@@ -45,7 +45,7 @@ type Params struct {
 	N int
 
 	Logprobs    bool
-	TopLogprobs int // alternatives reported beside the chosen token; needs Logprobs
+	TopLogprobs int // alternatives reported with the chosen token; needs Logprobs
 
 	Stop         []string
 	StopTokenIDs []int32

@@ -4,9 +4,9 @@ package sample
 type Stream uint32
 
 const (
-	StreamToken    Stream = iota // the draw of the token itself
+	StreamToken    Stream = iota // random number for the token itself
 	StreamAccept                 // a verifier's test of a drafted token
-	StreamResidual               // the draw that replaces a rejected one
+	StreamResidual               // random number for the replacement of a rejected token
 )
 
 // Uniform is the random number in [0, 1) for output token step of a choice. It is a pure function of its arguments,

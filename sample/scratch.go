@@ -11,8 +11,8 @@ type Scratch struct {
 	// [vocabulary] logits after steps 1 to 4: the caller's own if nothing changed them, otherwise buffer
 	x      []float32
 	buffer []float32 // [vocabulary]
-	weight []uint64  // [vocabulary] unnormalised probability of what is in kept
-	kept   []int32   // what is drawn from
+	weight []uint64  // [vocabulary] unnormalised probabilities of the tokens in kept
+	kept   []int32   // the tokens to sample from
 	total  uint64    // sum of the weights of kept
 
 	mass  []uint64 // [buckets] weight per bucket

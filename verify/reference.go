@@ -127,7 +127,7 @@ type OperationDifference struct {
 	Calls   int     `json:"calls"`
 	Unequal float64 `json:"unequal"` // share of elements
 	Worst   float64 `json:"worst"`   // largest difference, as a share of the largest value of its call
-	Noise   float64 `json:"noise"`   // root mean square of differences, as a share of that of the values
+	Noise   float64 `json:"noise"`   // RMS of the differences divided by RMS of the values
 	Row     float64 `json:"row"`     // the same of the worst row, of attention of the worst head of a row
 }
 
@@ -256,9 +256,9 @@ const (
 	// results and probabilities; 0.0049 is the most that was measured on an H200, over up to 1,000 random keys. A head
 	// that is scaled by 1.01 differs by 0.01.
 	ofHead = 0.008
-	// exactRow is the same of any row of activations of float32: the order of sums changes 2e-6.
+	// exactRow is the same limit for any row of float32 activations: the order of sums changes results by 2e-6.
 	exactRow = 1e-4
-	// twice bounds errors relative to those of the reference, plain or with perturbed sums.
+	// twice bounds errors relative to the errors of the reference, plain or with perturbed sums.
 	twice = 2.0
 )
 

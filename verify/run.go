@@ -13,18 +13,18 @@ import (
 // outcome holds the results of a model for one case.
 type outcome struct {
 	logits  [][]float32 // one row for each prompt position
-	decoded [][]float32 // one for each greedy token but the last
+	decoded [][]float32 // one row for each greedy token except the last
 	greedy  []int32
 	record  *recorded
 	plans   []*plan.Plan
-	chosen  []record.Row // what every row chose, where asked for
+	chosen  []record.Row // the choices of every row, if requested
 }
 
 // options state how a case is run.
 type options struct {
 	chunk  int     // tokens of the prompt in a pass; 0 for all
-	given  []int32 // decoded in place of the model's own tokens
-	rows   bool    // keep what rows choose
+	given  []int32 // decoded instead of the model's own tokens
+	rows   bool    // record the choices of rows
 	replay []record.Row
 }
 

@@ -99,7 +99,7 @@ func TestV41Candidates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := golden[2] // the one with more blocks than are kept
+	g := golden[2] // the case with more blocks than are kept
 	x, _ := file.Tensor(g.Name + ".blocks")
 	want, err := weight.ReadI32(x)
 	if err != nil {

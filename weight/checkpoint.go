@@ -45,7 +45,7 @@ type Checkpoint struct {
 type FileInfo struct {
 	Path     string // or the name given to FromBytes
 	Bytes    int64  // size of the whole file
-	Tensors  int    // tensors of the checkpoint that live here
+	Tensors  int    // tensors of the checkpoint in this file
 	Unlisted int    // tensors in the file that the index does not place here; they are not part of the checkpoint
 }
 

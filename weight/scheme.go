@@ -13,7 +13,7 @@ type Scheme struct {
 	Block      [2]int  // weight_block_size, rows and columns of a block of FP8; zeros where it is not given
 	Groups     []Group // of integers; without any all are accepted
 	Symmetric  bool    // GPTQ: the zero point is the middle of the codes, whatever qzeros holds
-	PlainZeros bool    // GPTQ: qzeros holds zero points (gptq_v2), else zero points less one
+	PlainZeros bool    // GPTQ: qzeros holds zero points (gptq_v2), else zero points minus one
 }
 
 // Group is a size of groups of integers that share a scale.

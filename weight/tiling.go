@@ -18,7 +18,7 @@ func checkTiling(p *problems, entries []entry, size int64) {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	covered := int64(0) // everything before this byte belongs to some tensor
-	var last *entry     // the one that reaches covered
+	var last *entry     // the entry that ends at covered
 	var past *entry     // the first that runs past the end, as all after it do in a truncated file
 	more := 0           // of them
 	for _, e := range order {

@@ -4,7 +4,7 @@ package attn
 // ascending order, so its last row has the most entries.
 type Gather struct {
 	Request []int32 // [T]: the row's request
-	Lens    []int32 // [T]: how many entries the row sees
+	Lens    []int32 // [T]: number of entries that the row attends to
 	Start   []int32 // [T]: written: where the row's request begins in the list
 }
 

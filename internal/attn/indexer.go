@@ -98,7 +98,7 @@ type Selection struct {
 
 	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
 	Values         kernel.Tensor // f32 [T, K]: their scores; not given where they are not recorded
-	Lens           kernel.Tensor // i32 [T, 1]: keys the row sees
+	Lens           kernel.Tensor // i32 [T, 1]: keys that the row may attend to
 	Cache          kernel.Pool
 	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1]
 	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
@@ -110,7 +110,7 @@ type Selection struct {
 // Candidates are the blocks of keys that the first level of a selection keeps (v41 spec, 2.4).
 type Candidates struct {
 	Blocks kernel.Tensor // i32 [T, most blocks]: ascending, then -1
-	Counts kernel.Tensor // i32 [T, 1]: blocks that the row sees
+	Counts kernel.Tensor // i32 [T, 1]: blocks that the row may attend to
 	Keys   kernel.Tensor // i32 [T, 1]: keys of the blocks that are kept
 	Rows   kernel.Tensor // i32 [T, 1]: the row itself, which is its row of Blocks
 }

@@ -9,7 +9,7 @@ type Tap struct {
 	Scores   kernel.Tensor // f32 [R, K]: takes the scores of these
 	Blocks   kernel.Tensor // i32 [R, most blocks]: takes the blocks that the layer keeps for later ones
 	Places   kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
-	Given    kernel.Tensor // i32 [P, K]: what they select
+	Given    kernel.Tensor // i32 [P, K]: the given selections
 }
 
 // Replace overwrites chosen selections, selected [T, K], with given ones. It may be repeated.

@@ -27,7 +27,7 @@ type ExpertMover interface {
 type Tally struct {
 	dev    kernel.Memory
 	counts kernel.Tensor // i32 [layers, experts]
-	last   []uint32      // what was read before: counters wrap around
+	last   []uint32      // the previous values: counters wrap around
 	read   []byte
 }
 

@@ -18,7 +18,7 @@ var (
 type PanicError struct {
 	Item   int    // the item whose Do panicked
 	Worker int    // the worker that ran it
-	Value  any    // what it panicked with; nil if it called runtime.Goexit
+	Value  any    // the panic value; nil if it called runtime.Goexit
 	Stack  []byte // the goroutine's stack at the panic
 }
 

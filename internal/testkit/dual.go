@@ -39,7 +39,7 @@ func (p *pair) dualCase(kind layout.Kind, heads int) dualCase {
 		poison := map[int]bool{}
 		for i := range at {
 			if at[i] = int32(p.rng.IntN(entries * pages)); p.rng.IntN(9) == 0 || i/width == 7 {
-				at[i] = -1 // the last row sees nothing
+				at[i] = -1 // the last row has no keys
 			}
 		}
 		for s := range entries * pages {

@@ -79,7 +79,7 @@ func testExperts(p *pair) {
 		r.Experts, d.Experts = p.experts(gate, up, down)
 		choice := make([]int32, rows*k)
 		for i := range choice {
-			choice[i] = int32(p.rng.IntN(experts - 1)) // the last expert gets nothing
+			choice[i] = int32(p.rng.IntN(experts - 1)) // the last expert is never chosen
 		}
 		x, out := p.random(rows, hidden), p.random(rows, hidden)
 		ids, w := p.ints(rows, k, choice), p.floats(rows, k, p.normal(rows*k, 1))

@@ -49,7 +49,7 @@ type latentTiles struct {
 	exponents, pairExponents []uint32
 	marks                    []byte
 
-	tiles   []uint16  // what is multiplied next
+	tiles   []uint16  // the tiles that are multiplied next
 	weights []uint16  // [4 groups, 2] tiles
 	between []float32 // two tiles
 	padded  []float32 // [16, width]: queries of a block that is not full

@@ -190,7 +190,7 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	}
 	b.mem = b.mem[:cap(b.mem)]
 	for i := range more {
-		clear(b.row(b.unit(b.Units() + i)).scales) // any number would do, but subnormal ones are slow
+		clear(b.row(b.unit(b.Units() + i)).scales) // any number would do, but subnormal numbers are slow
 	}
 }
 
@@ -248,7 +248,7 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 			x = row(at)
 		}
 		if x == nil {
-			clear(to) // any number would do, but subnormal ones are slow
+			clear(to) // any number would do, but subnormal numbers are slow
 			continue
 		}
 		o.quant(b.row(to), x, b.group)
@@ -275,7 +275,7 @@ type BlockCut struct {
 	X      *BlockRows
 	M0, M1 int
 	N      int
-	Add    bool // to what Y holds
+	Add    bool // add to the values of Y
 }
 
 // MulBlocks multiplies quantised rows by weights [N, k] of a block format, ldw bytes between rows.

@@ -20,8 +20,8 @@ type neonBlockArgs struct {
 
 // nibbleTables holds the lookup tables of MXFP4.
 type nibbleTables struct {
-	values [16]int8     // twice those of e2m1
-	scales [256]float32 // half of those of e8m0
+	values [16]int8     // twice the values of e2m1
+	scales [256]float32 // half of the values of e8m0
 }
 
 var mxfp4Tables = func() *nibbleTables {

@@ -185,7 +185,7 @@ func TestFma32(t *testing.T) {
 	for range 100000 {
 		a, b, c := float32(r.NormFloat64()), float32(r.NormFloat64()), float32(r.NormFloat64())
 		if r.IntN(2) == 0 {
-			c = -a * b // what is left is the rounding of the product
+			c = -a * b // the remainder is the rounding error of the product
 		}
 		exact := math.FMA(float64(a), float64(b), float64(c))
 		if got := fma32(a, b, c); math.Abs(float64(got)-exact) > math.Abs(exact)*0x1p-24 {

@@ -19,7 +19,7 @@ type groupArgs struct {
 	blocks                 int       // of a group
 	step                   int       // from the scales of a group to the next
 	index                  [16]int32 // which of the scales each lane has
-	middle                 float32   // zero point of codes without one
+	middle                 float32   // zero point of codes without a stored zero point
 	factor                 float32   // of all sums
 }
 

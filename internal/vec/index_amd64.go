@@ -62,7 +62,7 @@ type indexColumns struct {
 func (c *indexColumns) add(n int, keys []byte) {
 	c.wide = min(c.wide, n/indexBlock)
 	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
-	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // the rest of the last block
+	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // the remaining keys of the last block
 }
 
 func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {

@@ -85,7 +85,7 @@ type rowsArgs struct {
 	groups        int            // counted down by the kernel
 	steps         int            // whole registers along k
 	scale         unsafe.Pointer // e4m3: the scales of these rows, one per 128 columns
-	bias          float32        // e4m3: what undoes the decoder's 2^-8
+	bias          float32        // e4m3: the factor that undoes the decoder's 2^-8
 	xTail, wTail  unsafe.Pointer // last elements of k, zero-padded registers; only with one group
 	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, without signs
 }

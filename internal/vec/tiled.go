@@ -10,7 +10,7 @@ type Cut struct {
 	X      *Columns
 	M0, M1 int
 	N      int
-	Add    bool // to what Y holds
+	Add    bool // add to the values of Y
 	// Next is the memory that is read after these weights, or nil: the kernels for few rows prefetch the beginning of
 	// it while they multiply the last rows. Nothing in the result depends on it.
 	Next []byte

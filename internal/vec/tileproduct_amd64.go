@@ -152,7 +152,7 @@ type tileBlock struct {
 	sums              []byte // of all groups
 	k, depth          int
 	folded            bool
-	ahead             int // bytes from the block's weights to those of the next one
+	ahead             int // bytes from the weights of the block to the weights of the next block
 }
 
 // tilesW returns how many tiles the block's weights take.

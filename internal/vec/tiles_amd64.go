@@ -41,10 +41,10 @@ type fillArgs struct {
 	panel, w unsafe.Pointer
 	ldw      int
 	rows     int
-	steps    int            // whole ones
+	steps    int            // whole steps
 	mask     int            // what exists of one more, in elements or bytes
 	table    unsafe.Pointer // e4m3: [2, 128] low and high bytes
-	ahead    int            // distance from a weight to the one to prefetch
+	ahead    int            // distance from a weight to the weight to prefetch
 }
 
 // streamArgs: one group of columns by units of 32 rows of e4m3 or e2m1 codes. Sums of e4m3 are added to memory, sums
@@ -83,8 +83,8 @@ type streamArgs struct {
 	findTable     unsafe.Pointer
 	findLeft      int    // rows; the kernel counts down
 	findEach      int    // of a phase
-	findRegisters int    // whole registers of scales of a row, without the last one
-	findMask      uint64 // scales in the last one
+	findRegisters int    // whole registers of scales of a row, without the last register
+	findMask      uint64 // scales in the last register
 
 	// What to prefetch, at eight cursors one after the other: runAhead contiguous bytes at each, then an advance by
 	// jumpAhead.
@@ -104,7 +104,7 @@ type streamArgs struct {
 type rowArgs struct {
 	w, x       unsafe.Pointer
 	run        int            // from the rows of one cursor to those of the next
-	nextW      int            // from the end of a row to the next one
+	nextW      int            // from the end of a row to the next row
 	windows    unsafe.Pointer // [rows, blocks, 4] bytes
 	runWindows int            // as run
 	rows       int            // of a run; the kernel counts down

@@ -31,7 +31,7 @@ const (
 	CodeNoObject         Code = "not_found"                   // a file or batch that the tenant does not have
 	CodeInUse            Code = "conflict"                    // a file or batch in a state that does not allow it
 	CodeNoBatches        Code = "batches_disabled"            // files and batches, for which there is no folder
-	CodeStorageFull      Code = "storage_full"                // the folder of files and batches has no room
+	CodeStorageFull      Code = "storage_full"                // the folder of files and batches is full
 	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
 	CodeUnknownURL       Code = "unknown_url"                 // no such path
 	CodeBadMethod        Code = "method_not_supported"        // GET where POST belongs

@@ -43,7 +43,7 @@ const (
 	wholeWeight headPart = iota
 	keyRows              // absorb
 	valueRows            // expand
-	expertRows           // experts; the key has the first one
+	expertRows           // experts; the key has the first expert
 )
 
 // ahead describes the weights that waiting workers prefetch.

@@ -40,7 +40,7 @@ func TestStagesAreLearned(t *testing.T) {
 	if n := pieces(0); n != 1 || made != 2 {
 		t.Errorf("%d pieces, spans were made %d times; want 1 and 2", n, made)
 	}
-	begin(0, 2*aheadPiece) // other weights with the same first one
+	begin(0, 2*aheadPiece) // other weights with the same first matrix
 	if begin(1, 3*aheadPiece); pieces(0) != 2 || made != 3 {
 		t.Errorf("spans were made %d times, want 3", made)
 	}

@@ -68,7 +68,7 @@ type scratch struct {
 	latent        *vec.LatentAttend  // over latent rows
 	entry         *vec.LatentAttend  // over V4 entries
 	hasQuery      [rowsTogether]bool // latent holds the query of a current row
-	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
+	places, ahead []int              // rows of a chunk and of the next chunk, as byte offsets in their pool
 	chunk         [2][]int           // the same, of whole sequences
 	seen          []int              // keys of the rows of dense attention
 	narrow        []byte             // entries as rows of bfloat16

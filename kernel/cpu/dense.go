@@ -22,7 +22,7 @@ const (
 // denseWork is dense attention cut into heads and tiles of rows.
 type denseWork struct {
 	kernel.DenseArgs
-	onTiles bool // those of the matrix unit
+	onTiles bool // the matrix unit computes the tiles
 	tile    int  // rows of a tile
 	tiles   int  // of rows
 }
@@ -123,7 +123,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 				d.tier.Axpy(st.scores[r*denseBlock:][:n], 1, rope[r*denseBlock:][:n])
 			}
 		}
-		least := n // keys of the block that every row sees
+		least := n // keys of the block that every row attends to
 		for r := range rows {
 			p := st.scores[r*denseBlock:][:n]
 			seen := max(0, min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n))

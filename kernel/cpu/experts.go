@@ -156,7 +156,7 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// expertProducts runs the two halves of the experts. Their outputs are in x; the output of a choice is at its place.
+// expertProducts runs the two halves of the experts. The outputs are in x, in the order of the sorted choices.
 // Between the halves, the outputs of the gate are packed again.
 func (d *Device) expertProducts(a *expertArgs) error {
 	st := &d.experts

@@ -48,7 +48,7 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
-	w.Methods = w.Methods.Clone() // those of movable experts change
+	w.Methods = w.Methods.Clone() // the methods of movable experts change
 	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out(), place: make([]int32, len(w.Gate))}
 	own := w.Methods.Where(kernel.Resident, kernel.Fetched)
 	for e := range x.place {

@@ -2,7 +2,7 @@ package cuda
 
 // AcceptArgs are the arguments of the kernel that compares drafts with the tokens that the target chose.
 type AcceptArgs struct {
-	Tokens      Ptr   // i32 [TokenCount]: what the target chose
+	Tokens      Ptr   // i32 [TokenCount]: tokens that the target model chose
 	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: place of the first token, least and greatest token of each draft
 	Words       Ptr   // i32 [Rows, 3+Most]: place (-1-place: for a token), sequence, word for 0 to Most right drafts
 	Out         Ptr   // i32 [Columns]

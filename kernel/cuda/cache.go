@@ -20,7 +20,7 @@ type WriteMainArgs struct {
 	LatentStride int64 // elements between tokens, multiple of 8
 	KeyStride    int64 // elements between tokens, multiple of 2
 	Tokens       int32
-	KScale       float32 // FP8Row576 only: what a stored value is multiplied by
+	KScale       float32 // FP8Row576 only: factor of a stored value
 }
 
 // GatherSlotsArgs are the arguments of gathers by slot list.

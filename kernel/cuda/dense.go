@@ -8,8 +8,8 @@ type DenseAttendArgs struct {
 	KeyMap      TensorMap // bf16 [Keys, Heads*(nope+values)]: the keys of a head
 	RopeMap     TensorMap // bf16 [Keys, 64]
 	ValueMap    TensorMap // as KeyMap: the values of a head
-	Start       Ptr       // i32 [Rows, StartStride]: the first key a row sees
-	Lens        Ptr       // i32 [Rows, LenStride]: how many it sees
+	Start       Ptr       // i32 [Rows, StartStride]: the first key of a row
+	Lens        Ptr       // i32 [Rows, LenStride]: number of keys of a row
 	Out         Ptr       // bf16 [Rows, OutStride], multiple of 16
 	LSE         Ptr       // f32 [Rows, LSEStride]; or zero
 	Plan        Ptr       // DensePlanBytes bytes of scratch
@@ -34,8 +34,8 @@ type Dense struct {
 	Rope   Ptr // bf16 [Keys, RopeStride]: 64 rotated columns that all heads share; multiple of 16
 	Start  Ptr // i32 [Rows, StartStride]
 	Lens   Ptr // i32 [Rows, LenStride]
-	Out    Ptr // bf16 [Rows, OutStride]: Heads of Values columns; multiple of 16. Zeros where a row sees no key
-	LSE    Ptr // f32 [Rows, LSEStride], natural logarithm, +inf where a row sees no key; or zero
+	Out    Ptr // bf16 [Rows, OutStride]: Heads of Values columns; multiple of 16. Zeros for a row without keys
+	LSE    Ptr // f32 [Rows, LSEStride], natural logarithm, +inf for a row without keys; or zero
 	Plan   Ptr // scratch of DensePlanBytes(Rows), multiple of 16
 	Faults Ptr // one u32 of fault bits, or zero
 

@@ -183,6 +183,6 @@ func TestGPUDenseRowsOutsideTheKeysAreAFault(t *testing.T) {
 	if f := r.faults(x.Faults); f != FaultKeys {
 		t.Errorf("fault bits %#x, want %#x", f, FaultKeys)
 	}
-	c.lens = []int32{48, 0, 50} // the row with a length out of range counts as one without keys
+	c.lens = []int32{48, 0, 50} // a row with a length out of range counts as a row without keys
 	c.check(t, "outside", r.download(x.Out, 3*2*128*2), r.download(x.LSE, 3*2*4), 1)
 }

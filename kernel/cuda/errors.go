@@ -21,8 +21,8 @@ var ErrClosed = errors.New("cuda: used after close")
 
 // Unavailable is the reason why CUDA cannot be used here, with a suggestion.
 type Unavailable struct {
-	Reason string // what was found
-	Try    string // what to do about it
+	Reason string // the cause
+	Try    string // what the user can do
 	Absent bool   // there is no GPU, or this build has no driver binding: nothing that could be mended
 }
 

@@ -10,8 +10,8 @@ import (
 // ListedView is one expert that has rows, as the sorting kernel lists it.
 type ListedView struct {
 	Expert int32
-	First  int32 // its first place in the sorted order
-	Count  int32 // places it has
+	First  int32 // index of its first row in the sorted order
+	Count  int32 // number of its rows
 	Before int32 // groups of the experts listed before it
 }
 
@@ -315,7 +315,7 @@ type Experts struct {
 	Packed       PackedExperts
 	X            Ptr // bf16 [Rows, Hidden], multiple of 16
 	Out          Ptr // bf16 [Rows, Hidden], multiple of 16
-	IDs          Ptr // i32 [Rows, Top]: negative is none; one that is not there raises FaultExpert and adds nothing
+	IDs          Ptr // i32 [Rows, Top]: negative is none; an unknown expert raises FaultExpert and adds nothing
 	Weights      Ptr // f32 [Rows, Top]
 	Faults       Ptr // one u32 of fault bits, or zero
 	Scratch      Ptr // ScratchBytes, multiple of 256
@@ -460,7 +460,7 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 
 // RouteExpertsArgs are the arguments of the kernel that chooses experts, sorts and quantises.
 type RouteExpertsArgs struct {
-	Route    RouteArgs   // IDs and Weights are those of the experts
+	Route    RouteArgs   // IDs and Weights are the same as for the experts
 	Experts  ExpertsArgs // as Experts.Encode fills them
 	Arrived  Ptr         // u32: zero before and after the launch
 	Blocks   int32       // set by RouteAndPrepare

@@ -255,7 +255,7 @@ func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 				}
 				b := r.batch(rows, top)
 				b.ids[0], b.ids[len(b.ids)-1] = shape.Experts-1, 0
-				if rows == 330 { // an expert of many rows among experts of few, the last one
+				if rows == 330 { // the last expert has many rows, the others have few
 					for i := 0; i < 200*top; i += top {
 						b.ids[i] = shape.Experts - 1
 					}

@@ -68,7 +68,7 @@ func TestEmbeddedFilesAreThoseOfTheManifest(t *testing.T) {
 		}
 	}
 	got := map[string]bool{}
-	for _, pattern := range []string{"*.gz", "*.json"} { // what package image embeds
+	for _, pattern := range []string{"*.gz", "*.json"} { // the files that package image embeds
 		names, err := filepath.Glob(filepath.Join("..", "..", "internal", "cuda", "image", pattern))
 		if err != nil {
 			t.Fatal(err)

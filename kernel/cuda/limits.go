@@ -15,7 +15,7 @@ import (
 
 // limited holds the limits of a device.
 type limited struct {
-	text   string       // what holds, for people; empty without limits
+	text   string       // the limits as text; empty without limits
 	chip   string       // the architecture that drivers compile for
 	memory int64        // bytes that may be allocated, 0 for all
 	used   atomic.Int64 // bytes that are
@@ -208,7 +208,7 @@ type bus struct {
 
 const (
 	busLeast   = 64 << 10
-	busStreams = 62 // words of the state after those of the two directions
+	busStreams = 62 // words of the state after the words of the two directions
 	toDevice   = 0
 	toHost     = 1
 )

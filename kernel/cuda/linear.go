@@ -11,7 +11,7 @@ type SequencesView struct {
 	Count     int32
 	Sequences int32
 	Slots     int32 // of the states
-	Kept      int32 // snapshots that there is room for
+	Kept      int32 // capacity in snapshots
 	Held      int32 // rows of a slot that may be held back
 	Reserved  int32
 }
@@ -101,10 +101,10 @@ type MeanStreamsArgs struct {
 // SpreadPoolsArgs are the arguments of the kernel that converts pools to the slots of their tokens.
 type SpreadPoolsArgs struct {
 	Pools        Ptr   // i32 [Rows, Columns]: ascending, then -1
-	Seen         Ptr   // i32 [Rows]: tokens that a row sees
+	Seen         Ptr   // i32 [Rows]: tokens that a row may attend to
 	Table        Ptr   // i32 [Tables, TableStride] pages
 	TableRows    Ptr   // i32 [Rows]
-	Out          Ptr   // i32 [Rows, Columns*Pool+Pool-1]: places of tokens, then -1
+	Out          Ptr   // i32 [Rows, Columns*Pool+Pool-1]: positions of tokens, then -1
 	Lengths      Ptr   // i32 [Rows]
 	Faults       Ptr   // one u32 of fault bits, or zero
 	PoolStride   int64 // entries between rows

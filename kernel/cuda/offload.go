@@ -5,7 +5,7 @@ import "time"
 // ExchangeArgs are the arguments of the kernels that pass rows to workers on the host and read results back.
 type ExchangeArgs struct {
 	X           Ptr // bf16 [Rows, Hidden], multiple of 16
-	IDs         Ptr // i32 [Rows, Top]: chosen experts, negative for none; one that is not there raises FaultExpert
+	IDs         Ptr // i32 [Rows, Top]: chosen experts, negative for none; an unknown id raises FaultExpert
 	Table       Ptr // i32 [Experts]: place of each among the packed experts, OnHost, or below where others compute it
 	Places      Ptr // i32 [Rows, Top]: the same for each choice, written by PostRows
 	Results     Ptr // bf16 [Rows*Top, Hidden], multiple of 16: of choices of the host's experts written by TakeResults
@@ -38,7 +38,7 @@ const ExchangeStateBytes = 16
 // PlacesArgs are the arguments of the kernel that looks up the positions of chosen experts.
 type PlacesArgs struct {
 	IDs      Ptr // i32 [Rows, Top]
-	Table    Ptr // i32 [Experts]: place, negative for none
+	Table    Ptr // i32 [Experts]: index among the packed experts, negative for none
 	Places   Ptr // i32 [Rows, Top]
 	Faults   Ptr // one u32 of fault bits, or zero
 	IDStride int64
@@ -57,7 +57,7 @@ type FetchArgs struct {
 	Pairs    int32
 	Slots    int32
 	Blocks   int32 // set by FetchExperts
-	Reserved int32 // 1 behind a copy that is delayed (limits.go)
+	Reserved int32 // 1 after a copy that is delayed (limits.go)
 }
 
 // MaxExchangeTop is the maximum number of choices of a row of an exchange.

@@ -3,7 +3,7 @@ package cuda
 // PickArgs are the arguments of the kernel that copies chosen rows of a table.
 type PickArgs struct {
 	Table       Ptr   // [TableRows, Columns] of TableType
-	IDs         Ptr   // i32 [Rows]: row of the table; one outside raises FaultRow and gives zeros
+	IDs         Ptr   // i32 [Rows]: row of the table; an id outside it raises FaultRow and gives zeros
 	Out         Ptr   // [Rows, Columns] of OutType
 	Faults      Ptr   // one u32 of fault bits, or zero
 	TableStride int64 // elements between rows
@@ -37,7 +37,7 @@ func (a *PickArgs) check(c *checks) {
 // PutArgs are the arguments of the kernel that copies rows to given positions.
 type PutArgs struct {
 	X           Ptr   // [Rows, Columns] of XType
-	Places      Ptr   // i32 [Rows]: row of Out; negative: not copied; one beyond raises FaultRow
+	Places      Ptr   // i32 [Rows]: row of Out; negative: not copied; a row beyond Out raises FaultRow
 	Out         Ptr   // [OutRows, Columns] of OutType
 	Faults      Ptr   // one u32 of fault bits, or zero
 	XStride     int64 // elements between rows

@@ -117,7 +117,7 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 // segments.
 func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const heads, threads, combineThreads = 32, 512, 128
-	kernel := rows.kernel // where there is no portable one, refused by this name
+	kernel := rows.kernel // if there is no portable kernel, the launch is refused with this name
 	if portable := portableSparse[kernel]; portable != "" {
 		kernel = portable
 	}

@@ -10,7 +10,7 @@ type ProductArgs struct {
 	Out          Ptr       // bf16 or f32 [Rows, OutStride]
 	Sums         Ptr       // tiles of 256 rows where k has parts: f32 [blocks of the grid, 128 * 128]
 	OutStride    int64     // elements between rows
-	OutBatch     int64     // elements from one of the batch to the next
+	OutBatch     int64     // elements from one batch entry to the next
 	Rows         int32
 	Columns      int32
 	Blocks       int32 // of k: 128 columns of e4m3, 64 of bf16
@@ -18,11 +18,11 @@ type ProductArgs struct {
 	Batch        int32
 	OutF32       int32    // 1: Out is f32
 	Stages       int32    // few rows: stages of the ring
-	Ahead        int32    // few rows: stages whose weights are asked for before the kernel in front has ended
+	Ahead        int32    // few rows: stages whose weights are fetched before the previous kernel has ended
 	Copied       int32    // narrow tiles, and e2m1 weights: input rows that a copy fetches
 	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
 	Factors      Ptr      // e4m3, a batch of one: f32 [Columns] by which results are multiplied, or 0
-	Folded       Ptr      // few rows: e2m1 weights (folded.go), in place of WeightMap
+	Folded       Ptr      // few rows: e2m1 weights (folded.go), instead of WeightMap
 	_            [32]byte // up to the maps' alignment of 64
 }
 
@@ -85,9 +85,9 @@ type ProductCall struct {
 	Args    ProductArgs
 	kernel  string
 	grid    uint32
-	tiles   Dim   // of a portable kernel, a block each; the zero Dim for those of Hopper
+	tiles   Dim   // grid of a portable kernel, a block per tile; the zero Dim for Hopper kernels
 	cluster int32 // blocks of a cluster
-	shared  int   // dynamic shared bytes; 0: what the kernel's source names
+	shared  int   // dynamic shared bytes; 0: the size in the source of the kernel
 }
 
 // mostK is the longest row: the input scales of all its blocks are in shared memory together with the ring of stages.
@@ -249,7 +249,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns,
 	boxRows int32) MapSpec {
 	if x.Batch == 1 {
-		batch = stride // not used, but it must be a valid one
+		batch = stride // not used, but the stride must be valid
 	}
 	return MapSpec{Type: kind, Base: base, Dims: []uint64{uint64(columns), uint64(rows), uint64(x.Batch)},
 		Strides: []uint64{uint64(stride), uint64(batch)},

@@ -10,10 +10,10 @@ type productChoice struct {
 	turned  bool  // few rows: inputs are the rows of the tensor-core tile
 	narrow  bool  // few rows: tiles of 32 weight rows, two parts of k in each of two blocks
 	stages  int32 // few rows: stages of the ring
-	ahead   int32 // few rows: stages whose weights are asked for before the kernel in front has ended
+	ahead   int32 // few rows: stages whose weights are fetched before the previous kernel has ended
 	across  bool  // many rows: the blocks of a cluster have neighbouring columns of the same rows
 	perSM   int32 // blocks that share an SM
-	// many rows: the weights of one of the batch stay in shared memory
+	// many rows: the weights of one batch entry stay in shared memory
 	resident bool
 	sums     bool  // many rows: sums of parts of k are in global memory
 	cost     int64 // many rows: time of an element of a tile, relative to others
@@ -23,7 +23,7 @@ const (
 	stripeRows = 64  // weight rows of a tile of few rows
 	manyRows   = 128 // input rows of a tile of many rows
 	mostFew    = 128 // rows up to which the kernel of few rows runs
-	scaleBox   = 8   // blocks of k whose input scales one copy fetches
+	scaleBox   = 8   // blocks of k whose input scales are fetched by one copy
 	mostStages = 32
 
 	// Shared memory of a block that is alone on an SM, or shares it with one or two others.

@@ -68,7 +68,7 @@ func TestPartsDependOnTheWeightAlone(t *testing.T) {
 			64, 512, 1, 1}, {ProductFP8, 64, 1024, 1, 2},
 		{ProductBF16, 256, 7168, 1, 8}, {ProductBF16, 129280, 7168, 1, 1}, {ProductBF16, 512, 128, 128, 1},
 		{ProductBF16, 16, 16, 1, 1},
-		{ProductFP8, 256, 128 * 33, 1, 4}, // 33 blocks in eight parts would leave the last one empty
+		{ProductFP8, 256, 128 * 33, 1, 4}, // 33 blocks in eight parts would leave the last part empty
 	} {
 		for _, rows := range []int32{1, 64, 65, 8192} {
 			x := Product{Type: c.typ, Rows: rows, Columns: c.columns, K: c.k, Batch: c.batch}

@@ -21,7 +21,7 @@ type NormQuantiseArgs struct {
 	Results     Ptr     // bf16 [Rows, Top, Columns] of experts, whose weighted sum is added then; or zero
 	IDs         Ptr     // i32 [Rows, Top], with Results: a number that is none of the experts adds nothing
 	Shares      Ptr     // f32 [Rows, Top], with Results: the weights of the sum
-	Sum         Ptr     // bf16 [Rows, Columns]: what was added up, may be X or Delta; or zero
+	Sum         Ptr     // bf16 [Rows, Columns]: the sum of X and Delta, may be X or Delta; or zero
 	Weight      Ptr     // f32 or bf16 [Columns]; or zero for no norm
 	Out         Ptr     // bf16 [Rows, Columns]: the norm of the sum; or zero
 	Codes       Ptr     // e4m3 [Rows, Columns]: the norm quantised; or zero

@@ -17,7 +17,7 @@ type AnglesArgs struct {
 type RotateArgs struct {
 	X           Ptr   // [Rows, Heads, HeadDim] of XType
 	Angles      Ptr   // f32 [Rows, Rope]; zero: no rotation
-	Copy        Ptr   // [Rows, Heads, CopyDim] of XType: gets the columns too; or zero
+	Copy        Ptr   // [Rows, Heads, CopyDim] of XType: second output of the columns; or zero
 	XStride     int64 // elements between rows
 	AngleStride int64 // elements between rows
 	CopyStride  int64 // elements between rows

@@ -5,7 +5,7 @@ type RouteArgs struct {
 	Logits       Ptr   // f32 [Rows, Experts]
 	Bias         Ptr   // f32 [Experts], for the choice only; not read where a table chooses
 	Table        Ptr   // i32 [TableRows, Top]: the experts of a token; zero: the best by score
-	Tokens       Ptr   // i32 [Rows], where there is a table; one outside it raises FaultRow
+	Tokens       Ptr   // i32 [Rows], if there is a table; a token outside it raises FaultRow
 	IDs          Ptr   // i32 [Rows, Top], best first
 	Weights      Ptr   // f32 [Rows, Top]
 	Faults       Ptr   // one u32 of fault bits, or zero

@@ -20,7 +20,7 @@ type LocateArgs struct {
 	Out            Ptr   // i32 [Rows, Columns], may be Positions
 	Table          Ptr   // i32 [Tables, TableStride] pages, or zero
 	TableRows      Ptr   // i32 [Rows]: row of the table
-	Offsets        Ptr   // i32 [Rows]: what is added to a position when there is no table
+	Offsets        Ptr   // i32 [Rows]: added to a position when there is no table
 	Faults         Ptr   // one u32 of fault bits, or zero
 	PositionStride int64 // entries between rows
 	OutStride      int64 // entries between rows

@@ -5,7 +5,7 @@ type SampleArgs struct {
 	Logits   Ptr   // f32 [Rows, Columns]
 	Draws    Ptr   // i32 [Rows, 10]: words of a sample.Draw
 	Best     Ptr   // i32 [Rows]: the best column of a row
-	IDs      Ptr   // i32 [Rows]: the one that was drawn; may be Best itself
+	IDs      Ptr   // i32 [Rows]: the sampled token; may be Best itself
 	Stride   int64 // elements between rows of logits
 	IDStride int64 // entries between rows
 	Rows     int32

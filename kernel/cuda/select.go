@@ -4,7 +4,7 @@ package cuda
 type SelectedScoresArgs struct {
 	Scores         Ptr   // f32 [Rows, Stride]; zero: no row is scored
 	Positions      Ptr   // i32 [Rows, Columns]; -1: none
-	Lengths        Ptr   // i32 [Rows]: keys that a row sees; at most as many as Columns: the row is not scored
+	Lengths        Ptr   // i32 [Rows]: number of keys of a row; a row with at most Columns keys is not scored
 	Out            Ptr   // f32 [Rows, Columns]; zeros of rows that are not scored and where nothing is selected
 	Stride         int64 // elements between rows of scores
 	PositionStride int64 // entries between rows

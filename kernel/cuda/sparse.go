@@ -42,7 +42,7 @@ type SparseAttendArgs struct {
 	Segments      int32   // most segments of a row; 1: the result is written at once
 	SegmentBlocks int32   // blocks of 64 keys in one segment
 	ScoreScale    float32 // of q . row, times log2(e)
-	ValueScale    float32 // of the result: what stored values are multiplied by; 1 unless the layout leaves it out
+	ValueScale    float32 // factor of the result for stored values; 1 unless the layout leaves it out
 }
 
 // MappedAttendArgs are the arguments of the kernels that move queries and outputs by the copy engine.

@@ -135,7 +135,7 @@ type sparseCase struct {
 	sinks   []float32
 	args    SparseAttendArgs
 
-	withoutMax bool // the largest scores are not asked for
+	withoutMax bool // the largest scores are not requested
 }
 
 const sparseScale = 0.05

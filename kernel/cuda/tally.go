@@ -4,7 +4,7 @@ package cuda
 type TallyArgs struct {
 	Counts     Ptr   // u32 [Experts]: grow by one for each choice
 	IDs        Ptr   // i32 [Rows, Top]
-	Seen       Ptr   // i32 [Rows]: tokens that a row sees; rows that see none are padding
+	Seen       Ptr   // i32 [Rows]: tokens that a row may attend to; rows with 0 are padding
 	Faults     Ptr   // one u32 of fault bits, or zero
 	IDStride   int64 // elements between rows, also below
 	SeenStride int64

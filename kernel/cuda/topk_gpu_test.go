@@ -235,7 +235,7 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 		if *portableTier {
 			continue // the portable tier has one kernel
 		}
-		alone := s.args // the kernel that takes what others mark takes any row
+		alone := s.args // the kernel for marked rows accepts any row
 		alone.Parts = 1
 		check(t, r.s.Fill(alone.Out, poison, int64(4*len(s.want))))
 		check(t, runPersistent(r.k, r.s, "sparrow_topk_t256", alone.Rows, 3, &alone))

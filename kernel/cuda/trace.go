@@ -12,7 +12,7 @@ type Trace struct {
 	Label int // of the launches from now on
 
 	stream  *Stream
-	other   *Stream // releases the held one
+	other   *Stream // releases the stream that is held
 	word    *Buffer // u32: 1 releases
 	events  []*Event
 	entries []TraceEntry

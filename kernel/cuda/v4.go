@@ -36,8 +36,8 @@ type CombineV4Args struct {
 	WindowLength Ptr // i32 [Tokens]
 	Extra        Ptr // i32 [Tokens, ExtraStride]; zero when ExtraWidth is 0
 	ExtraLength  Ptr // i32 [Tokens]; zero when ExtraWidth is 0
-	WindowBase   Ptr // i32 [Tokens]: what is added to window rows, or zero for nothing
-	ExtraBase    Ptr // i32 [Tokens]: what is added to extra rows, or zero for WindowRows
+	WindowBase   Ptr // i32 [Tokens]: added to window rows; a zero pointer adds nothing
+	ExtraBase    Ptr // i32 [Tokens]: added to extra rows; a zero pointer adds WindowRows
 	Rows         Ptr // i32 [Tokens, Width]
 	Lengths      Ptr // i32 [Tokens]
 	WindowStride int64

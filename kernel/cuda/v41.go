@@ -235,7 +235,7 @@ func (k *Kernels) Collapse(s *Stream, a *CollapseArgs) error {
 // Reachable is host memory that kernels read where it is.
 type Reachable struct {
 	device *Device
-	bytes  []byte // kept: the collector must not free what the device reads
+	bytes  []byte // kept so that the garbage collector does not free memory that the device reads
 	copied *HostBuffer
 }
 

@@ -26,7 +26,7 @@ type SlotListView struct {
 // PageTableView selects all tokens of some requests, through their page tables. Request r supplies rows Starts[r] to
 // Starts[r+1].
 type PageTableView struct {
-	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical one; negative: no row
+	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical page; negative: no row
 	Starts      Ptr // i32 [Requests+1], ascending from 0
 	TableStride int32
 	Requests    int32
@@ -36,7 +36,7 @@ type PageTableView struct {
 const (
 	FaultSlot     = 1  // a slot at or beyond the pool
 	faultPosition = 2  // a position outside the rotary table
-	FaultKeys     = 4  // a row of dense attention that sees keys outside their tensor
+	FaultKeys     = 4  // a row of dense attention has keys outside their tensor
 	FaultRow      = 8  // a row number outside its table
 	FaultExpert   = 16 // an expert that is not there
 	FaultHost     = 32 // workers on the host that failed or did not answer

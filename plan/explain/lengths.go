@@ -10,7 +10,7 @@ import (
 type Lengths struct {
 	Segment int `json:"segment"`
 
-	Positions []int32 `json:"positions,omitempty"` // [rows] place in the sequence
+	Positions []int32 `json:"positions,omitempty"` // [rows] position in the sequence
 	Lengths   []int32 `json:"lengths,omitempty"`   // [rows] keys visible to the row
 	Kept      []int32 `json:"kept,omitempty"`      // [rows] the above, at most index_topk; sparse-mla only
 

@@ -20,7 +20,7 @@ import (
 type File struct {
 	Version  uint32
 	Metadata Metadata
-	Tensors  []Tensor // in the order of the file; those of later splits follow
+	Tensors  []Tensor // in the order of the file; tensors of later splits follow
 	Parts    []Part
 
 	maps []*mmap.File

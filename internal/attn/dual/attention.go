@@ -190,7 +190,7 @@ type projected struct {
 // launch is one launch of a segment: rows first to last of the rank's, and the memory it works in.
 type launch struct {
 	segment               *plan.Segment
-	stage                 string // what its operations belong to, for errors
+	stage                 string // stage of its operations, for errors
 	first, last           int
 	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots it gathers
 	space                 attn.IndexSpace

@@ -53,7 +53,7 @@ type IndexWeights struct {
 	Q, K, Weights kernel.Matrix
 	Gate          kernel.Matrix // [128, hidden]: weighs the keys of a pool, channel by channel
 	KNorm, KBias  kernel.Tensor
-	APE           kernel.Tensor // f32 [4, 128]: added to the gates by their place in the pool
+	APE           kernel.Tensor // f32 [4, 128]: added to the gates by their position in the pool
 }
 
 // LinearWeights are the matrices of a layer of linear attention.

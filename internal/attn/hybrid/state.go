@@ -72,7 +72,7 @@ type States struct {
 	rings  []kernel.Tensor // given for the others
 	held   int             // most rows of a sequence that are held back; 0 for none
 	back   []LinearState   // rows that are held back, of linear layers: [slots*held, 3*width] and [slots*held, inputs]
-	moved  int             // how often memory changed its place
+	moved  int             // how often the memory was moved
 }
 
 func newStates(dev kernel.Device, linear []bool, width int) *States {

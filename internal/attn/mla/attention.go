@@ -115,7 +115,7 @@ type launch struct {
 	space            attn.IndexSpace
 	rows, up         kernel.Tensor // dense: gathered rows, expanded keys and values
 	absorbed, latent kernel.Tensor // queries and outputs in latent space
-	indices          kernel.Tensor // i32 [n, K]: places of the selected positions
+	indices          kernel.Tensor // i32 [n, K]: slots of the selected positions
 	workspace        kernel.Pool   // converted pages or gathered rows
 }
 

@@ -60,7 +60,7 @@ type selfTest struct {
 	seed    uint64
 	k, keys int // K, and the keys of the sequence
 
-	lens  []int32 // keys that each row sees
+	lens  []int32 // keys that each row may attend to
 	table []int32 // pages of the sequence, not in order
 
 	cache                         Cache
@@ -71,7 +71,7 @@ type selfTest struct {
 	hidden, latent, query kernel.Tensor // activation [R, hidden], [R, q_lora], [R, heads*(nope+rope)]
 	angles                kernel.Tensor // f32 [R, rope]
 	places, tableRow      kernel.Tensor // i32 [R, 1]
-	seen, kept            kernel.Tensor // i32 [R, 1]: keys that a row sees, and that it attends to
+	seen, kept            kernel.Tensor // i32 [R, 1]: keys that a row may select, and keys that it attends to
 	raw                   attn.Queries
 	codes, weights        kernel.Tensor // indexer queries as they are scored
 	scores                kernel.Tensor // f32 [R, keys]

@@ -103,7 +103,7 @@ type Options struct {
 }
 
 const (
-	warm    = 3 // replays before the timed ones
+	warm    = 3 // replays before the timed replays
 	l2Times = 3 // how many times the L2 the sets together hold
 )
 

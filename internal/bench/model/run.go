@@ -390,7 +390,7 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	return out
 }
 
-// before draws the tokens before a sequence's new ones, as many as the model looks at.
+// before returns random tokens that precede the new tokens of a sequence, as many as the model reads.
 func (b *bench) before(cached int) []int32 {
 	m, ok := b.model.(model.Remembering)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Source string    // root of the CUDA sources
 	Out    string    // folder of the images
-	NVRTC  string    // folder to look for the compiler in; empty for the usual places
+	NVRTC  string    // folder to search for the compiler; empty for the usual folders
 	Force  bool      // compile images whose sources have not changed, too
 	Log    io.Writer // progress, one line per image, and the compiler's warnings
 }

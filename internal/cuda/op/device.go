@@ -23,7 +23,7 @@ type Device struct {
 	faults  *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
 	arrived *cuda.Buffer   // u32 [cuda.PackedSlots]: counters of packed products, zero between launches
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
-	weights []*cuda.Buffer // what was prepared
+	weights []*cuda.Buffer // prepared weights
 	upload  *upload        // of weights; nil when none is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
 	span    *span          // nil before the first one
@@ -36,9 +36,9 @@ type Device struct {
 	tables  map[*kernel.Table]*table   // in host memory
 	held    held
 	freed   int            // tensors' memory that was freed so far
-	peer    *peer          // its place among ranks; nil where it is alone
+	peer    *peer          // the rank of this device among others; nil if it is alone
 	offload offloaded      // experts in host memory
-	spare   []*cuda.Buffer // of a dry run: addresses in place of host memory
+	spare   []*cuda.Buffer // of a dry run: addresses instead of host memory
 }
 
 var (
@@ -225,7 +225,7 @@ func (d *Device) Close() error {
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}
-	if d.kernels != nil && !d.tried { // a dry run uses those of its device
+	if d.kernels != nil && !d.tried { // a dry run uses the kernels of its device
 		errs = append(errs, d.kernels.Close())
 	}
 	if d.gpu != nil {

@@ -22,12 +22,12 @@ type held struct {
 
 	layout layout.Kind // holdStore
 	store  cuda.StoreLatentArgs
-	stored [2]kernel.Tensor // what store reads
+	stored [2]kernel.Tensor // the tensors that store reads
 
 	turn    cuda.TurnArgs // holdTurn
 	turned  kernel.Tensor // its rows
 	copied  bool          // they go to latent queries too
-	scratch []cuda.Ptr    // memory of what is held
+	scratch []cuda.Ptr    // memory of the held operations
 
 	bands heldBands // holdBands
 
@@ -40,7 +40,7 @@ type held struct {
 
 	parts heldParts // before kind
 
-	routes bool // a choice of experts is held, beside a sum or alone
+	routes bool // a choice of experts is held, with a sum or alone
 	route  cuda.RouteArgs
 }
 

@@ -32,7 +32,7 @@ func TestGPUHeldOperationsOfStreamsKeepBits(t *testing.T) {
 
 type streamLayer struct {
 	*heldLayer
-	shared                    bool // what experts give is added to a product
+	shared                    bool // the result of the experts is added to a matrix product
 	streams, post, comb, raw  kernel.Tensor
 	places                    [4]kernel.Tensor
 	bands                     []kernel.Matrix

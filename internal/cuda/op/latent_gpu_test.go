@@ -29,7 +29,7 @@ func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU
 	tables = make([]int32, len(lens)*width)
 	for s, n := range lens {
 		for i := range width {
-			tables[s*width+i] = int32(pages + 7) // never read: behind the length
+			tables[s*width+i] = int32(pages + 7) // never read: it is after the length
 		}
 		for at := range n {
 			if at%tokens == 0 {

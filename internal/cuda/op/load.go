@@ -34,11 +34,11 @@ type upload struct {
 	made    int // buffers
 	free    chan *piece
 	fills   chan *piece
-	order   chan task // what goes to the stream, in order
+	order   chan task // tasks for the stream, in order
 	wait    sync.WaitGroup
 	all     []*piece
 	small   [2]*piece         // buffers that small copies share; the enqueuing goroutine fills them in turn
-	turn    int               // the one in use
+	turn    int               // the buffer in use
 	used    int               // bytes of it
 	joins   [][]kernel.Matrix // matrices to join in the end
 

@@ -12,7 +12,7 @@ import (
 type Buffer struct {
 	ptr    cuda.Ptr // zero when it holds no bytes
 	bytes  int64
-	memory *cuda.Buffer // what to free; nil for scratch memory
+	memory *cuda.Buffer // the buffer to free; nil for scratch memory
 }
 
 // Len is the size in bytes.
@@ -36,10 +36,10 @@ func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 // Free releases memory. The next Sync reports an error of the driver.
 func (d *Device) Free(b kernel.Buffer) {
 	if m := b.(*Buffer); m.memory != nil {
-		_ = d.settle() // what fails here fails again in Sync
+		_ = d.settle() // an error here occurs again in Sync
 		m.ptr = 0
 		d.freed++
-		_ = m.memory.Free() // it waits for work that uses the memory; what fails there fails again in Sync
+		_ = m.memory.Free() // Free waits for work that uses the memory; an error there occurs again in Sync
 	}
 }
 

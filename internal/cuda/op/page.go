@@ -58,7 +58,7 @@ func (d *Device) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) 
 		err = done.Record(d.stream)
 	}
 	if err != nil {
-		_ = done.Close() // the first error is what counts
+		_ = done.Close() // the first error counts
 		return nil, err
 	}
 	return collected{done}, nil

@@ -118,7 +118,7 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		kind  layout.Kind
 		batch string
 		rows  int
-		keys  int // that a table has room for
+		keys  int // capacity of a table in keys
 	}{
 		{"fp8-656", layout.FP8Row656, "decode:100x3000", 100, 4096},
 		{"fp8-576", layout.FP8Row576, "decode:1x100", 1, 128},

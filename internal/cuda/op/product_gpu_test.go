@@ -57,7 +57,7 @@ func (b *bench) packedWeight(out, in int) kernel.Weight {
 		Scale: b.place(b.ref, kernel.E8M0, out, in/32, scales), BlockRows: 1, BlockCols: 32}
 }
 
-// prepared is a weight on both sides.
+// prepared prepares a weight on the reference device and on the GPU.
 func (b *bench) prepared(w kernel.Weight, role kernel.Role) (onRef, onGPU kernel.Matrix) {
 	b.Helper()
 	onRef, err := b.ref.Prepare(w, role)

@@ -129,7 +129,7 @@ func TestGPUExperts(t *testing.T) {
 		for _, rows := range []int{1, 9, 70} {
 			choice := make([]int32, 0, rows*top)
 			for range rows {
-				for _, e := range b.rng.Perm(experts - 1)[:top] { // the last expert gets nothing
+				for _, e := range b.rng.Perm(experts - 1)[:top] { // the last expert is never chosen
 					choice = append(choice, int32(e))
 				}
 			}

@@ -53,7 +53,7 @@ type split struct {
 // group is a range of experts of the store.
 type group struct {
 	first, count int
-	table        cuda.Ptr // i32 [experts]: slot of each, negative for those of other groups
+	table        cuda.Ptr // i32 [experts]: slot of each expert, negative for experts of other groups
 }
 
 // slotsOf returns how many experts a group of a phase has at most.
@@ -160,7 +160,7 @@ func packedSize(n int64, s cuda.ExpertShape) int64 {
 
 // prepareSplit assigns positions to the experts of a layer. x has their shape.
 func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
-	m := w.Methods.Clone() // those of movable experts change
+	m := w.Methods.Clone() // the methods of movable experts change
 	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
 	size := packedSize(int64(len(s.resident)), x.shape)
 	base, err := u.room(size, size)

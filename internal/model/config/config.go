@@ -46,10 +46,10 @@ type Config struct {
 	MaxPositions int
 	RMSEps       float32
 	TiedHead     bool          // the head is the embedding
-	Indexer      Indexer       // of the layers that have one: all of DSA, those of ratio 4 of V4, none of dense models
-	NextN        int           // layers after the main ones that draft tokens
+	Indexer      Indexer       // for layers with an indexer: all of DSA, layers of ratio 4 of V4, none of dense models
+	NextN        int           // layers after the main layers that draft tokens
 	Format       Format        // of the matrices
-	Scheme       weight.Scheme // what config.json says of the matrices and tensors do not
+	Scheme       weight.Scheme // properties of the matrices that only config.json states
 	FP8          bool          // matrices are FP8 blocks; DSA alone, as is the next
 	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two
 
@@ -80,7 +80,7 @@ type DSA struct {
 // Attention holds the sizes of multi-head latent attention.
 type Attention struct {
 	Heads  int
-	QLora  int // rank of the query projection, 0 where there is one matrix
+	QLora  int // rank of the query projection, 0 for a single matrix
 	Latent int // rank of keys and values: 512
 	Nope   int
 	Rope   int

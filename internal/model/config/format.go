@@ -69,7 +69,7 @@ func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
 type stored struct {
 	format Format
 	scheme weight.Scheme
-	losses []string // what is ignored, and what is slow
+	losses []string // settings that are ignored or slow
 }
 
 // format finds how weights are stored, from config.json and hf_quant_config.json. An unsupported format is an error

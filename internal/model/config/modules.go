@@ -15,7 +15,7 @@ import (
 type ModuleType struct {
 	Bits  int    // of a value
 	Float bool   // e2m1 or e4m3, else integers
-	Group int    // values of a row with a scale of their own; 0 where Block has one
+	Group int    // values of a row that share a scale; 0 if Block has a scale
 	Block [2]int // rows and columns with a scale; 0 is all of them
 	// Columns reports that matrices are stored as by AWQ or GPTQ, with zero points, and Method names which of the two.
 	Columns bool

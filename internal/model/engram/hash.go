@@ -12,7 +12,7 @@ import (
 
 // Shape holds the fields of config.json that describe the tables.
 type Shape struct {
-	Layers     []int // that have one, ascending
+	Layers     []int // layers with a table, ascending
 	Rows       []int // of each table
 	Orders     int   // longest n-gram: 4
 	Heads      int   // hashes of each length
@@ -35,7 +35,7 @@ func (s *Shape) Before() int { return max(s.Orders-1, 0) }
 type Hash struct {
 	shape       Shape
 	multipliers [][]int64 // [layers][orders]
-	moduli      [][]int64 // [layers][columns]: those of pairs first
+	moduli      [][]int64 // [layers][columns]: moduli of pairs first
 	tokens      []int32   // [vocabulary]: the map
 	pad         int64
 }

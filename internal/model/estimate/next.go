@@ -106,7 +106,7 @@ func nextRest(c *config.Next) float64 {
 		} else {
 			total += (float64(f.Shared)*3*float64(f.Inner) + 2*float64(f.Experts)) * h
 		}
-		if l >= c.Layers { // what joins embedding and hidden state
+		if l >= c.Layers { // the matrix that joins embedding and hidden state
 			total += 2 * 2 * h * h
 		}
 	}

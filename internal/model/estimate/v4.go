@@ -115,7 +115,7 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 			total += 2 * 2 * dim * h
 		}
 	}
-	if d := c.DSpark; d != nil { // what joins the tapped layers, and the Markov head
+	if d := c.DSpark; d != nil { // the matrix that joins the tapped layers, and the Markov head
 		total += float64(len(d.Taps))*h*h + 2*2*float64(c.Vocab*d.Rank)
 	}
 	return total

@@ -29,7 +29,7 @@ import (
 // Source is an opened checkpoint whose weights are not loaded yet.
 type Source struct {
 	Name    string             // the folder, for messages
-	Config  *config.Config     // what every family has
+	Config  *config.Config     // the fields of every family
 	Model   config.Description // all of config.json, such as *config.DSA
 	Weights *weight.Checkpoint
 	Skipped []string // kinds of tensors that loading passed over, with their numbers

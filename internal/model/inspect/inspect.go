@@ -76,8 +76,8 @@ type Parameters struct {
 	Active int64 `json:"active"`           // used for one token: head included, embedding not, the chosen experts only
 	NextN  int64 `json:"next_n"`           // drafting layer, with its copies
 	Copies int64 `json:"copies"`           // of NextN: its copies of the embedding and the head
-	Scales int64 `json:"scales"`           // block scales beside them
-	Vision int64 `json:"vision,omitempty"` // a vision tower beside them, which is not read
+	Scales int64 `json:"scales"`           // block scales of the parameters
+	Vision int64 `json:"vision,omitempty"` // a vision tower, which is not read
 }
 
 // TypeBytes is the size of all tensors of one element type.

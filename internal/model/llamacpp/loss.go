@@ -22,7 +22,7 @@ type Loss struct {
 	Class string  `json:"class"` // experts, attention, dense, or embedding and head
 	Type  string  `json:"type"`
 	Bytes int64   `json:"bytes"`
-	Error float64 `json:"error"` // root of the squared error over that of the squared values; 0 where nothing is lost
+	Error float64 `json:"error"` // RMS of the errors divided by RMS of the values; 0 if nothing is lost
 }
 
 // Print writes the report as a table.

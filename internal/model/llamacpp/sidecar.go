@@ -29,7 +29,7 @@ type sidecar struct {
 // headNames are the keys and tensors of a dialect.
 type headNames struct {
 	block, taps, noise string
-	tapsFrom           int64             // what the file counts layers from
+	tapsFrom           int64             // the number of the first layer in the file
 	stage              string            // of the tensors of a stage
 	first, last        map[string]string // names of tensors, to those behind mtp.0. and behind that of the last stage
 }

@@ -25,7 +25,7 @@ type Model struct {
 	Weights         *weight.Checkpoint
 	Tokenizer       []byte // tokenizer.json; nil writes no vocabulary
 	TokenizerConfig []byte // tokenizer_config.json, or nil
-	ChatTemplate    string // instead of the one in tokenizer_config.json
+	ChatTemplate    string // replaces the template in tokenizer_config.json
 }
 
 // Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format does not support it.
@@ -136,8 +136,8 @@ type writer struct {
 	names   *names
 	layers  int
 	experts int
-	global  func(name string) string            // what the checkpoint calls a tensor outside of layers
-	inLayer func(layer int, name string) string // and one of a layer
+	global  func(name string) string            // name in the checkpoint of a tensor outside of layers
+	inLayer func(layer int, name string) string // name in the checkpoint of a tensor of a layer
 	stacked bool                                // the checkpoint has the experts of a layer in two tensors
 	used    map[string]bool
 	out     []tensor

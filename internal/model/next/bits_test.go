@@ -180,7 +180,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 				fork.Release()
 				b.SameBits(what, b.Chunks(s, 3), rest)
 				b.SameBytes(what, b.Bytes(), bytes)
-				if prefix > 250 { // the snapshot after the page is that of the accepted rows
+				if prefix > 250 { // the snapshot after the page is the snapshot of the accepted rows
 					st, err := m.Restore(256, s.Pages)
 					if err != nil {
 						t.Fatal(err)

@@ -33,7 +33,7 @@ type Model struct {
 	layers []layer
 	norm   kernel.Tensor
 	head   kernel.Matrix
-	draft  *draftLayer // nil without one
+	draft  *draftLayer // nil if there is none
 	tally  *model.Tally
 	nn.Homes
 

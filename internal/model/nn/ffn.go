@@ -46,7 +46,7 @@ func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpa
 type MLPArgs struct {
 	X   kernel.Tensor // activation [T, hidden]
 	Out kernel.Tensor // activation [T, hidden]: the rank's part of the sum
-	Add bool          // to what Out holds
+	Add bool          // add to the values of Out
 	// With is a product of X that is computed with the block's own, such as a router's; not given for none.
 	With kernel.Projection
 }

@@ -70,7 +70,7 @@ type Loader struct {
 	err      error           // of the device, not of the checkpoint
 	failed   map[string]bool // the texts of err
 	onTensor func(name string)
-	patterns map[patternOf][]byte   // of packed values that are drawn
+	patterns map[patternOf][]byte   // patterns of random packed values
 	homes    map[int]kernel.Experts // by layer
 	empty    []byte                 // of matrices that are not read
 }

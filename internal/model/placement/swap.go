@@ -10,7 +10,7 @@ import (
 // Swap makes expert In of a layer, which is in host memory, resident instead of expert Out.
 type Swap struct {
 	Layer, In, Out int
-	Gain           uint64 // choices of In beyond those of Out
+	Gain           uint64 // choices of In minus choices of Out
 }
 
 // An expert replaces another when it was chosen that much more often: smaller differences are chance, and would move

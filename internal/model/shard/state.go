@@ -11,7 +11,7 @@ import (
 // windowed is a model whose parts keep states and window pages.
 type windowed struct {
 	ranks
-	in model.Input // a batch as one rank sees it
+	in model.Input // the part of a batch for one rank
 }
 
 func (m *windowed) part(rank int) model.Windowed { return m.parts[rank].(model.Windowed) }

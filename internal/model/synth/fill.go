@@ -21,7 +21,7 @@ type filler struct {
 	ctx      context.Context
 	seed     uint64
 	pow2     bool // block scales are powers of two
-	repeat   bool // only the first values of a tensor are drawn
+	repeat   bool // only the first values of a tensor are random; the others repeat them
 	progress func(bytes int)
 	values   []float32
 	bytes    []byte

@@ -38,7 +38,7 @@ const (
 	tokenMap                    // I32 [vocabulary]: a key for each token
 	released                    // as kind says; it has no values (described.go)
 	groupInt4                   // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
-	expertBlocks                // a block format of GGUF files; it is drawn and never written (blocks.go)
+	expertBlocks                // a block format of GGUF files; its values are random and never written (blocks.go)
 )
 
 // Gains, as multiples of the deviation that keeps the size of activations.

@@ -82,7 +82,7 @@ type draft struct {
 	pass
 	attn   *dual.WindowPass
 	hidden kernel.Tensor // i32 [R, 1]: hidden states that the rows continue
-	places kernel.Tensor // i32 [R, 1]: the rows of the plan that the computed ones are
+	places kernel.Tensor // i32 [R, 1]: row of the plan for each computed row
 	e, x   kernel.Tensor // [R, hidden]
 	from   kernel.Tensor // [R, streams*hidden]: the hidden states
 	u      kernel.Tensor // [R, streams*hidden]

@@ -23,7 +23,7 @@ type experts struct {
 type expertNames struct {
 	layer   int  // its number; a drafting block comes after the model's own
 	hash    bool // looked up by token
-	stacked bool // all of a layer in one tensor
+	stacked bool // all experts of a layer are in one tensor
 }
 
 func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNames) experts {

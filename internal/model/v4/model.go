@@ -37,7 +37,7 @@ type Model struct {
 	last   site // collapses the streams
 	norm   kernel.Tensor
 	head   kernel.Matrix
-	draft  *draftHead // nil without one
+	draft  *draftHead // nil if there is none
 	spark  *sparkHead // the same: a checkpoint has one of the two kinds, or neither
 	tally  *model.Tally
 	nn.Homes

@@ -30,7 +30,7 @@ type memory struct {
 	first  int // of the layer's columns among the rows of a token
 	table  *kernel.Table
 	kv     kernel.Matrix // [(n+1)*hidden, columns*dim]
-	weight kernel.Tensor // f32 [n, hidden]: weights of queries times those of keys
+	weight kernel.Tensor // f32 [n, hidden]: weights of queries times weights of keys
 }
 
 // load reads every tensor of the checkpoint, which has the official names.
@@ -120,7 +120,7 @@ func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual
 			Norm:   l.Vector(at("attn.compressor.norm.weight"), a.Dim)}
 		if a.Ratios[i] > 1 {
 			x.Gates = l.Matrix(at("attn.compressor.wgate.weight"), a.Dim, c.Hidden)
-			x.APE = l.Zeros(a.Ratios[i], a.Dim) // gates have no weights of their own for places in a group
+			x.APE = l.Zeros(a.Ratios[i], a.Dim) // gates have no weights for positions in a group
 			l.Join(func(j kernel.Joiner) error { return j.Join(x.Values, x.Gates) })
 		}
 		out.Compress = x

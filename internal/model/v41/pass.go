@@ -48,7 +48,7 @@ type sublayer struct {
 	x, out          kernel.Tensor // [T, hidden]
 }
 
-// found has the rows of a table for the rows of a pass.
+// found holds the rows of an n-gram table that were looked up for the rows of a pass.
 type found struct {
 	rows kernel.Tensor // [T, columns*dim]
 	kv   kernel.Tensor // [T, (streams+1)*hidden]

@@ -18,12 +18,12 @@ type Fault string
 // The faults. All of them are of the kinds that kernels had while they were written.
 const (
 	None          Fault = ""
-	KeyDropped    Fault = "one key dropped"         // the last one that a row of attention reads
-	ExpertMissing Fault = "one expert missing"      // the last one that a row chose
-	HeadScaled    Fault = "a head scaled by 1.01"   // of attention, the last one
+	KeyDropped    Fault = "one key dropped"         // the last key that a row of attention reads
+	ExpertMissing Fault = "one expert missing"      // the last expert that a row chose
+	HeadScaled    Fault = "a head scaled by 1.01"   // the last head of attention
 	WindowShort   Fault = "a window one short"      // of rows whose window is full
 	StalePage     Fault = "a stale page"            // rows of the first page of a store are not written
-	LastRow       Fault = "a last row is skipped"   // of attention: it keeps what was there
+	LastRow       Fault = "a last row is skipped"   // of attention: the row keeps its previous values
 	WrongKey      Fault = "another key is selected" // in the last row that leaves keys out
 )
 

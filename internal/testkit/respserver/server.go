@@ -26,10 +26,10 @@ const (
 	Garbage   Mode = "garbage"   // values are other bytes of the same length
 	Short     Mode = "short"     // values are too short
 	Long      Mode = "long"      // values are too long
-	Exchanged Mode = "exchanged" // values are those of another key
+	Exchanged Mode = "exchanged" // values belong to another key
 	CutOff    Mode = "cut off"   // connections end in the middle of a value
 	Nonsense  Mode = "nonsense"  // answers are not RESP
-	Another   Mode = "another"   // answers are those of another command
+	Another   Mode = "another"   // answers belong to another command
 )
 
 // Modes are all modes in which a store fails, and the mode in which it works.

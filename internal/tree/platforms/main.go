@@ -39,7 +39,7 @@ func main() {
 type source struct {
 	ImportPath, Dir string
 	GoFiles, SFiles []string
-	ImportMap       map[string]string // import paths as written that mean another one
+	ImportMap       map[string]string // import paths in the source that mean another path
 	Module          *struct{ Main bool }
 	Error           *struct{ Err string }
 }

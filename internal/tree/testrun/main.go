@@ -68,7 +68,7 @@ func goTest(s *summary, args []string) time.Duration {
 	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		cmd.Stderr = cmd.Stdout // what is not an event is printed as it is
+		cmd.Stderr = cmd.Stdout // output that is not an event is printed unchanged
 		err = cmd.Start()
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ func newSummary(out io.Writer) *summary { return &summary{out: out, skipped: map
 
 // read reads the events of one run until its end and reports whether a test, a package or a build failed.
 func (s *summary) read(from io.Reader) (failed bool) {
-	printed := map[event]*strings.Builder{} // by package and test: what a test printed that has not ended
+	printed := map[event]*strings.Builder{} // by package and test: output of a test that has not ended
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadString('\n')
