@@ -10,7 +10,7 @@ const words = `time year people way day man thing woman life child world school 
 week company system program question work government number night point home water room mother area money story fact month lot right study book
 eye job word business issue side kind head house service friend father power hour game line end member law car city community name`
 
-// Ids every vocabulary has, for servers that do not tokenize.
+// Ids that every vocabulary has, for servers without /tokenize.
 const firstPlainID, plainIDs = 16, 240
 
 // task is one request to be sent.
@@ -21,7 +21,7 @@ type task struct {
 	choices int // 0 means one
 }
 
-// prompter makes the random prompts of a run. The i-th task depends only on the seed and i.
+// prompter generates the random prompts of a run. The i-th task depends only on the seed and i.
 type prompter struct {
 	o        *Options
 	ids      []int32
@@ -49,8 +49,8 @@ func (p *prompter) task(i int) task {
 	return task{index: i, prompt: p.draw(r, prefix, n), output: out}
 }
 
-// conversation makes the random turns of the i-th conversation: the user's messages, and the length of each answer. The
-// first one begins with the common words of its group.
+// conversation generates the random turns of the i-th conversation: the user's messages, and the length of each answer.
+// The first message begins with the common words of its group.
 func (p *prompter) conversation(i int) (said []string, output []int) {
 	r := rand.New(rand.NewPCG(p.o.Seed, uint64(i)))
 	for turn := range p.o.Turns.draw(r) {

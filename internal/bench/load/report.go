@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Report has the measurements of a run. Times are in milliseconds, and only answered requests count in them.
+// Report holds the measurements of a run. Times are in milliseconds, and include only answered requests.
 type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
@@ -29,7 +29,8 @@ type Report struct {
 	PromptTokens int64 `json:"prompt_tokens"`
 	CachedTokens int64 `json:"cached_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
-	// Short counts answers with fewer tokens than asked for, as where the context ends; 0 where the model ends answers.
+	// Short counts answers with fewer tokens than requested, for example because the context ended; 0 if the model ends
+	// answers.
 	Short int `json:"short_answers,omitempty"`
 
 	RequestsPerSecond float64 `json:"requests_per_second"`
@@ -37,24 +38,25 @@ type Report struct {
 	OutputPerSecond   float64 `json:"output_tokens_per_second"`
 	CachedShare       float64 `json:"cached_share"` // of the prompt tokens, 0 to 1
 
-	// FirstToken is from sending a request to its first token. InterToken is between tokens; PerToken is the mean of
-	// one request, from its first token to its last, per token after the first. EndToEnd is from sending to the end of
-	// the answer. Tokens are counted by usage where the server sends it with every piece, else by pieces of text.
+	// FirstToken is the time from sending a request to its first token. InterToken is the time between tokens; PerToken
+	// is the mean of one request, from its first token to its last, per token after the first. EndToEnd is the time
+	// from sending to the end of the answer. Tokens are counted by usage if the server sends it with every piece, else
+	// by pieces of text.
 	FirstToken Times `json:"ttft_ms"`
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`
 	EndToEnd   Times `json:"end_to_end_ms"`
-	// Goals are the goals of the options, as text; Good counts the requests that met all of them, and Goodput is their
-	// number a second.
+	// Goals holds the goals of the options, as text; Good counts the requests that met all of them, and Goodput is
+	// their number per second.
 	Goals   string  `json:"goals,omitempty"`
 	Good    int     `json:"good,omitempty"`
 	Goodput float64 `json:"goodput,omitempty"`
-	// Beside is about the streams during the load; nil without any.
+	// Beside holds the results of the streams during the load; nil without any.
 	Beside *Beside `json:"beside,omitempty"`
 }
 
-// Times summarises durations, in milliseconds. A percentile is the smallest value that the stated percentage of all do
-// not exceed.
+// Times summarises durations, in milliseconds. A percentile is the smallest value that is not exceeded by the stated
+// percentage of all values.
 type Times struct {
 	Count int     `json:"count"`
 	Mean  float64 `json:"mean"`
@@ -64,7 +66,7 @@ type Times struct {
 	Max   float64 `json:"max"`
 }
 
-// report adds up the outcomes.
+// report summarises the outcomes.
 func (r *runner) report(model string, took time.Duration) *Report {
 	out := &Report{URL: r.caller.Base(), Model: model, Rate: r.o.Rate, Concurrency: r.o.Concurrency, Planned: r.total,
 		Sent: len(r.outcomes), Errors: map[string]int{}, Seconds: took.Seconds(), Goals: r.o.Goals.String()}
@@ -115,7 +117,7 @@ func (r *Report) fail(o *outcome) {
 	}
 }
 
-// summarise sorts the durations.
+// summarise computes statistics of the durations.
 func summarise(d []time.Duration) Times {
 	t := Times{Count: len(d)}
 	if len(d) == 0 {
@@ -134,7 +136,7 @@ func summarise(d []time.Duration) Times {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// PrintSweep writes reports of several loads as a table, a line each.
+// PrintSweep writes the reports of several loads as a table, one line each.
 func PrintSweep(w io.Writer, reports []*Report) error {
 	if len(reports) == 0 {
 		return nil
@@ -164,7 +166,7 @@ func PrintSweep(w io.Writer, reports []*Report) error {
 		return err
 	}
 	if first.Goals != "" {
-		fmt.Fprintf(w, "\ngoodput: requests a second that meet %s\n", first.Goals)
+		fmt.Fprintf(w, "\ngoodput: requests per second that meet %s\n", first.Goals)
 	}
 	for i, r := range reports {
 		if r.Short > 0 {
@@ -178,7 +180,7 @@ func PrintSweep(w io.Writer, reports []*Report) error {
 }
 
 func (r *Report) shortText() string {
-	return fmt.Sprintf("short: %d of %d answers have fewer tokens than asked for; the server's context may be too "+
+	return fmt.Sprintf("short: %d of %d answers have fewer tokens than requested; the server's context may be too "+
 		"small", r.Short, r.Answered)
 }
 

@@ -9,7 +9,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// Run sends the load and waits for every answer. When ctx ends, requests in flight are cancelled and the report covers
+// Run sends the load and waits for every answer. If ctx ends, requests in flight are cancelled and the report covers
 // the answers until then; the error is nil.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
@@ -83,7 +83,7 @@ func (r *runner) send(ctx context.Context) {
 	}
 }
 
-// converse sends the turns of a conversation, until one fails or no more may be sent.
+// converse sends the turns of a conversation, until one fails or sending ends.
 func (r *runner) converse(ctx, stop context.Context, i int) {
 	said, output := r.prompts.conversation(i)
 	var messages []openai.Message
@@ -98,7 +98,7 @@ func (r *runner) converse(ctx, stop context.Context, i int) {
 	}
 }
 
-// planned is the number of requests to send.
+// planned returns the number of requests to send.
 func (r *runner) planned() int {
 	if r.o.Turns.Most == 0 {
 		return r.o.Requests
@@ -111,11 +111,12 @@ func (r *runner) planned() int {
 	return n
 }
 
-// gate waits until the next request may be sent; false means that no more may be. The function it returns is called
-// after the answer.
+// gate waits until the next request may be sent; ok is false if no more may be sent. The caller calls done after the
+// answer.
 type gate func(stop context.Context) (done func(), ok bool)
 
-// arrivals is a Poisson process. Times count from the start, so that a late one does not delay the rest.
+// arrivals returns the gate of a Poisson process. Times count from the start, so that a late arrival does not delay the
+// rest.
 func (r *runner) arrivals() gate {
 	random := rand.New(rand.NewPCG(r.o.Seed, ^uint64(0)>>1))
 	start, at := time.Now(), time.Duration(0)
@@ -132,7 +133,7 @@ func (r *runner) arrivals() gate {
 	}
 }
 
-// slots keeps a number of requests in flight.
+// slots returns a gate that keeps a number of requests in flight.
 func (r *runner) slots() gate {
 	free := make(chan struct{}, r.o.Concurrency)
 	return func(stop context.Context) (func(), bool) {

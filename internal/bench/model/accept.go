@@ -12,7 +12,7 @@ import (
 	"sparrow/sample"
 )
 
-// Accepting is the speed of decoding several sequences with drafts, a given share of which counts as right, and without
+// Accepting is the speed of decoding several sequences with drafts, of which a given share is accepted, and without
 // drafts.
 type Accepting struct {
 	Context  int     `json:"context"` // tokens of every prompt
@@ -27,19 +27,19 @@ type Accepting struct {
 }
 
 func (a *Accepting) String() string {
-	return fmt.Sprintf("drafts %s, %.0f %% right: context %d, batch %d: %.1f tokens/s against %.1f without, %.2f x; "+
-		"%d of %d drafts counted as right", a.Setting, 100*a.Accept, a.Context, a.Batch, a.Drafted, a.Plain, a.Ratio,
+	return fmt.Sprintf("drafts %s, %.0f %% accepted: context %d, batch %d: %.1f tokens/s against %.1f without, %.2f "+
+		"x; %d of %d drafts were accepted", a.Setting, 100*a.Accept, a.Context, a.Batch, a.Drafted, a.Plain, a.Ratio,
 		a.Accepted, a.Proposed)
 }
 
-// acceptTokens is how many tokens every sequence gets, acceptWarm before anything is measured.
+// acceptTokens is the number of tokens of every sequence, acceptWarm the number before anything is measured.
 const acceptTokens, acceptWarm = 384, 16
 
-// AcceptRoom is how many tokens after the prompt the cache has to hold for every sequence.
+// AcceptRoom is the number of tokens after the prompt that the cache must hold for every sequence.
 const AcceptRoom = 512
 
-// Accept decodes the given number of sequences at once after prompts of random tokens, without drafts and as the engine
-// was set.
+// Accept decodes the given number of sequences concurrently after prompts of random tokens, without drafts and with the
+// engine's setting.
 func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) error {
 	none := 0
 	for _, run := range []struct {
@@ -48,7 +48,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 		tokens int
 		rate   *float64
 	}{
-		// The others find the prompts in the cache and begin together, and the graphs of their passes are captured.
+		// The other sequences find the prompts in the cache and begin together, and the graphs of their passes are
+		// captured.
 		{"prompts", nil, acceptWarm, nil},
 		{"the first tokens", &none, acceptWarm, nil},
 		{"without drafts", &none, acceptTokens, &a.Plain},
@@ -67,7 +68,7 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded holds the tokens of several sequences between the start of the last and the end of the first.
+// decoded counts the tokens of several sequences between the start of the last and the end of the first.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time
@@ -77,13 +78,13 @@ type decoded struct {
 
 func (d *decoded) perSecond(sequences int) (float64, error) {
 	if d.begun < sequences || !d.to.After(d.from) {
-		return 0, fmt.Errorf("the first of %d sequences ended before the last one began; ask for fewer, or for more "+
+		return 0, fmt.Errorf("the first of %d sequences ended before the last one began; use fewer, or more "+
 			"cache", sequences)
 	}
 	return float64(d.tokens) / d.to.Sub(d.from).Seconds(), nil
 }
 
-// add takes an event of a sequence.
+// add records an event of a sequence.
 func (d *decoded) add(ev *sparrow.Event, first bool, sequences int) {
 	if len(ev.Tokens) > 0 && d.begun == sequences && d.ended == 0 {
 		d.tokens += len(ev.Tokens)
@@ -101,7 +102,7 @@ func (d *decoded) add(ev *sparrow.Event, first bool, sequences int) {
 	d.err = errors.Join(d.err, ev.Err)
 }
 
-// together decodes all sequences at once.
+// together decodes all sequences concurrently.
 func (a *Accepting) together(ctx context.Context, e *sparrow.Engine, drafts *int, most int, seed uint64) (*decoded,
 	error) {
 	rng := rand.New(rand.NewPCG(seed, 5))

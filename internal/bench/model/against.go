@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Compared is one figure of another engine and of this one, in tokens per second.
+// Compared is one result of another engine and of this one, in tokens per second.
 type Compared struct {
 	Test    string  `json:"test"` // "prefill" or "decode"
 	Context int     `json:"context"`
@@ -18,19 +18,19 @@ type Compared struct {
 	Wanted  float64 `json:"wanted,omitempty"` // least ratio, where the project has a target
 }
 
-// wanted are the project's targets for the preset v32-mini against llama.cpp, by depth of context.
+// wanted holds the project's targets for the preset v32-mini relative to llama.cpp, by depth of context.
 var wanted = map[string]map[int]float64{
 	"prefill": {0: 3, 2048: 10, 4096: 15, 8192: 30},
 	"decode":  {0: 1.5, 2048: 2.5, 4096: 3.5, 8192: 5},
 }
 
-// wantedQuantised are targets for files in block formats, which both engines read without conversion.
+// wantedQuantised holds targets for files in block formats, which both engines read without conversion.
 var wantedQuantised = map[string]map[int]float64{
 	"prefill": {0: 8, 4096: 18},
 	"decode":  {0: 1.5, 4096: 3, 8192: 5},
 }
 
-// llamaTest has the fields that are read from one result of llama-bench, printed with -o jsonl.
+// llamaTest holds the fields that are read from one result of llama-bench, printed with -o jsonl.
 type llamaTest struct {
 	Prompt   int     `json:"n_prompt"`
 	Generate int     `json:"n_gen"`
@@ -39,7 +39,7 @@ type llamaTest struct {
 	Type     string  `json:"model_type"` // such as "deepseek32 ?B Q4_K - Medium"
 }
 
-// wanted is the target of a test.
+// wanted returns the target of a test.
 func (t *llamaTest) wanted(c *Compared) float64 {
 	if strings.Contains(t.Type, " Q") {
 		return wantedQuantised[c.Test][c.Context]
@@ -47,8 +47,8 @@ func (t *llamaTest) wanted(c *Compared) float64 {
 	return wanted[c.Test][c.Context]
 }
 
-// Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were
-// not measured here are an error: a comparison should not lose rows.
+// Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were not
+// measured here are an error, so that a comparison does not lose rows.
 func (r *Report) Against(results io.Reader) error {
 	d := json.NewDecoder(results)
 	for {
@@ -71,7 +71,7 @@ func (r *Report) Against(results io.Reader) error {
 			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with "+
 				"batch 1; give the same contexts", t.Depth)
 		}
-		// Theirs is a mean, so ours is the middle of all steps, not the best.
+		// Their result is a mean, so ours is the median of all steps, not the best.
 		c.Ours = cell.Prefill.middleRate()
 		if c.Test == "decode" {
 			c.Ours = cell.Decode.middleRate()

@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// verified returns how many rows of a sequence are verified at once: a block of drafts and the token before it; 1 where
-// the model does not draft in blocks, or no drafts are measured.
+// verified returns the number of rows of a sequence that are verified together: a block of drafts and the token before
+// it; 1 if the model does not draft in blocks, or no drafts are measured.
 func (b *bench) verified() int {
 	if b.cfg.Model.Block == 0 {
 		return 1
@@ -18,8 +18,8 @@ func (b *bench) verified() int {
 	return max(b.cfg.N, 1)
 }
 
-// measureBlocks times, in a cell of a model that drafts in blocks, a draft pass and a verify of all its drafts. Their
-// tokens are rows that are computed, whether they are right or not.
+// measureBlocks times, in a cell of a model that drafts in blocks, a draft pass and a verification of all its drafts.
+// All rows are computed, whether the drafts are accepted or not.
 func (b *bench) measureBlocks(ctx context.Context, c *Cell) (err error) {
 	if b.verified() == 1 {
 		return nil

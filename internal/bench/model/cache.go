@@ -5,12 +5,12 @@ import (
 	"sparrow/plan"
 )
 
-// windowFirst is the first page of a context whose window rows are still seen.
+// windowFirst returns the first page of a context whose window rows are still in the window.
 func windowFirst(w model.Windowed, page, context int) int {
 	return max(context/page*page-w.Window(), 0) / page
 }
 
-// windowPages returns how many window pages a sequence with n new tokens after a context needs; 0 where rows live as
+// windowPages returns the number of window pages of a sequence with n new tokens after a context; 0 if rows are kept as
 // long as their pages.
 func windowPages(m model.Model, page, context, n int) int {
 	w, ok := m.(model.Windowed)
@@ -20,11 +20,10 @@ func windowPages(m model.Model, page, context, n int) int {
 	return (context+n+page-1)/page - windowFirst(w, page, context)
 }
 
-// states returns how many states of sequences a step of a batch takes: those before the step, and copies that it
-// advances.
+// states returns the number of sequence states of a step: those before the step, and copies that it advances.
 func states(batch int) int { return 2 * batch }
 
-// cacheBytes is the memory of sequences with n new tokens after a context, states included.
+// cacheBytes returns the memory of sequences with n new tokens after a context, states included.
 func cacheBytes(m model.Model, cfg *plan.Config, context, n, batch int) int64 {
 	pages := int64((context+n+cfg.Page-1)/cfg.Page) * int64(batch)
 	w, ok := m.(model.Windowed)
@@ -36,7 +35,7 @@ func cacheBytes(m model.Model, cfg *plan.Config, context, n, batch int) int64 {
 		int64(states(batch))*w.StateBytes(cfg)
 }
 
-// cacheBytes is the memory of a cell, on each rank.
+// cacheBytes returns the memory of a cell, on each rank.
 func (b *bench) cacheBytes(context, batch int) int64 {
 	if b.ranks() > 1 {
 		return int64(b.perSequence(context, batch)*b.ofRank(batch)) * b.model.PageBytes(&b.cfg)
@@ -44,7 +43,7 @@ func (b *bench) cacheBytes(context, batch int) int64 {
 	return cacheBytes(b.model, &b.cfg, context, b.new(batch), batch)
 }
 
-// CacheBytes is the memory of the largest cell or prompt of the options, on a model and with its configuration, where
+// CacheBytes returns the memory of the largest cell or prompt of the options, for a model with its configuration, if
 // contexts, batches and prompts are given.
 func (o *Options) CacheBytes(m model.Model, cfg *plan.Config) int64 {
 	most := int64(0)
@@ -63,7 +62,8 @@ func (o *Options) CacheBytes(m model.Model, cfg *plan.Config) int64 {
 	return most
 }
 
-// allocateCache makes the cache, and the states of a batch at once: memory that grows is there twice for a while.
+// allocateCache allocates the cache, and the states of a batch at once, because growing memory is needed twice for a
+// while.
 func (b *bench) allocateCache(pages, windows, batch int) error {
 	if s, ok := b.model.(model.Stateful); ok {
 		if err := s.Reserve(states(batch)); err != nil {
@@ -76,8 +76,8 @@ func (b *bench) allocateCache(pages, windows, batch int) error {
 	return b.model.Allocate(&b.cfg, pages)
 }
 
-// windows are the window pages of sequence i of a batch, which has the given number of pages; nil where its pages hold
-// all rows, which they do on several ranks.
+// windows returns the window pages of sequence i of a batch, which has the given number of pages; nil if its pages hold
+// all rows, as on several ranks.
 func (b *bench) windows(i, pages, context, n int) []int32 {
 	w, ok := b.model.(model.Windowed)
 	if !ok || b.ranks() > 1 {

@@ -21,13 +21,13 @@ type Drafting struct {
 	Accepted int     `json:"accepted_tokens"`  // by the model
 }
 
-// generator answers requests: *sparrow.Engine.
+// generator answers requests; *sparrow.Engine implements it.
 type generator interface {
 	Generate(context.Context, sparrow.Request) (*sparrow.Response, error)
 }
 
-// Draft answers every request twice, without drafts and as the engine was set, and compares speed. An answer that
-// drafts have changed is an error: it must not happen.
+// Draft answers every request twice, without drafts and with the engine's setting, and compares speed. If drafts change
+// an answer, it returns an error.
 func Draft(ctx context.Context, e generator, setting string, requests []sparrow.Request) (*Drafting, error) {
 	d := &Drafting{Setting: setting}
 	var plain, drafted []float64
@@ -73,7 +73,7 @@ func median(v []float64) float64 {
 }
 
 func (d *Drafting) String() string {
-	return fmt.Sprintf("drafts %s: %.1f tokens/s against %.1f without, %.2f x; %d of %d drafts were right, %d "+
+	return fmt.Sprintf("drafts %s: %.1f tokens/s against %.1f without, %.2f x; %d of %d drafts were accepted, %d "+
 		"answers of %d tokens, one at a time",
 		d.Setting, d.Drafted, d.Plain, d.Ratio, d.Accepted, d.Proposed, d.Answers, d.Tokens)
 }

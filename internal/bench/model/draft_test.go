@@ -11,7 +11,7 @@ import (
 	"sparrow"
 )
 
-// script answers with prepared tokens: each takes one second plain and half of that with drafts.
+// script answers with prepared tokens: each takes one second without drafts and half of that with drafts.
 type script struct {
 	tokens [][]int32
 	damage bool // drafts change an answer

@@ -7,8 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// draw fills the cache on the device itself: rows and keys of mean 0 and variance 1, with the scales that belong to
-// them. All keys differ.
+// draw fills the cache on the device itself: rows and keys of mean 0 and variance 1, with their scales. All keys
+// differ.
 func draw(dev kernel.Drawer, layers [][]kernel.Pool, seed uint64) error {
 	for i, pools := range layers {
 		for j, p := range pools {
@@ -20,7 +20,8 @@ func draw(dev kernel.Drawer, layers [][]kernel.Pool, seed uint64) error {
 	return nil
 }
 
-// drawStates fills the snapshots of linear attention, which are float32: a sequence that continues has some state.
+// drawStates fills the snapshots of linear attention, which are float32, because a sequence that continues has some
+// state.
 func drawStates(dev kernel.Drawer, parts []kernel.Tensor, seed uint64) error {
 	for i, t := range parts {
 		t.DType, t.Cols, t.Stride = kernel.F32, t.Cols/4, t.Cols/4

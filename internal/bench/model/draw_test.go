@@ -7,7 +7,7 @@ import (
 	"sparrow/layout"
 )
 
-// drawnHost fills host memory as a device that draws would.
+// drawnHost fills host memory like a device that generates random data.
 type drawnHost struct{ mem []byte }
 
 func (d drawnHost) Draw(t kernel.Tensor, x kernel.Drawn) error {
@@ -25,7 +25,7 @@ func (d drawnHost) Draw(t kernel.Tensor, x kernel.Drawn) error {
 	return nil
 }
 
-// A drawn pool holds rows and keys of about unit variance, in every layout of a GPU, and all of it is written.
+// A generated pool has rows and keys of about unit variance, in every layout of a GPU, and is written completely.
 func TestDrawnPools(t *testing.T) {
 	const pages, tokens = 3, 64
 	decode := map[layout.Kind]func(page []byte, slot int) []float32{
@@ -79,7 +79,7 @@ func TestDrawnPools(t *testing.T) {
 	}
 }
 
-// Entries of DeepSeek-V4 have variance 1 in every page, those of short pages too, whose scales fill a part of a row.
+// Entries of DeepSeek-V4 have variance 1 in every page, also in short pages, whose scales fill a part of a row.
 func TestDrawnEntries(t *testing.T) {
 	const pages = 3
 	for _, entries := range []int{2, 64, 256} {

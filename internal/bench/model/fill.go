@@ -10,14 +10,14 @@ import (
 	"sparrow/layout"
 )
 
-// filled is a model whose cache can be written from outside: the pools of every layer.
+// filled is a model whose cache can be written from outside: it returns the pools of every layer.
 type filled interface{ Pools() [][]kernel.Pool }
 
-// distinct is how many different pages of rows a pool consists of; the others are copies at other addresses. The time
-// of attention depends on the addresses of rows, not on their values.
+// distinct is the number of different pages of rows in a pool; the others are copies at other addresses. The time of
+// attention depends on the addresses of rows, not on their values.
 const distinct = 32
 
-// fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change the
+// fill writes random rows and keys to every page of the cache. All keys differ, because equal scores would change the
 // time of selection; layers have the same keys in another order of pages.
 func fill(ctx context.Context, dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
@@ -90,7 +90,7 @@ func encoder(p kernel.Pool) (func(page []byte, slot int, rng *rand.Rand), error)
 	}, nil
 }
 
-// indexPages makes one page of keys for every page of a pool.
+// indexPages generates one page of keys for every page of a pool.
 func indexPages(ctx context.Context, p kernel.Pool, rng *rand.Rand) ([][]byte, error) {
 	l, err := layout.IndexOf(p.Layout)
 	if err != nil {
@@ -111,7 +111,7 @@ func indexPages(ctx context.Context, p kernel.Pool, rng *rand.Rand) ([][]byte, e
 	return pages, nil
 }
 
-// uniform makes numbers of mean 0 and variance 1, as after a norm: four from each random word.
+// uniform generates numbers of mean 0 and variance 1, as after a norm: four from each random word.
 func uniform(v []float32, rng *rand.Rand) {
 	scale := float32(math.Sqrt(12)) / 65536
 	for i := 0; i < len(v); i += 4 {

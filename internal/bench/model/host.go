@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/device/offload"
 )
 
-// HostShare is the part of experts that the CPU computes in a step, in the mean of all steps.
+// HostShare is the part of experts that the CPU computes in a step, averaged over all steps.
 type HostShare struct {
 	Experts float64 `json:"experts"`  // of all layers, each that some row chose counted once
 	MB      float64 `json:"mb"`       // of their weights
@@ -22,7 +22,7 @@ func (b *bench) hostWork() offload.Work {
 	return b.o.Experts.Host.Work()
 }
 
-// hostShare is the work between two times in the given number of steps; nil where there was none.
+// hostShare returns the work between two times for the given number of steps; nil if there was none.
 func hostShare(before, after offload.Work, steps int) *HostShare {
 	bytes, busy := float64(after.Bytes-before.Bytes), (after.Busy - before.Busy).Seconds()
 	if bytes == 0 || busy == 0 {
@@ -38,7 +38,7 @@ func (h *HostShare) String() string {
 		h.BusyMs, h.GBs)
 }
 
-// hosted are the lines of phases whose experts are partly computed by the CPU.
+// hosted returns the lines of phases whose experts are partly computed by the CPU.
 func (r *Report) hosted() (lines []string) {
 	add := func(what string, p *Phase) {
 		if p != nil && p.Host != nil {
@@ -46,8 +46,8 @@ func (r *Report) hosted() (lines []string) {
 		}
 	}
 	for _, c := range r.Cells {
-		add(fmt.Sprintf("decode behind %d tokens, batch %d", c.Context, c.Batch), c.Decode)
-		add(fmt.Sprintf("prefill behind %d tokens, batch %d", c.Context, c.Batch), c.Prefill)
+		add(fmt.Sprintf("decode after %d tokens, batch %d", c.Context, c.Batch), c.Decode)
+		add(fmt.Sprintf("prefill after %d tokens, batch %d", c.Context, c.Batch), c.Prefill)
 	}
 	for _, p := range r.Prompts {
 		add(fmt.Sprintf("a prompt of %d tokens", p.Length), p.Time)

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// job is a step that is run repeatedly: its works and, where the model has states, one for each of them as before the
+// job is a step that is run repeatedly: its works and, if the model has states, one for each of them as before the
 // step.
 type job struct {
 	works  []step.Work
@@ -25,7 +25,7 @@ const mostTruncated = 8
 
 // job makes a step of batch sequences with their own pages and n new tokens each.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
-	// A state that a token changes as a whole, as that of linear attention, cannot be truncated.
+	// A state that a token changes completely, like that of linear attention, cannot be truncated.
 	_, changed := b.model.(model.Snapshotted)
 	j := &job{works: b.works(kind, context, batch, n), cached: context, few: n <= mostTruncated && !changed}
 	windowed, ok := b.model.(model.Windowed)
@@ -67,8 +67,8 @@ func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model
 	return s, nil
 }
 
-// begin gives every work its state before the step, or a copy of it. A step that runs again writes the rows of its
-// tokens to the same places of a state.
+// begin sets the state of every work before the step, or a copy of it. A step that runs again writes the rows of its
+// tokens to the same positions of a state.
 func (j *job) begin() error {
 	if j.err != nil {
 		return j.err
@@ -87,7 +87,7 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end puts the states of a step back to where they were before it, or releases copies.
+// end restores the states of a step to those before it, or releases copies.
 func (j *job) end() {
 	for i := range j.before {
 		switch s := j.works[i].State; {

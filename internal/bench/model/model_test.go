@@ -41,8 +41,8 @@ func runUntil(ctx context.Context, t *testing.T, o Options) (*Report, error) {
 	return Run(ctx, src, dev, o)
 }
 
-// Two ranks are measured like one device, with both ways of sharing attention; by requests each rank has pages for its
-// own sequences only.
+// Two ranks are measured like one device, with both divisions of attention; by requests each rank has pages only for
+// its own sequences.
 func TestMeasuresRanks(t *testing.T) {
 	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
 		second := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
@@ -80,7 +80,7 @@ func TestHeadNamesSettings(t *testing.T) {
 	}
 }
 
-// An interrupted run ends with the step that it is in, also while its cache is filled.
+// An interrupted run ends with its current step, also while its cache is filled.
 func TestInterruptedRunsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -135,7 +135,7 @@ func TestMeasuresEveryCell(t *testing.T) {
 	}
 }
 
-// written makes a random model of a preset.
+// written writes a random model of a preset.
 func written(t *testing.T, preset string, edit func(config []byte) []byte) *family.Source {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -158,7 +158,7 @@ func written(t *testing.T, preset string, edit func(config []byte) []byte) *fami
 	return src
 }
 
-// DeepSeek-V4 keeps states: every step begins with one that covers the context, whole pages and a partial one, and all
+// DeepSeek-V4 has states: every step begins with one that covers the context, whole pages and a partial one, and all
 // states are released.
 func TestMeasuresModelsWithStates(t *testing.T) {
 	src := written(t, "v4-tiny", func(config []byte) []byte { return config })
@@ -185,7 +185,7 @@ func TestMeasuresModelsWithStates(t *testing.T) {
 	}
 }
 
-// Between steps and after them a job holds no more states than its own, each as before the step, also where the model
+// Between steps and after them a job holds no states other than its own, each as before the step, also if the model
 // cannot remove a token from a state.
 func TestJobsGiveStatesBack(t *testing.T) {
 	for _, shape := range []string{"v4-tiny", "glm53f-tiny"} {
@@ -220,7 +220,7 @@ func TestJobsGiveStatesBack(t *testing.T) {
 	}
 }
 
-// The deeper context has more keys to scan; the beginning has nothing to choose from.
+// The deeper context has more keys to scan; at the beginning there is nothing to select.
 func TestScanGrows(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{0, 8192}, Batches: []int{1}})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// operations are the times of a host device's operations in the steps of a phase, by name and, of products, shape.
+// operations holds the times of a host device's operations in the steps of a phase, by name and, for GEMMs, by shape.
 type operations struct {
 	by    map[operation]*Kernel
 	now   string // "" between passes
@@ -17,7 +17,7 @@ type operations struct {
 
 type operation struct{ name, shape string }
 
-// product describes the weight of the running operation.
+// product records the weight of the running operation.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
 // next ends the current operation and begins another; "" begins none.

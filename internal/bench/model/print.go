@@ -12,8 +12,8 @@ import (
 	"sparrow/internal/unit"
 )
 
-// flatContexts are the depths whose decode steps are compared, and how much longer the deeper may take without the
-// scan.
+// flatContexts holds the depths whose decode steps are compared, and how much longer the deeper one may take without
+// the scan.
 const (
 	flatDeep, flatShallow = 128 << 10, 2 << 10
 	flatMost              = 1.15
@@ -34,7 +34,7 @@ func (r *Report) judge() {
 	}
 }
 
-// head describes what was measured.
+// head describes the measured model and its settings.
 func (r *Report) head() string {
 	settings := ""
 	for _, s := range []struct {
@@ -134,7 +134,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	return nil
 }
 
-// reads states how fast decode steps read weights.
+// reads describes the rate at which decode steps read weights.
 func (r *Report) reads() (lines []string) {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Decode != nil && c.Decode.Reads != nil {
@@ -144,7 +144,7 @@ func (r *Report) reads() (lines []string) {
 	return lines
 }
 
-// rows are the cells of the table, its head first: one row for each phase, with the share of every stage.
+// rows returns the cells of the table, the heading first: one row for each phase, with the share of every stage.
 func (r *Report) rows() [][]string {
 	head, traced := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}, r.traced()
 	if traced {
@@ -234,7 +234,7 @@ func (r *Report) PrintKernels(w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// rate is the shape of a product, and how fast its best run read weights.
+// rate returns the shape of a GEMM, and the rate at which its best run read weights.
 func (k *Kernel) rate() string {
 	if k.Bytes == 0 {
 		return k.Shape

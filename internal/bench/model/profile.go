@@ -15,7 +15,7 @@ import (
 )
 
 // profile traces the steps of a phase on a device that times its launches, and records the time of each stage and each
-// kernel. The second of two rounds counts.
+// kernel. The second of two rounds is used.
 func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) {
 	t, ok := b.watch.Device.(kernel.Tracer)
 	if !ok {
@@ -71,8 +71,8 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	return nil
 }
 
-// gap is the time of the steps of a phase in which the device waits for the host: all of it less span, the device's
-// time from the first launch of each step to its last. The medians of a few rounds count.
+// gap returns the time of the steps of a phase in which the device waits for the host: the total minus span, the
+// device's time from the first launch of each step to its last. The medians of a few rounds are used.
 func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, span float64, err error) {
 	b.watch.spans = t
 	defer func() { b.watch.spans = nil }()
@@ -102,7 +102,7 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 	return gaps[len(gaps)/2], spans[len(spans)/2], nil
 }
 
-// prompt times a whole prompt from an empty cache, in chunks. A token is chosen only after the last chunk.
+// prompt times a whole prompt from an empty cache, in chunks. A token is sampled only after the last chunk.
 func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 	tokens, chunks := b.tokens(p.Length), (p.Length+b.o.Chunk-1)/b.o.Chunk
 	var state model.State // of a model that keeps one: empty before the first chunk

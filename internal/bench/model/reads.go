@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Reads compares the weights that products of a decode step read with plain reads of weights by as many threads, timed
-// alternately with the steps.
+// Reads compares the weights that GEMMs of a decode step read with plain reads of weights by the same number of
+// threads, timed alternately with the steps.
 type Reads struct {
 	Bytes     int64   `json:"bytes"`      // of weights and scales in a step, an expert once
 	HeadBytes int64   `json:"head_bytes"` // of them, in the product with the vocabulary
@@ -20,11 +20,11 @@ type Reads struct {
 	StreamGBs float64 `json:"stream_gbs"` // best plain read
 }
 
-// GBs is the rate of the best step, LayersGBs without the product with the vocabulary and its bytes.
+// GBs returns the rate of the best step; LayersGBs excludes the GEMM with the vocabulary and its bytes.
 func (r *Reads) GBs(p *Phase) float64 { return float64(r.Bytes) / p.StepMs / 1e6 }
 func (r *Reads) LayersGBs() float64   { return float64(r.Bytes-r.HeadBytes) / r.LayersMs / 1e6 }
 
-// line is a sentence about a decode step.
+// line returns a sentence about a decode step.
 func (r *Reads) line(c *Cell) string {
 	whole, layers := r.GBs(c.Decode), r.LayersGBs()
 	return fmt.Sprintf("decode at context %d, batch %d reads %s of weights: %.0f %% of the stream read (%.1f of "+
@@ -32,7 +32,7 @@ func (r *Reads) line(c *Cell) string {
 		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
 }
 
-// counter stores the sizes of the weights that a host device has prepared, and counts the bytes that products read.
+// counter stores the sizes of the weights that a host device has prepared, and counts the bytes that GEMMs read.
 type counter struct {
 	matrices map[kernel.Matrix]int64
 	experts  map[kernel.Experts]int64 // of one expert, in the mean
@@ -47,12 +47,11 @@ func newCounter() *counter {
 		shapes: map[kernel.Matrix]string{}}
 }
 
-// readPart is the number of bytes of one plain read, which takes milliseconds, like a product. The first readParts
-// parts of the
-// largest weight are read one after the other: before the same part is read again, steps have read all weights.
+// readPart is the number of bytes of one plain read, which takes milliseconds, like a GEMM. The first readParts parts
+// of the largest weight are read one after the other: before the same part is read again, steps have read all weights.
 const readPart, readParts = 32 << 20, 4
 
-// size is the number of bytes of a weight. The memory of the largest is kept for plain reads.
+// size returns the number of bytes of a weight. The memory of the largest is kept for plain reads.
 func (c *counter) size(w kernel.Weight) int64 {
 	n := w.Data.Extent()
 	if w.Scale.Given() {
@@ -64,7 +63,7 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts matrices that a product reads completely, and returns their bytes.
+// product counts matrices that a GEMM reads completely, and returns their bytes.
 func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	for _, m := range ms {
 		n += c.matrices[m]
@@ -76,8 +75,8 @@ func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	return n
 }
 
-// shape describes the matrices of a product: their outputs and their inputs. It is kept by the first of them, so that
-// a step does not write it again.
+// shape returns a description of the matrices of a GEMM: their outputs and their inputs. The first matrix stores it, so
+// that a step does not create it again.
 func (c *counter) shape(ms []kernel.Matrix) string {
 	text, ok := c.shapes[ms[0]]
 	if !ok {
@@ -108,7 +107,7 @@ func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
 	return n
 }
 
-// Prepare prepares a weight and notes its size.
+// Prepare prepares a weight and records its size.
 func (d *stopwatch) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	m, err := d.Device.Prepare(w, role)
 	if err == nil && d.reads != nil {
@@ -117,7 +116,7 @@ func (d *stopwatch) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, e
 	return m, err
 }
 
-// PrepareExperts prepares experts and notes the size of one.
+// PrepareExperts prepares experts and records the size of one.
 func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	x, err := d.Device.PrepareExperts(w)
 	if err == nil && d.reads != nil {
@@ -132,7 +131,7 @@ func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, erro
 	return x, err
 }
 
-// readsOf times plain reads alternately with decode steps. Models whose weights fit into caches are left out.
+// readsOf times plain reads alternately with decode steps. Models whose weights fit into caches are omitted.
 func (b *bench) readsOf(ctx context.Context, p *Phase, j *job) error {
 	c := b.watch.reads
 	if c == nil || len(c.largest) < 2*readParts*readPart {

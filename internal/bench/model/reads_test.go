@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Products count the bytes of their weights and scales, experts those that tokens chose, each once.
+// GEMMs count the bytes of their weights and scales, experts those that tokens chose, each once.
 func TestCountsWhatProductsRead(t *testing.T) {
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
 	defer dev.Close()
@@ -55,7 +55,7 @@ func TestCountsWhatProductsRead(t *testing.T) {
 	}
 }
 
-// The rate without the head leaves out its bytes and its time.
+// The rate without the head excludes its bytes and its time.
 func TestRatesOfReads(t *testing.T) {
 	r := &Reads{Bytes: 1000e6, HeadBytes: 600e6, LayersMs: 20, StreamGBs: 40}
 	p := &Phase{StepMs: 40}

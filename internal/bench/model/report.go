@@ -20,13 +20,13 @@ type Phase struct {
 	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
 	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
 	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
-	// DeviceMs is the sum of their times, which is above that of a step where launches overlap.
+	// DeviceMs is the sum of their times, which exceeds the time of a step if launches overlap.
 	GapMs float64 `json:"gap_ms,omitempty"`
 	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
 	SpanMs float64 `json:"span_ms,omitempty"`
 	// OverlapMs is the median time of a decode step that is enqueued while the previous one runs, with the tokens that
-	// it samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs. The
-	// tokens of these steps follow from each other, so that their experts may differ from those of SpanMs.
+	// it samples, like in the engine on a GPU. Busy is the share of it in which the GPU works, SpanMs / OverlapMs. The
+	// tokens of these steps depend on each other, so their experts may differ from those of SpanMs.
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
@@ -38,13 +38,13 @@ type Phase struct {
 	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
 }
 
-// Kernel holds the launches of one kernel in a step, or on a CPU the runs of one operation in the mean of all steps.
+// Kernel holds the launches of one kernel in a step, or on a CPU the runs of one operation, averaged over all steps.
 type Kernel struct {
 	Name     string  `json:"name"`
 	Stage    string  `json:"stage,omitempty"` // of a kernel
 	Launches int     `json:"launches"`
 	Us       float64 `json:"us"` // of all launches
-	// For a product on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
+	// For a GEMM on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
 	Shape  string  `json:"shape,omitempty"`
 	BestUs float64 `json:"best_us,omitempty"`
 	Bytes  int64   `json:"bytes,omitempty"`
@@ -57,13 +57,13 @@ type Prompt struct {
 	Time    *Phase `json:"time,omitempty"`
 }
 
-// MsPerToken is the time of a step divided by its sequences' tokens.
+// MsPerToken returns the time of a step divided by its sequences' tokens.
 func (p *Phase) MsPerToken() float64 { return p.StepMs / float64(p.Tokens) }
 
-// middleRate is tokens per second at the median step.
+// middleRate returns the tokens per second at the median step.
 func (p *Phase) middleRate() float64 { return 1e3 * float64(p.Tokens) / p.MedianMs }
 
-// WithoutScan is the best step without the indexer's scan, in milliseconds.
+// WithoutScan returns the best step without the indexer's scan, in milliseconds.
 func (p *Phase) WithoutScan() float64 { return p.StepMs - p.Stages[Scan] }
 
 // Cell is one depth of context at one batch size.
@@ -77,7 +77,7 @@ type Cell struct {
 	Verify  *Phase `json:"verify,omitempty"` // of all its drafts
 }
 
-// Flat is the best decode step of one sequence at two depths, measured alternately, without the indexer's scan.
+// Flat holds the best decode step of one sequence at two depths, measured alternately, without the indexer's scan.
 type Flat struct {
 	Shallow   int     `json:"shallow"` // tokens in the cache
 	Deep      int     `json:"deep"`
@@ -86,7 +86,7 @@ type Flat struct {
 	Steps     int     `json:"steps"` // at each depth
 }
 
-// Verdict is a target and what was reached.
+// Verdict is a target and the value that was reached.
 type Verdict struct {
 	What   string `json:"what"`
 	Wanted string `json:"wanted"`
@@ -101,7 +101,7 @@ func (v Verdict) word() string {
 	return "not met"
 }
 
-// Load is how long the weights took to load, or to be generated.
+// Load is the time in which the weights were loaded or generated.
 type Load struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
@@ -128,7 +128,7 @@ type Report struct {
 	Layout  string          `json:"layout"`
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
-	// What was asked of the plan: no dense attention, and one arithmetic for every row.
+	// The policy of the plan: no dense attention, and the same arithmetic for every row.
 	DenseOff      bool `json:"dense_off,omitempty"`
 	Deterministic bool `json:"deterministic,omitempty"`
 
@@ -155,7 +155,7 @@ func (s Stages) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// UnmarshalJSON reads stages by name; unknown names are left out.
+// UnmarshalJSON reads stages by name; unknown names are ignored.
 func (s *Stages) UnmarshalJSON(b []byte) error {
 	m := map[string]float64{}
 	if err := json.Unmarshal(b, &m); err != nil {

@@ -21,32 +21,33 @@ import (
 	"sparrow/plan"
 )
 
-// Options state what to measure.
+// Options selects what to measure.
 type Options struct {
 	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
 	Batches  []int // sequences; none means 1 and 16, on a GPU 1, 16, 64 and 128
 	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512, on a GPU 8192
-	// Experts is where experts are; empty is all on the device.
+	// Experts is the placement of experts; empty means all on the device.
 	Experts family.Placed
-	// Prompts are lengths of whole prompts that are computed in chunks, instead of a chunk after each context. None
-	// means 8192 and 32768 on a GPU; a length of 0 is not measured, so that 0 alone measures decodes.
+	// Prompts lists lengths of whole prompts that are computed in chunks, instead of a chunk after each context. None
+	// means 8192 and 32768 on a GPU; a length of 0 is not measured, so that 0 alone measures only decodes.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks are further devices that share the model with the first one (docs/ranks.md), and Attention is how. The
-	// stages of the first are timed. By requests, the sequences of a step are assigned to ranks round-robin.
+	// Ranks lists further devices that share the model with the first one (docs/ranks.md), and Attention is their
+	// division of attention. The stages of the first are timed. By requests, the sequences of a step are assigned to
+	// ranks round-robin.
 	Ranks     []kernel.Device
 	Attention plan.Division
 	Threads   int  // of all devices, for the report
 	Packed    bool // the device copies weights, for the report
 	Precise   bool // the device multiplies activations whole, for the report
-	// Mapped means that a CPU reads the weights where the system maps them, for the report.
+	// Mapped means that a CPU reads the weights from mapped files, for the report.
 	Mapped bool
-	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
-	// may take longer.
+	// Budget is the time for which the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A
+	// single step may take longer.
 	Budget time.Duration
-	// PauseTime is how long garbage is collected while steps run; 0 means the budget.
+	// PauseTime is the time for which garbage is collected while steps run; 0 means the budget.
 	PauseTime time.Duration
-	// MemoryBytes is the maximum memory of the cache; 0 means three quarters of what the device has free.
+	// MemoryBytes is the maximum memory of the cache; 0 means three quarters of the device's free memory.
 	MemoryBytes int64
 	Seed        uint64
 	OnTensor    func(name string)
@@ -123,7 +124,7 @@ type bench struct {
 // Title returns the name of a model in reports: its folder or file, without the path.
 func Title(src *family.Source) string { return filepath.Base(src.Name) }
 
-// Run loads the model on the device and measures every cell. Cells that cannot be measured state why.
+// Run loads the model on the device and measures every cell. Cells that cannot be measured contain the reason.
 func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) (*Report, error) {
 	gpu := dev.Hardware().Arch != "cpu"
 	o = o.withDefaults(gpu)
@@ -228,8 +229,8 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	}
 	took := Load{Bytes: src.Weights.Bytes(), Seconds: time.Since(begin).Seconds()}
 	if _, ok := m.(filled); !ok {
-		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled with random values", src.Name,
-			src.Config.Family)
+		return nil, fmt.Errorf("bench: %s belongs to family %v, whose cache cannot be filled with random values",
+			src.Name, src.Config.Family)
 	}
 	hw, err := model.Hardware(dev)
 	if err != nil {
@@ -243,7 +244,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	return b, nil
 }
 
-// place loads the weights on the device, or on it and the other ranks.
+// place loads the weights on the device, or also on the other ranks.
 func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if len(b.o.Ranks) == 0 {
 		return src.LoadPlaced(b.watch.whole(), b.o.Experts, b.o.OnTensor)
@@ -274,22 +275,22 @@ func (b *bench) close() {
 	}
 }
 
-// filling states what the contexts are made of.
+// filling describes the contents of the contexts.
 func (b *bench) filling() string {
 	const computed = "; decode steps and prefill chunks on top of them are computed"
 	if _, ok := b.model.(model.Windowed); ok {
-		return "random window entries, compressed entries and keys, states behind whole pages as after a " +
+		return "random window entries, compressed entries and keys, states after whole pages as after a " +
 			"reused prefix" + computed
 	}
 	return "random rows and keys" + computed
 }
 
-// perSequence returns how many pages one sequence of a cell needs.
+// perSequence returns the number of pages that one sequence of a cell needs.
 func (b *bench) perSequence(context, batch int) int {
 	return (context + b.new(batch) + b.cfg.Page - 1) / b.cfg.Page
 }
 
-// new returns how many new tokens a sequence of a cell gets in a step.
+// new returns the number of new tokens of a sequence of a cell in a step.
 func (b *bench) new(batch int) int {
 	n := b.verified()
 	if len(b.o.Prompts) > 0 {
@@ -298,7 +299,7 @@ func (b *bench) new(batch int) int {
 	return max(b.o.Chunk/batch, n)
 }
 
-// ranks returns how many ranks have their own pages.
+// ranks returns the number of ranks with their own pages.
 func (b *bench) ranks() int {
 	if b.cfg.Model.ByRequests() {
 		return b.cfg.Model.Ranks
@@ -306,7 +307,7 @@ func (b *bench) ranks() int {
 	return 1
 }
 
-// ofRank is the maximum number of sequences of a batch that a rank has pages for.
+// ofRank returns the maximum number of sequences of a batch for which a rank has pages.
 func (b *bench) ofRank(batch int) int { return (batch + b.ranks() - 1) / b.ranks() }
 
 // table returns the pages of sequence i of those that need per pages each, up to have of them, and its rank.
@@ -319,7 +320,7 @@ func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	return pages, rank
 }
 
-// unfit states why a cell cannot be measured; empty if it can.
+// unfit returns why a cell cannot be measured; empty if it can.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
@@ -331,7 +332,7 @@ func (b *bench) unfit(context, batch int) string {
 	return ""
 }
 
-// allocate makes a cache for the largest cell or prompt and fills it.
+// allocate allocates a cache for the largest cell or prompt and fills it.
 func (b *bench) allocate(ctx context.Context, cells []Cell, prompts []Prompt) error {
 	pages, windows, l := 0, 0, step.Limits{}
 	for _, c := range cells {
@@ -374,7 +375,7 @@ func (b *bench) allocate(ctx context.Context, cells []Cell, prompts []Prompt) er
 	return fill(ctx, b.model.Device(), b.model.(filled).Pools(), b.o.Seed)
 }
 
-// works are the parts of a step: each sequence has its own pages and n new tokens.
+// works returns the works of a step: each sequence has its own pages and n new tokens.
 func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	per := b.perSequence(context, batch)
 	out := make([]step.Work, batch)
@@ -399,7 +400,7 @@ func (b *bench) before(cached int) []int32 {
 	return b.tokens(min(m.Remembers(), cached))
 }
 
-// tokens draws n of the vocabulary.
+// tokens returns n random tokens of the vocabulary.
 func (b *bench) tokens(n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -408,8 +409,8 @@ func (b *bench) tokens(n int) []int32 {
 	return out
 }
 
-// measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same places every time,
-// so the context stays.
+// measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same slots every time, so
+// the context does not change.
 func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	if c.Decode, err = b.phase(ctx, plan.ModeDecode, c, 1); err == nil && len(b.o.Prompts) == 0 {
 		c.Prefill, err = b.phase(ctx, plan.ModeExtend, c, b.o.Chunk/c.Batch)
@@ -420,12 +421,12 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	return b.measureBlocks(ctx, c)
 }
 
-// fewest and most are the numbers of steps of a phase. A phase of slow steps ends after maxBudgets budgets, even with a
-// single step, measured without a warm-up.
+// fewest and most are the minimum and maximum number of steps of a phase. A phase of slow steps ends after maxBudgets
+// budgets, even with a single step, measured without a warm-up.
 const fewest, most, maxBudgets = 3, 400, 5
 
-// phase repeats a step of n new tokens for each sequence of a cell after one that warms caches and grows scratch
-// memory.
+// phase repeats a step of n new tokens for each sequence of a cell, after a first one that warms caches and allocates
+// scratch memory.
 func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Phase, error) {
 	j, err := b.job(kind, c.Context, c.Batch, n)
 	if err != nil {
@@ -454,7 +455,8 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	return p, b.readsOf(ctx, p, j)
 }
 
-// repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.
+// repeat calls one repeatedly as long as the budget allows, after a first call that warms caches and allocates scratch
+// memory.
 func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
 	begin, before := time.Now(), b.hostWork()
@@ -490,7 +492,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 	return nil
 }
 
-// shares turns the clocks of a step into milliseconds; the time outside all clocks is Rest.
+// shares converts the stage times of a step to milliseconds; the time outside all stages is Rest.
 func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	left := step
 	for i, d := range spent {
@@ -501,7 +503,7 @@ func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	return s
 }
 
-// flat decodes one sequence at the two depths alternately, so that other load of the machine disturbs both equally.
+// flat decodes one sequence at the two depths alternately, so that other load on the machine disturbs both equally.
 func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 	if r.cell(flatDeep, 1) == nil || r.cell(flatShallow, 1) == nil {
 		return nil, nil
@@ -552,7 +554,7 @@ func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 	return took, shares(b.watch.take(), took), err
 }
 
-// pauses collects garbage while the smallest measured cell decodes and prefills alternately.
+// pauses collects garbage while the smallest measured cell alternates between decode and prefill.
 func (b *bench) pauses(ctx context.Context, cells []Cell) (*pause.Pause, error) {
 	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Skipped == "" })
 	if i < 0 {

@@ -24,12 +24,11 @@ var stageNames = [stageCount]string{"indexer scan", "select", "attention", "prod
 
 func (s Stage) String() string { return stageNames[s] }
 
-// Stages is the time of each stage in milliseconds.
+// Stages holds the time of each stage in milliseconds.
 type Stages [stageCount]float64
 
-// stopwatch is a device that measures the time of each operation. It wraps the model's device only in benchmarks, so
-// that it costs nothing elsewhere. Operations of host devices are finished when they return; launches of a GPU are
-// timed by its tracer.
+// stopwatch is a device that measures the time of each operation. It wraps the model's device only in benchmarks.
+// Operations of host devices are finished when they return; the tracer of a GPU times its launches.
 type stopwatch struct {
 	kernel.Device
 	vocab  int
@@ -44,7 +43,7 @@ type stopwatch struct {
 	projected []kernel.Matrix // of a projection in progress
 }
 
-// Write copies to the device. The inputs of a pass are written before anything else of it is enqueued.
+// Write copies to the device. The inputs of a pass are written before its operations are enqueued.
 func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 	if err := d.Device.Write(dst, src); err != nil || d.spans == nil {
 		return err
@@ -53,7 +52,7 @@ func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 	return d.spans.BeginSpan()
 }
 
-// Fetch enqueues the copy of a pass's results, the last thing of it.
+// Fetch enqueues the copy of a pass's results, its last operation.
 func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	d.ops.next("")
 	if d.spans != nil {
@@ -65,14 +64,14 @@ func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return d.Device.Fetch(dst, src)
 }
 
-// take is the time of each stage since the last call.
+// take returns the time of each stage since the last call.
 func (d *stopwatch) take() [stageCount]time.Duration {
 	s := d.spent
 	d.spent = [stageCount]time.Duration{}
 	return s
 }
 
-// Do runs one operation on the clock of its stage.
+// Do runs one operation and adds its time to its stage.
 func (d *stopwatch) Do(op kernel.Op) error {
 	s := d.stageOf(op)
 	if d.tracer != nil {
@@ -93,7 +92,7 @@ func (d *stopwatch) Do(op kernel.Op) error {
 	return err
 }
 
-// stageOf is the stage of an operation.
+// stageOf returns the stage of an operation.
 func (d *stopwatch) stageOf(op kernel.Op) Stage {
 	switch a := op.(type) {
 	case kernel.ScoreArgs, kernel.IndexGatherArgs:
@@ -114,7 +113,7 @@ func (d *stopwatch) stageOf(op kernel.Op) Stage {
 	return Rest
 }
 
-// counts notes the weights of the product that begins.
+// counts records the weights of the GEMM that begins.
 func (d *stopwatch) counts(op kernel.Op) {
 	switch a := op.(type) {
 	case kernel.MultiplyArgs:
@@ -135,7 +134,7 @@ func (d *stopwatch) counts(op kernel.Op) {
 	d.ops.product(d.reads.shape(d.projected), d.reads.product(d.projected, d.vocab))
 }
 
-// whole is the stopwatch with the optional abilities of its device.
+// whole returns the stopwatch with the optional interfaces of its device.
 func (d *stopwatch) whole() kernel.Device {
 	if x, ok := d.Device.(abilities); ok {
 		return watchedGPU{d, x}
@@ -144,7 +143,7 @@ func (d *stopwatch) whole() kernel.Device {
 	return d
 }
 
-// abilities are the optional interfaces of a GPU device.
+// abilities holds the optional interfaces of a GPU device.
 type abilities interface {
 	kernel.Drawer
 	kernel.Capturer
@@ -176,5 +175,5 @@ func (d *stopwatch) EndLoad() error {
 	return nil
 }
 
-// MemoryFree is the device's memory.
+// MemoryFree returns the device's free and total memory.
 func (d *stopwatch) MemoryFree() (free, total int64, err error) { return kernel.MemoryFree(d.Device) }

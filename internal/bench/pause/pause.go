@@ -1,5 +1,5 @@
-// Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have
-// no safe points. Work flows in, the longest stop flows out.
+// Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have no
+// safe points. It runs the work of the caller and returns the longest stop.
 package pause
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Pause has the effects of the garbage collector on a program whose workers were all in kernels.
+// Pause holds the effects of the garbage collector on a program whose workers were all in kernels.
 type Pause struct {
-	// Worst is the upper end of the interval of the runtime's histogram in which the longest stop fell, from the wish
-	// to stop to the restart, in milliseconds.
+	// Worst is the upper end of the interval of the runtime's histogram that contains the longest stop, from the stop
+	// request to the restart, in milliseconds.
 	Worst       float64 `json:"worst_ms"`
 	Collections int     `json:"collections"`
 }
@@ -21,7 +21,7 @@ type Pause struct {
 // metric is the runtime's histogram of stops for the collector.
 const metric = "/sched/pauses/total/gc:seconds"
 
-// Measure collects garbage over and over while work runs, which must keep every worker busy until stop is closed.
+// Measure collects garbage repeatedly while work runs, which must keep every worker busy until stop is closed.
 func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, error) {
 	before := counts()
 	stop, ended := make(chan struct{}), make(chan error, 1)
@@ -49,7 +49,7 @@ func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, er
 	return p, nil
 }
 
-// histogram is a copy of the runtime's.
+// histogram is a copy of the runtime's histogram.
 type histogram struct {
 	counts  []uint64
 	buckets []float64
@@ -62,7 +62,7 @@ func counts() histogram {
 	return histogram{append([]uint64(nil), h.Counts...), h.Buckets}
 }
 
-// worst is the upper end, in seconds, of the last interval that gained an entry.
+// worst returns the upper end, in seconds, of the last interval that gained an entry.
 func worst(before, after histogram) float64 {
 	for i := len(after.counts) - 1; i >= 0; i-- {
 		if after.counts[i] > before.counts[i] {

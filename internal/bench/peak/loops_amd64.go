@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/vec"
 )
 
-// Operations of one round: 24 accumulators of 16 or 8 lanes, 8 products of a 16 x 32 by a 32 x 16 tile; a
+// Operations of one round: 24 accumulators of 16 or 8 lanes, or 8 products of a 16 x 32 by a 32 x 16 tile; a
 // multiplication and an addition each.
 const (
 	step512 = 24 * 16 * 2
@@ -30,7 +30,7 @@ func loops() []Loop {
 			fma256(n, &lanes)
 		}},
 	} {
-		// A tier of package vec is listed only where the processor and the system let its instructions run.
+		// A tier of package vec is listed only if the processor and the system support its instructions.
 		if slices.ContainsFunc(vec.Tiers(), func(t *vec.Tier) bool { return t.Name == l.Tier }) {
 			out = append(out, l)
 		}
@@ -47,7 +47,7 @@ type tileData struct {
 	numbers     [16][32]uint16 // bf16
 }
 
-// Inputs of the loops are small ordinary numbers: zeros would draw less power and run faster than real data.
+// Inputs of the loops are small ordinary numbers: zeros would use less power and run faster than real data.
 var (
 	tiles = newTiles()
 	lanes = [16]float32{1, 1e-8, 0.5, 1e-7, 0.25, 2e-8, 0.75, 3e-8, 1, 1e-8, 0.5, 1e-7, 0.25, 2e-8, 0.75, 3e-8}
@@ -103,7 +103,7 @@ func read(p []byte) {
 	}
 }
 
-// readFour reads four runs of n bytes, whole lines, one after another in memory, at the same time.
+// readFour reads four consecutive runs of n bytes, whole lines, at the same time.
 func readFour(p []byte, n int) {
 	_ = p[4*n-1]
 	// In bounds: 4 runs of n bytes.

@@ -6,20 +6,20 @@ import (
 	"sparrow/internal/pool"
 )
 
-// Loop is a loop over registers alone: the highest arithmetic rate of one core with one kind of instruction.
+// Loop is a loop over registers only: it measures the highest arithmetic rate of one core with one kind of instruction.
 type Loop struct {
-	// Tier names the tier of package vec whose products use this instruction.
+	// Tier is the tier of package vec whose GEMMs use this instruction.
 	Tier string
 	// Instruction is its name.
 	Instruction string
-	// step is the number of operations of one round, rounds how many one call may run: a call holds its processor for
-	// less than 100 microseconds.
+	// step is the number of operations of one round, rounds the maximum number of rounds of one call: a call occupies
+	// its processor for less than 100 microseconds.
 	step   float64
 	rounds int
 	run    func(rounds int)
 }
 
-// LoopFor finds the loop of a tier.
+// LoopFor returns the loop of a tier.
 func LoopFor(tier string) (Loop, bool) {
 	for _, l := range loops() {
 		if l.Tier == tier {
@@ -42,7 +42,7 @@ func (l Loop) Rate(d time.Duration) float64 {
 	}
 }
 
-// piece is how many bytes one item of a read covers: a few microseconds, so that workers end together.
+// piece is the number of bytes of one item of a read: a few microseconds, so that workers end together.
 const piece = 1 << 17
 
 // Reader reads memory with several workers. One goroutine uses it at a time.
@@ -58,10 +58,11 @@ func NewReader(workers int) *Reader { return &Reader{pool: pool.New(workers)} }
 // Close stops them.
 func (r *Reader) Close() error { return r.pool.Close() }
 
-// Streams are the ways of reading that Time compares: pieces front to back, and in four streams at once.
+// Streams lists the ways of reading that Time compares: pieces from front to back, and in four streams at the same
+// time.
 var Streams = [2]int{1, 4}
 
-// Time returns how long one read of mem takes, in the better of both ways.
+// Time returns how long one read of mem takes, with the faster of both ways.
 func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	best := time.Duration(1 << 62)
 	for _, streams := range Streams {
@@ -74,7 +75,7 @@ func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	return best, nil
 }
 
-// TimeStreams returns how long one read of mem takes in one of the ways.
+// TimeStreams returns how long one read of mem takes with one of the ways.
 func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
 	r.mem, r.streams = mem, streams
 	start := time.Now()
@@ -97,5 +98,5 @@ func (r *Reader) Do(_, item int) {
 	read(p[r.streams*n:])
 }
 
-// line is how many bytes the loops read at a time.
+// line is the number of bytes that the loops read at a time.
 const line = 512

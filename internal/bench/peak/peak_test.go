@@ -51,7 +51,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// One call stays short: nothing can preempt it.
+// One call is short, because nothing can preempt it.
 func TestLoopCallsAreShort(t *testing.T) {
 	for _, l := range loops() {
 		best := time.Duration(1 << 62)
@@ -68,7 +68,7 @@ func TestLoopCallsAreShort(t *testing.T) {
 	}
 }
 
-// Memory of any size can be read, by more workers than pieces, without touching what is beyond.
+// Memory of any size can be read, with more workers than pieces, without reading beyond its end.
 func TestReader(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		r := NewReader(workers)

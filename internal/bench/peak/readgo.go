@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// sink keeps the compiler from removing the reads in plain Go.
+// sink prevents the compiler from removing the reads in plain Go.
 var sink atomic.Uint64
 
 // readGo reads the whole words of p.

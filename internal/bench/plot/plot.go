@@ -1,5 +1,4 @@
-// Package plot draws small line charts as SVG. Series of points flow in, a picture that needs no script, font or
-// style sheet flows out.
+// Package plot draws small line charts as SVG, from series of points. The pictures need no script, font or style sheet.
 package plot
 
 import (
@@ -20,8 +19,8 @@ type Series struct {
 	Points []Point
 }
 
-// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases
-// differ by orders of magnitude. An axis with points at zero or below has a place for them before its first power.
+// Chart draws lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases
+// differ by orders of magnitude. An axis with points at zero or below has a position for them before its first power.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
@@ -80,14 +79,15 @@ func (c *Chart) Write(w io.Writer) error {
 	return err
 }
 
-// text writes one line, with what XML reserves escaped.
+// text writes one line, with reserved characters of XML escaped.
 func text(b *strings.Builder, x float64, y float64, anchor string, size int, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" font-size="%d">`, x, y, anchor, size)
 	xml.EscapeText(b, []byte(s)) // a strings.Builder never fails
 	b.WriteString("</text>\n")
 }
 
-// axis is a logarithmic axis from low to high, whole powers of base. With zero, the lowest represents zero and below.
+// axis is a logarithmic axis from low to high, whole powers of base. With zero, the lowest value represents zero and
+// below.
 type axis struct {
 	low, high, base float64
 	zero            bool
@@ -129,7 +129,7 @@ func (a axis) place(v, from, to float64) float64 {
 	return from + (to-from)*math.Log(min(v, a.high)/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks are powers of the base, spaced so that at most ten are drawn.
+// ticks returns powers of the base, spaced so that at most ten are drawn.
 func (a axis) ticks() []float64 {
 	n := int(math.Round(math.Log(a.high/a.low) / math.Log(a.base)))
 	every := (n + 8) / 9
