@@ -55,8 +55,8 @@ func (f *feed) chosen() kernel.Tensor {
 	return f.table.Slice(0, f.saved)
 }
 
-// want adds a token of a request to those that are fed: the one of row number row, from 1, of the previous pass, which
-// must be of that kind; 0 means none.
+// want makes a token of a request come from the previous pass, which must be of that kind: from its row number row,
+// counted from 1; 0 means none.
 func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	if row == 0 {
 		return nil
