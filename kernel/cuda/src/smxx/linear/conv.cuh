@@ -68,27 +68,27 @@ DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32
     const Taps t = taps_at(a, channel);
     float4 x = conv_row(a, s, from - 3, channel), y = conv_row(a, s, from - 2, channel),
            z = conv_row(a, s, from - 1, channel);
-    constexpr int kTogether = 4; // rows that are asked for before the first of them is needed
+    constexpr int kTogether = 8; // rows that are asked for before the first of them is needed
     for (i32 i = from; i < to; i += kTogether) {
         i32 row[kTogether], snapshot[kTogether];
-        float4 n[kTogether];
+        uint2 n[kTogether];
 #pragma unroll
         for (int j = 0; j < kTogether; j++) {
             row[j] = i + j < to ? row_at(a.of, s, i + j) : -1;
             snapshot[j] = -1;
             if (row[j] < 0) continue;
-            n[j] = load_bf16x4(a.x + row[j] * a.x_stride + channel);
+            n[j] = *reinterpret_cast<const uint2*>(a.x + row[j] * a.x_stride + channel);
             snapshot[j] = snapshot_at(a.of, row[j]);
         }
 #pragma unroll
         for (int j = 0; j < kTogether; j++) {
             if (row[j] < 0) return; // the end, or a fault
+            const float4 v = widen_bf16x4(n[j]);
             store_bf16x4(a.out + row[j] * a.out_stride + channel,
-                         make_float4(silu_of_taps(x.x, y.x, z.x, n[j].x, t.w[0]),
-                                     silu_of_taps(x.y, y.y, z.y, n[j].y, t.w[1]),
-                                     silu_of_taps(x.z, y.z, z.z, n[j].z, t.w[2]),
-                                     silu_of_taps(x.w, y.w, z.w, n[j].w, t.w[3])));
-            x = y, y = z, z = n[j];
+                         make_float4(silu_of_taps(x.x, y.x, z.x, v.x, t.w[0]), silu_of_taps(x.y, y.y, z.y, v.y, t.w[1]),
+                                     silu_of_taps(x.z, y.z, z.z, v.z, t.w[2]),
+                                     silu_of_taps(x.w, y.w, z.w, v.w, t.w[3])));
+            x = y, y = z, z = v;
             if (snapshot[j] >= 0) keep_rows(a.kept, a, snapshot[j], channel, x, y, z);
         }
     }

@@ -23,6 +23,20 @@ struct DeltaTile {
     f32 v[kDeltaTile][kDeltaColumns];
     f32 beta[kDeltaTile], kq[kDeltaTile];
     i32 row[kDeltaTile], snapshot[kDeltaTile]; // -1: none
+
+    // No state is kept but the last.
+    DEVICE bool whole() const {
+        bool none = true;
+#pragma unroll
+        for (int i = 0; i + 1 < kDeltaTile; i++) none = none && snapshot[i] < 0;
+        return none;
+    }
+};
+
+// Outputs of a tile on their way: 64 columns, and 64 that nobody reads.
+struct DeltaOut {
+    u16 value[kDeltaTile][2 * kDeltaColumns];
+    i32 row[kDeltaTile]; // -1: none, or written already
 };
 
 // The values that a lane loads of a row before the row is prepared.
@@ -43,7 +57,8 @@ DEVICE f32 dot_4(float4 a, float4 b) {
 DEVICE float4 times_4(float4 a, f32 s) {
     return make_float4(__fmul_rn(a.x, s), __fmul_rn(a.y, s), __fmul_rn(a.z, s), __fmul_rn(a.w, s));
 }
-DEVICE f32 sigmoid(f32 x) { return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-x))); }
+// Exponentials, quotients and roots are those of the hardware: rows are prepared beside those who wait for them.
+DEVICE f32 sigmoid(f32 x) { return __fdividef(1.0f, __fadd_rn(1.0f, __expf(-x))); }
 
 struct DeltaHead {
     const DeltaArgs& a;
@@ -85,23 +100,23 @@ struct DeltaHead {
     }
 
     DEVICE f32 decay(f32 gate, f32 own) const {
-        return expf(__fmul_rn(a.bound, sigmoid(__fmul_rn(speed, __fadd_rn(gate, own)))));
+        return __expf(__fmul_rn(a.bound, sigmoid(__fmul_rn(speed, __fadd_rn(gate, own)))));
     }
 
     DEVICE void prepare(DeltaTile& t, i32 at, RawDelta& x) const {
         const i32 lane = lane_id();
         constexpr f32 kScale = 0.08838834764831845f; // 128^-1/2
-        const f32 qq = sum_32(dot_4(x.q, x.q)), kk = sum_32(dot_4(x.k, x.k));
-        x.q = times_4(x.q, __fmul_rn(__frsqrt_rn(__fadd_rn(qq, 1e-6f)), kScale));
-        x.k = times_4(x.k, __frsqrt_rn(__fadd_rn(kk, 1e-6f)));
+        const f32 qq = sum_32(dot_4(x.q, x.q)), kk = sum_32(dot_4(x.k, x.k)), kq = sum_32(dot_4(x.k, x.q));
+        const f32 rq = __fmul_rn(rsqrtf(__fadd_rn(qq, 1e-6f)), kScale), rk = rsqrtf(__fadd_rn(kk, 1e-6f));
+        x.q = times_4(x.q, rq);
+        x.k = times_4(x.k, rk);
         reinterpret_cast<float4*>(t.q[at])[lane] = x.q;
         reinterpret_cast<float4*>(t.k[at])[lane] = x.k;
         reinterpret_cast<float4*>(t.decay[at])[lane] = make_float4(decay(x.gate.x, bias.x), decay(x.gate.y, bias.y),
                                                                    decay(x.gate.z, bias.z), decay(x.gate.w, bias.w));
         reinterpret_cast<float2*>(t.v[at])[lane] = make_float2(x.v[0], x.v[1]);
-        const f32 kq = sum_32(dot_4(x.k, x.q));
         if (lane == 0) {
-            t.kq[at] = kq, t.beta[at] = sigmoid(x.beta);
+            t.kq[at] = __fmul_rn(kq, __fmul_rn(rk, rq)), t.beta[at] = sigmoid(x.beta);
             t.row[at] = x.row, t.snapshot[at] = x.snapshot;
         }
     }
@@ -190,6 +205,56 @@ struct DeltaState {
         }
         return __fmaf_rn(x.kq, written, sum);
     }
+
+    // The same in halves of two columns, so that the sums of one half go from lane to lane while the other multiplies.
+    // Every sum is added in the same order.
+    struct Half {
+        f32 p[2], o[2];
+    };
+    template <int H>
+    DEVICE f32& at(int i, int c) { return (&s[i].x)[2 * H + c]; }
+
+    // Decays half of the state and reads it.
+    template <int H>
+    DEVICE Half read(const Row& x) {
+        Half h{};
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                at<H>(i, c) = __fmul_rn(at<H>(i, c), x.decay[i]);
+                h.p[c] = __fmaf_rn(at<H>(i, c), x.key[i], h.p[c]);
+                h.o[c] = __fmaf_rn(at<H>(i, c), x.query[i], h.o[c]);
+            }
+        }
+        return h;
+    }
+    // What a row writes to both columns (n), and the output of the lane's own.
+    static DEVICE f32 sums(const Row& x, const Half& h, i32 group, f32 v, f32 (&n)[2]) {
+        const bool outs = group & 1, upper = group & 2;
+        f32 keep[2];
+#pragma unroll
+        for (int c = 0; c < 2; c++)
+            keep[c] = __fadd_rn(outs ? h.o[c] : h.p[c],
+                                __shfl_xor_sync(ptx::kFullMask, outs ? h.p[c] : h.o[c], 2));
+        f32 sum = __fadd_rn(upper ? keep[1] : keep[0],
+                            __shfl_xor_sync(ptx::kFullMask, upper ? keep[0] : keep[1], 4));
+        sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 8));
+        sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
+        const f32 u = __fmul_rn(x.beta, __fsub_rn(v, sum));
+        const i32 from = lane_id() & 1;
+        n[0] = __shfl_sync(ptx::kFullMask, u, from);
+        n[1] = __shfl_sync(ptx::kFullMask, u, from + 4);
+        return __fmaf_rn(x.kq, __shfl_xor_sync(ptx::kFullMask, u, 2), sum);
+    }
+    template <int H>
+    DEVICE void write(const Row& x, const f32 (&n)[2]) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+#pragma unroll
+            for (int c = 0; c < 2; c++) at<H>(i, c) = __fmaf_rn(x.key[i], n[c], at<H>(i, c));
+        }
+    }
 };
 
 // Block    For many rows of a sequence, four more warps prepare the rows, and the other warps load the next row while
@@ -197,9 +262,45 @@ struct DeltaState {
 //          otherwise. The bits are the same.
 constexpr i32 kDeltaPreparers = 4;
 
+// Eight rows of a tile. Half of the columns read the next row while the others still add their sums: no lane waits for
+// another. column: the first of the lane's. Lanes that have no output write one that nobody reads: to leave it out
+// would be a branch in every row.
+DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 group, i32 column) {
+    const i32 left = column + (group & 2 ? 1 : 0), right = left + 2;
+    u16* mine = &to.value[0][(group & 4 ? right : left) + (group & 1 ? 0 : kDeltaColumns)];
+    DeltaState::Row rows[2];
+    rows[0].load(t, 0, group, left);
+    DeltaState::Half low = state.read<0>(rows[0]);
+#pragma unroll
+    for (int i = 0; i < kDeltaTile; i++) {
+        const DeltaState::Row& now = rows[i % 2];
+        DeltaState::Row& next = rows[(i + 1) % 2];
+        const f32 v = t.v[i][right];
+        f32 n[2], m[2];
+        if (i + 1 < kDeltaTile) next.load(t, i + 1, group, left);
+        const DeltaState::Half high = state.read<1>(now);
+        const f32 out = DeltaState::sums(now, low, group, now.v, n);
+        state.write<0>(now, n);
+        if (i + 1 < kDeltaTile) low = state.read<0>(next);
+        const f32 other = DeltaState::sums(now, high, group, v, m);
+        state.write<1>(now, m);
+        mine[i * 2 * kDeltaColumns] = static_cast<u16>(pack_bf16_fast(group & 4 ? other : out, 0.0f));
+    }
+}
+
+// Writes a tile's outputs: thread t of the 128 that prepare has four columns of a row. to: of row 0.
+DEVICE void flush(const DeltaArgs& a, const DeltaOut& from, u16* to, i32 t) {
+    static_assert(kDeltaTile * kDeltaColumns == 4 * 32 * kDeltaPreparers, "a thread has four columns");
+    const i32 row = from.row[t >> 4], column = 4 * (t & 15);
+    if (row >= 0)
+        *reinterpret_cast<uint2*>(to + row * a.out_stride + column) =
+            *reinterpret_cast<const uint2*>(&from.value[t >> 4][column]);
+}
+
 template <bool Many>
 DEVICE void delta_body(const DeltaArgs& a) {
     __shared__ __align__(16) DeltaTile tiles[2];
+    __shared__ __align__(16) DeltaOut outs[Many ? 2 : 1];
     begin_after_previous();
     constexpr i32 kWarps = Many ? kWarpsPerBlock + kDeltaPreparers : kWarpsPerBlock;
     const i32 warp = threadIdx.x / 32, lane = lane_id();
@@ -223,7 +324,11 @@ DEVICE void delta_body(const DeltaArgs& a) {
         RawDelta raw[kEach];
 #pragma unroll
         for (i32 j = 0; j < kEach; j++) raw[j] = h.load(mine + j);
-        for (i32 from = 0, b = 0; from < rows; from += kDeltaTile, b ^= 1) {
+        u16* to = a.out + static_cast<i64>(head) * kDelta + first;
+        const i32 thread = threadIdx.x - kThreads;
+        i32 b = 0;
+        for (i32 from = 0; from < rows; from += kDeltaTile, b ^= 1) {
+            if (from >= 2 * kDeltaTile) flush(a, outs[b], to, thread);
 #pragma unroll
             for (i32 j = 0; j < kEach; j++) h.prepare(tiles[b], mine + j, raw[j]);
             if (from + kDeltaTile < rows) {
@@ -232,6 +337,9 @@ DEVICE void delta_body(const DeltaArgs& a) {
             }
             __syncthreads(); // this tile is ready, and the one before has been read
         }
+        if (rows > kDeltaTile) flush(a, outs[b], to, thread);
+        __syncthreads();
+        if (rows > 0) flush(a, outs[b ^ 1], to, thread);
         return;
     }
     const i32 group = lane >> 1;
@@ -256,6 +364,17 @@ DEVICE void delta_body(const DeltaArgs& a) {
         const DeltaTile& t = tiles[b];
         const i32 count = min(kDeltaTile, rows - from);
         DeltaState::Row one, other;
+        if constexpr (Many) {
+            const bool whole = count == kDeltaTile && !s.holds && t.whole();
+            if (threadIdx.x < kDeltaTile) outs[b].row[threadIdx.x] = whole ? t.row[threadIdx.x] : -1;
+            if (whole) {
+                delta_tile(t, outs[b], state, group, 8 * warp + 4 * (lane & 1));
+                const i32 kept = t.snapshot[kDeltaTile - 1];
+                if (kept >= 0) state.store(a.kept + (static_cast<i64>(kept) * a.heads + head) * size + at);
+                if (more) __syncthreads();
+                continue;
+            }
+        }
         const auto take = [&](i32 i, DeltaState::Row& now, DeltaState::Row& next) {
             if (i >= count) return;
             // Rows that are held back do not update the saved state, so the state is stored before the first of them.
@@ -282,6 +401,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
         if (!Many || more) __syncthreads();
     }
     if (!s.holds || s.rows == 0) state.store(mine);
+    if constexpr (Many) __syncthreads(); // the last outputs are written by those who prepare
 }
 
 // Saves the rows that are held back, after all blocks have read the earlier held-back rows. A warp has one head of a

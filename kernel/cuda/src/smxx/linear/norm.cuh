@@ -11,7 +11,7 @@
 DEVICE bool aligned_8(const void* p) { return (reinterpret_cast<u64>(p) & 7) == 0; }
 
 DEVICE f32 gated_value(f32 x, f32 inverse, f32 weight, f32 gate) {
-    const f32 g = __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-gate)));
+    const f32 g = __fdividef(1.0f, __fadd_rn(1.0f, __expf(-gate)));
     return __fmul_rn(__fmul_rn(__fmul_rn(x, inverse), weight), g);
 }
 

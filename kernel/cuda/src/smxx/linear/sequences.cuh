@@ -54,11 +54,11 @@ DEVICE i32 sequence_of(const SequencesView& v, i32 i) {
     return low;
 }
 
-// Loads four bf16 values from 8 bytes.
-DEVICE float4 load_bf16x4(const u16* p) {
-    const uint2 v = *reinterpret_cast<const uint2*>(p);
+// Four bf16 values from 8 bytes.
+DEVICE float4 widen_bf16x4(uint2 v) {
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
 }
+DEVICE float4 load_bf16x4(const u16* p) { return widen_bf16x4(*reinterpret_cast<const uint2*>(p)); }
 DEVICE void store_bf16x4(u16* p, float4 v) {
     *reinterpret_cast<uint2*>(p) = make_uint2(pack_bf16_fast(v.x, v.y), pack_bf16_fast(v.z, v.w));
 }
