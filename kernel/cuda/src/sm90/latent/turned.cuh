@@ -28,6 +28,9 @@ constexpr u32 kPageBytes = kKeys * kRowBytes;
 constexpr int kCodeTiles = 8, kAllTiles = 9;
 constexpr u64 kEvictNormal = 0x1000000000000000ull;
 constexpr u32 kLag = 3;  // bit h: value group h waits for the next scores
+// A little less than 2^kSlack: exponentials are approximate, and no head that has outgrown its base may go unseen, or
+// it would depend on the heads beside it whether it is moved.
+constexpr float kOutgrown = 255.0f;
 constexpr u32 kFaultPage = 1;  // a page beyond the pool
 
 // Who waits for whom: the copy engine fills keys (full); the score group hands weights, scales and factors to the value
@@ -317,44 +320,55 @@ struct TurnedScores {
                 s[i] = at.row + (i & 2 ? 8 : 0) < valid ? s[i] : never;
             }
         }
-        float over = kLowest;
-#pragma unroll
-        for (int k = 0; k < kOwn; ++k) {
-            const int i = k / 2 * 4 + k % 2;
-            over = fmaxf(over, fmaf(fmaxf(s[i], s[i + 2]), args.score_scale, -base[k]));
-        }
-        const bool moved = any_of_group(over > kSlack);
+        // With the base as it is first: a weight of 2^kSlack says that a head has outgrown it; then all are worked out
+        // again.
+        u32 p[N / 4];
+        float t[kOwn], most = weights(s, p, t);
+        const bool moved = any_of_group(most > kOutgrown);
         if (threadIdx.x % 128 == 0) {
             shared.moved[b] = moved;
         }
         if (moved) {
             rebase(s, b);
+            weights(s, p, t);
         }
-        constexpr int kWords = N == 8 ? 2 : 4;
+#pragma unroll
+        for (int k = 0; k < kOwn; ++k) {
+            sum[k] += t[k];
+        }
 #pragma unroll
         for (int j = 0; j < N / 8; j += 2) {
-            u32 p[4];
-#pragma unroll
-            for (int i = 0; i < kWords; ++i) {
-                float w[2];
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    const int k = (j + i / 2) * 2 + e;
-                    w[e] = exp2_fast(fmaf(s[j * 4 + i * 2 + e], args.score_scale, -base[k]));
-                    sum[k] += w[e];
-                }
-                p[i] = ptx::F16::pack(w[0], w[1]);
-            }
             const u32 to = ptx::shared_address(shared.weights[b]) + tile_byte(at.warp * 16 + at.lane % 16, j +
                 (N == 8 ? 0 : at.lane / 16));
             if constexpr (N == 8) {
                 store_eight(to, p[0], p[1]);
             } else {
-                ptx::store_fragments(to, p);
+                const u32 four[4] = {p[j * 2], p[j * 2 + 1], p[j * 2 + 2], p[j * 2 + 3]};
+                ptx::store_fragments(to, four);
             }
         }
         ptx::fence_async_proxy();
         ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
+    }
+
+    // Weights of the lane's keys as pairs of neighbouring heads, and their sums t by head, of which the largest is
+    // returned.
+    __device__ __forceinline__ float weights(const float (&s)[N / 2], u32 (&p)[N / 4], float (&t)[kOwn]) const {
+        float most = 0.0f;
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j) {
+            float w[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                w[i] = exp2_fast(fmaf(s[j * 4 + i], args.score_scale, -base[j * 2 + i % 2]));
+            }
+            p[j * 2] = ptx::F16::pack(w[0], w[1]);
+            p[j * 2 + 1] = ptx::F16::pack(w[2], w[3]);
+            t[j * 2] = w[0] + w[2];
+            t[j * 2 + 1] = w[1] + w[3];
+            most = fmaxf(most, fmaxf(t[j * 2], t[j * 2 + 1]));
+        }
+        return most;
     }
 
     // Some head of the unit has outgrown its base. What becomes of a head depends on that head alone.
