@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"sparrow/internal/num"
 )
@@ -578,11 +579,15 @@ func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 		return k.portableExperts(s, which, a, tiles)
 	}
 	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
-	perSM := int32(1)
-	if which.groupRows == expertSingleRows {
+	perSM, name := int32(1), expertKernels[which]
+	switch {
+	case which.groupRows != expertSingleRows:
+	case items <= int64(k.device.props.SMs): // a block that is alone on an SM has more registers
+		name = strings.TrimSuffix(name, "_single") + "_lone"
+	default:
 		perSM = expertSingleBlocks
 	}
-	return runPersistent(k, s, expertKernels[which], int32(items), perSM, a)
+	return runPersistent(k, s, name, int32(items), perSM, a)
 }
 
 // CombineExperts adds the weighted sum of the experts' results to the rows.

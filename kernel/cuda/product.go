@@ -23,7 +23,9 @@ type ProductArgs struct {
 	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
 	Factors      Ptr      // e4m3, a batch of one: f32 [Columns] by which results are multiplied, or 0
 	Folded       Ptr      // few rows: e2m1 weights (folded.go), instead of WeightMap
-	_            [32]byte // up to the maps' alignment of 64
+	Beside       int32    // 1: reads nothing that the kernel in front writes, and runs beside it
+	Leads        int32    // few rows: 1: a product that runs beside this one follows, and may begin at once
+	_            [24]byte // up to the maps' alignment of 64
 }
 
 // ProductType is the type of the operands of a product.
@@ -78,6 +80,10 @@ type Product struct {
 	// Sums is memory for the sums of parts of k, SumBytes of it; multiple of 16. Without it the product runs in smaller
 	// tiles, with the same bits.
 	Sums Ptr
+	// Beside: the launch in front is a product of the same input, which neither writes what this one reads nor touches
+	// its Out or Sums. Where launches overlap the two run at the same time.
+	Beside bool
+	Leads  bool // a product that is Beside this one follows
 }
 
 // ProductCall is a matrix product ready to be launched. It stays valid as long as the addresses do.
@@ -176,6 +182,12 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	}}
 	if x.OutF32 {
 		call.Args.OutF32 = 1
+	}
+	if x.Beside {
+		call.Args.Beside = 1
+	}
+	if x.Leads {
+		call.Args.Leads = 1
 	}
 	tiles := func(of, by int32) int64 { return (int64(of) + int64(by) - 1) / int64(by) }
 	count := int64(x.tiles(choice.weights))

@@ -2,6 +2,7 @@ package dual
 
 import (
 	"fmt"
+	"sync"
 
 	"sparrow/internal/attn"
 	"sparrow/plan"
@@ -215,6 +216,24 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 		if len(f.heavyBase) > 0 {
 			f.heavyBase[r] += rows
 		}
+	}
+	if last-first <= listedRows {
+		f.lists(first, last, flat)
+		return
+	}
+	var wait sync.WaitGroup // a device waits for the lists of a prompt: 200 numbers a row
+	for r := first; r < last; r += listedRows {
+		wait.Go(func() { f.lists(r, min(r+listedRows, last), flat) })
+	}
+	wait.Wait()
+}
+
+// listedRows is the number of rows whose lists one goroutine writes.
+const listedRows = 512
+
+// lists writes the indices of some rows.
+func (f *filler) lists(first, last int, flat bool) {
+	for r := first; r < last; r++ {
 		f.indices(r, flat)
 	}
 }
@@ -242,7 +261,7 @@ func (f *filler) indices(r int, flat bool) {
 	fill(heavy[groups:], -1)
 }
 
-// count writes numbers from one on: a prompt of 8192 tokens has 1.6 million of them.
+// count writes numbers from one on.
 func count(to []int32, from int) {
 	for i := range to {
 		to[i] = int32(from + i)

@@ -87,10 +87,11 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 			if staysStaged(to, add) {
 				return p.multiplyStaged(out, w)
 			}
+			i += n
+			p.leads = i < len(to)
 			if err := p.multiply(out, w, add); err != nil {
 				return err
 			}
-			i += n
 		}
 		return nil
 	})
@@ -121,6 +122,8 @@ type rowProducts struct {
 	rows, k               int32
 	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and a product that Out cannot take
 	sums                  cuda.Ptr // for sums of parts of k; 0: no product of these takes them
+	beside                bool     // the last launch was a product of these rows that wrote its place directly
+	leads                 bool     // another product of these rows follows
 	quantised             bool
 	exact                 bool // of the codes
 }
@@ -137,7 +140,7 @@ func (p *rowProducts) quantise(exact bool) error {
 	if p.quantised && p.exact == exact {
 		return nil
 	}
-	p.quantised, p.exact = true, exact
+	p.quantised, p.exact, p.beside = true, exact, false
 	a := p.codesOf(exact)
 	return p.kernels.QuantiseRows(p.stream, &a)
 }
@@ -195,6 +198,9 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		return p.multiplyAdd(&x, out, w)
 	}
 	whole := !add && direct(out, w)
+	plain := whole && w.packed == "" && !w.folded && x.SumBytes(p.gpu) == 0
+	x.Beside, p.beside = plain && p.beside, plain
+	x.Leads = plain && p.leads
 	if !whole {
 		x.Out, x.OutStride = p.staged, int64(w.stored)
 	}

@@ -82,7 +82,8 @@ struct Incoming<Folded, Ahead> {
     alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
 };
 
-template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5>
+// Alone: a block has an SM for itself even where two would fit.
+template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5, bool Alone = false>
 struct Shape {
     using Type = T;
     static constexpr Step kStep = Which;
@@ -93,7 +94,7 @@ struct Shape {
     static constexpr int Threads = kThreads;
     // Two blocks share an SM. Widening is a dependent chain of instructions, and twice as many warps hide more of its
     // latency.
-    static constexpr int Blocks = Held && Tokens == 16 ? 2 : 1;
+    static constexpr int Blocks = Held && Tokens == 16 && !Alone ? 2 : 1;
     // Registers per thread of the math warpgroups and of the copy warpgroup. Their sum is at most 504 = 3 x 168, the
     // registers at launch; with two blocks per SM, 240 = 3 x 80.
     static constexpr int MathRegisters = Blocks == 2 ? 96 : Stored<T>::MathRegisters;

@@ -246,9 +246,26 @@ __device__ __forceinline__ void route_and_prepare(const RouteExpertsArgs& args) 
         quantise_rows(args.experts, block - args.blocks);
         return;
     }
-    const i64 row = static_cast<i64>(block) * kPrepareWarps + warp;
-    if (row < args.route.rows) {
-        route_row(args.route, row, reinterpret_cast<f32*>(words.of[warp]));
+    const i64 first = static_cast<i64>(block) * kPrepareWarps;
+    const i32 rows = static_cast<i32>(min(static_cast<i64>(kPrepareWarps), args.route.rows - first));
+    // Scores of few rows are computed by all warps: exponentials and logarithms in float64 are most of the time.
+    const i32 each = kPrepareWarps / rows;  // warps of a row
+    if (each > 1 && args.route.table == nullptr) {
+        if (warp < each * rows) {
+            score_experts(args.route, first + warp / each, reinterpret_cast<f32*>(words.of[warp / each]), warp % each,
+                          each);
+        }
+        __syncthreads();
+        if (warp < rows) {
+            choose_experts(args.route, first + warp, reinterpret_cast<f32*>(words.of[warp]));
+        }
+    } else if (warp < rows) {
+        route_row(args.route, first + warp, reinterpret_cast<f32*>(words.of[warp]));
+    }
+    if (args.blocks == 1) {
+        __syncthreads();
+        sort_pairs(args.experts, words);
+        return;
     }
     __threadfence();
     __syncthreads();

@@ -27,6 +27,8 @@ struct alignas(64) ProductArgs {
     const float* factors;  // e4m3, a batch of one: f32 [columns] by which results are multiplied, or null; no tile of
                            // 256 rows where k has parts
     const u8* folded;  // few rows: e2m1 weights as tiles of 256 rows (experts/folded.cuh), in place of weight_map
+    i32 beside;   // 1: reads nothing that the kernel in front writes, and runs beside it (config.h)
+    i32 leads;    // few rows: 1: a product that runs beside this one follows, and may begin at once
 };
 static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");
 

@@ -34,6 +34,21 @@ struct Divisor {
     }
 };
 
+// A product whose inputs are older than the kernel in front (another product of the same inputs) does not wait for it
+// before it reads them, but before it ends: the kernel behind waits for this one alone, and so has waited for both. The
+// kernel in front waits for its own inputs before it lets this one in; what it reads has been written when this begins.
+__device__ __forceinline__ void wait_for_inputs(const ProductArgs& args) {
+    if (args.beside == 0) {
+        ptx::wait_for_previous_kernel();
+    }
+}
+
+__device__ __forceinline__ void end_after_previous(const ProductArgs& args) {
+    if (args.beside != 0) {
+        ptx::wait_for_previous_kernel();
+    }
+}
+
 // The range of blocks of k in part `part`.
 struct Span {
     i32 begin, end;

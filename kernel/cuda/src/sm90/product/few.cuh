@@ -175,7 +175,10 @@ __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPla
 template <class S>
 __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>& at, FewWalk<S> walk, Span span) {
     const u32 stages = args.stages;
-    ptx::wait_for_previous_kernel();
+    wait_for_inputs(args);
+    if (args.leads != 0) {
+        ptx::release_next_kernel();
+    }
     FewWalk<S> first(args, span);
 #pragma unroll 1
     for (u32 s = 0; s < static_cast<u32>(args.ahead) && first.more(); ++s, first.advance()) {
@@ -196,6 +199,7 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
         ring.advance(stages);
     }
     ptx::release_next_kernel();  // its weights come behind all of these
+    end_after_previous(args);
 }
 
 // A math warpgroup: 64 weight rows of each tile.

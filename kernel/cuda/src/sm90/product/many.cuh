@@ -554,9 +554,10 @@ __device__ __forceinline__ void multiply_many(const ProductArgs& args) {
     if (warp >= 8) {
         ptx::registers_shrink<40>();
         if (warp == 8 && threadIdx.x % 32 == 0) {
-            ptx::wait_for_previous_kernel();
+            wait_for_inputs(args);
             feed_many(args, at, rank);
             ptx::release_next_kernel();
+            end_after_previous(args);
         }
         __syncwarp();
     } else {

@@ -90,7 +90,10 @@ __device__ __forceinline__ void feed_narrow(const ProductArgs& args, const Narro
     const u32 box_bytes = kNarrowScaleBox * at.scale_bytes;
     const i32 count = tile.span.end - tile.span.begin, ahead = min(args.ahead, count);
     const u32 boxes = (count + kNarrowScaleBox - 1) / kNarrowScaleBox;
-    ptx::wait_for_previous_kernel();
+    wait_for_inputs(args);
+    if (args.leads != 0) {
+        ptx::release_next_kernel();
+    }
 #pragma unroll 1
     for (i32 i = 0; i < ahead; ++i) {
         ask_narrow_inputs(args, at, i, tile.span.begin + i);
@@ -113,6 +116,7 @@ __device__ __forceinline__ void feed_narrow(const ProductArgs& args, const Narro
         ring.advance(args.stages);
     }
     ptx::release_next_kernel();
+    end_after_previous(args);
 }
 
 // A math warpgroup: 64 input rows.

@@ -89,7 +89,7 @@ __device__ __forceinline__ void feed_resident(const ProductArgs& args, const Res
             ask_weights(piece);
         }
         if (items.item == static_cast<i32>(blockIdx.x)) {
-            ptx::wait_for_previous_kernel();
+            wait_for_inputs(args);
         }
         for (i32 block = 0; block < args.blocks; ++block) {
             ask_inputs(items.first_tile(), block);
@@ -209,6 +209,7 @@ __device__ __forceinline__ void multiply_resident(const ProductArgs& args) {
         if (threadIdx.x % 32 == 0) {
             feed_resident(args, at);
             ptx::release_next_kernel();
+            end_after_previous(args);
         }
         __syncwarp();
     } else {

@@ -24,18 +24,44 @@ DEVICE void unpack_piece(uint4 w, f32 v[kPieceColumns]) {
     }
 }
 
+// The larger of two, or NaN where one is.
+DEVICE f32 max_or_nan(f32 a, f32 b) {
+    f32 r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+
+// index_scale, rounded up to a power of two, without a division: 448 is 1.75 times 2^8, so that the power is 2^8 below
+// that of amax, or 2^7 where its fraction is above 1.75.
+DEVICE f32 power_scale(f32 amax) {
+    return __uint_as_float((((__float_as_uint(fmaxf(amax, 1e-4f)) + 0x1FFFFFu) >> 23) - 8) << 23);
+}
+
 // Quantises a lane's piece together with the other lanes that share its scale. All of these lanes must call it; in
 // lanes without columns, v is zero.
 DEVICE uint2 quantise_piece(f32 v[kPieceColumns], bool exact, f32& scale) {
     f32 amax = 0.0f; // NaN does not count; infinity counts as the largest finite value
 #pragma unroll
-    for (int i = 0; i < kPieceColumns; i++) amax = fmaxf(amax, fabsf(v[i]));
+    for (int i = 0; i < kPieceColumns; i++) amax = max_or_nan(amax, fabsf(v[i]));
+    const bool plain = amax == amax; // NaN is rare, and what it takes is a third of the instructions
+    if (!plain) {
+        amax = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kPieceColumns; i++) amax = fmaxf(amax, fabsf(v[i]));
+    }
 #pragma unroll
     for (int d = 1; d < kScaleLanes; d *= 2) amax = fmaxf(amax, __shfl_xor_sync(ptx::kFullMask, amax, d));
-    scale = index_scale(fminf(amax, kLargestFinite), exact);
+    amax = fminf(amax, kLargestFinite);
+    scale = exact ? index_scale(amax, true) : power_scale(amax);
     // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent, because a division would
     // be the longest dependency chain here.
     const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
+    if (plain && !exact) {
+#pragma unroll
+        for (int i = 0; i < kPieceColumns; i++) v[i] = __fmul_rn(v[i], inverse);
+        return make_uint2(pack_e4m3_fast(v[0], v[1]) | pack_e4m3_fast(v[2], v[3]) << 16,
+                          pack_e4m3_fast(v[4], v[5]) | pack_e4m3_fast(v[6], v[7]) << 16);
+    }
 #pragma unroll
     for (int i = 0; i < kPieceColumns; i++) v[i] = exact ? over(v[i], scale) : times(v[i], inverse);
     return make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));

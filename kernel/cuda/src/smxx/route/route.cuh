@@ -56,13 +56,18 @@ DEVICE i32 listed_expert(const RouteArgs& a, i64 row) {
     return 0;
 }
 
-// Returns the expert of choice j, by score, in lane j of a warp. biased is the warp's shared memory for one score per
-// expert.
-DEVICE i32 best_expert(const RouteArgs& a, const f32* logits, f32* biased) {
-    i32 lane = lane_id(), size = a.experts / a.groups;
+// Biased scores of a row, those of one of several warps.
+DEVICE void score_experts(const RouteArgs& a, i64 row, f32* biased, i32 warp, i32 warps) {
+    const f32* logits = a.logits + row * a.logit_stride;
 #pragma unroll 4
-    for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(a, logits[e]), a.bias[e]);
-    __syncwarp();
+    for (i32 e = 32 * warp + lane_id(); e < a.experts; e += 32 * warps) {
+        biased[e] = __fadd_rn(route_score(a, logits[e]), a.bias[e]);
+    }
+}
+
+// The expert of choice j in lane j of a warp, by the scores in its shared memory.
+DEVICE i32 best_expert(const RouteArgs& a, f32* biased) {
+    i32 lane = lane_id(), size = a.experts / a.groups;
     if (a.keep_groups < a.groups) {
         // Each group gets the largest power of two of lanes that fits. Each lane finds its two best scores; these are
         // reduced to the two best of the group. Their sum is exact in float64, as in the reference.
@@ -119,11 +124,11 @@ DEVICE i32 best_expert(const RouteArgs& a, const f32* logits, f32* biased) {
     return mine;
 }
 
-// A warp chooses the experts of a row. biased is the warp's shared memory for one score per expert.
-DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
+// A warp chooses the experts of a row by its scores, which all lanes see.
+DEVICE void choose_experts(const RouteArgs& a, i64 row, f32* biased) {
     const i32 lane = lane_id();
     const f32* logits = a.logits + row * a.logit_stride;
-    const i32 mine = a.table != nullptr ? listed_expert(a, row) : best_expert(a, logits, biased);
+    const i32 mine = a.table != nullptr ? listed_expert(a, row) : best_expert(a, biased);
     f32 score = lane < a.top ? route_score(a, logits[mine]) : 0.0f;
     f64 divisor = 1.0;
     if (a.normalize) {
@@ -136,6 +141,13 @@ DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
         const f64 share = static_cast<f64>(score) / divisor;
         a.weights[row * a.weight_stride + lane] = __double2float_rn(__dmul_rn(share, a.scale));
     }
+}
+
+// A warp chooses the experts of a row; biased is its shared memory for as many scores.
+DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
+    if (a.table == nullptr) score_experts(a, row, biased, 0, 1);
+    __syncwarp();
+    choose_experts(a, row, biased);
 }
 
 DEVICE void route_body(const RouteArgs& a) {
