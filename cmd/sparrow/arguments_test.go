@@ -58,7 +58,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench model --dummy", "bench model: --dummy: no shape was given"},
 		{"bench model --memory foo", "bench model: --memory: "},
 		{"bench model --ranks 2 --profile", "omit it or --ranks"},
-		{"bench model --json --markdown", "exclude each other"},
+		{"bench model --json --markdown", "cannot be combined"},
 		{"bench model --chunk 64 --step-tokens 64", "have the same meaning; give one"},
 		{"quantize builtin", "quantize: want a source and a file to write, but 1 arguments were given; use it as: "},
 		{"quantize v32-mini x.gguf", "'sparrow synth v32-mini --config v32-mini' writes random ones"},

@@ -85,7 +85,7 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"--model cannot change the server at --url", []string{"--url", "http://127.0.0.1:1", "--model", "x"}},
 		{"--prompt-tokens", []string{"--prompt-tokens", "many"}},
 		{"--output-tokens", []string{"--output-tokens", "0"}},
-		{"exclude each other", []string{"--rate", "1", "--concurrency", "1"}},
+		{"cannot be combined", []string{"--rate", "1", "--concurrency", "1"}},
 		{"want chat, long-prefix, random", []string{"--workload", "chats"}},
 		{"--goal", []string{"--goal", "fast"}},
 		{"--turns", []string{"--turns", "none"}},

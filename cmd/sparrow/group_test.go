@@ -8,7 +8,7 @@ import (
 func TestUnknownCommandsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"wash"}, {"bench", "wash"}} {
 		status, out, errs := invoke(args...)
-		if status != 1 || out != "" || !strings.Contains(errs, `no command "wash"; there are `) {
+		if status != 1 || out != "" || !strings.Contains(errs, `no command "wash"; want one of `) {
 			t.Errorf("%v: status %d, printed %q and %q", args, status, out, errs)
 		}
 	}
