@@ -89,8 +89,12 @@ func TestGPURepackedAnswerAsTheirTwins(t *testing.T) {
 			repacked := filepath.Join(dir, name)
 			twin := twinOf(t, base, repacked)
 			got, reference := answerOn(t, dev, repacked, g), answerOn(t, own, repacked, g)
-			if d := distance(got, reference) / scale(reference); !(d < 0.05) {
-				t.Errorf("logits differ by %v of the largest from those of the reference with the same rounding", d)
+			// Another order of terms moves the roundings of rows: as in verify, twice that is allowed.
+			moved := answerOn(t, rounded.On(&ref.Device{Rounded: true, Moved: true}, dev.Hardware()), repacked, g)
+			allowed := max(0.05, 2*distance(reference, moved)/scale(reference))
+			if d := distance(got, reference) / scale(reference); !(d < allowed) {
+				t.Errorf("logits differ by %v of the largest from the reference with the same rounding, limit %v",
+					d, allowed)
 			}
 			// FP8 with a scale for each row quantises rows, which the twin's products do not.
 			limit := max(0.05, 2*distance(reference, answerOn(t, own, twin, g))/scale(reference))

@@ -141,7 +141,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	}
 	r := require{op: "prepare"}
 	if role == kernel.Projected && !d.gpu.Portable() {
-		if w.Channels() {
+		if w.Channels() && !blocked(w) {
 			return d.prepareChannels(w)
 		}
 		if w.Folds() {
