@@ -24,12 +24,12 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"run --attention both hi", "--attention both: want tp, dp or auto"},
 		{"run --attention= hi", "--attention : want tp, dp or auto"},
 		{"run --attention dp hi", "--attention dp selects how ranks share attention, but there is only one rank; " +
-			"also give --ranks 2, or"}, {"serve --attention tp --gpus 1 --port 0",
-			"give --ranks 2 or --gpus 2 as well"}, {"explain --family v3.2 --attention dp", "give --tp 2 as well"},
+			"also give --ranks 2"}, {"serve --attention tp --gpus 1 --port 0",
+			"also give --ranks 2 or --gpus 2"}, {"explain --family v3.2 --attention dp", "also give --tp 2"},
 		{"explain --family v3.2 --attention=", "want tp, dp or auto"},
-		{"bench model --attention dp", "give --ranks 2 as well"},
+		{"bench model --attention dp", "also give --ranks 2"},
 		{"run --ranks 2 --kernels cuda hi", "for 2 GPUs give --gpus 2 in place of --ranks"},
-		{"run --rank-timeout -1s hi", "--rank-timeout -1s: want a time"},
+		{"run --rank-timeout -1s hi", "--rank-timeout -1s: want a positive time"},
 		{"run --experts= hi", "want auto, device, split, host or move"},
 		{"run --experts split --gpu-memory 10 hi", `--gpu-memory: "10" is less than 1.0 MiB; give a unit`},
 		{"run --step-tokens -1 hi", "--step-tokens -1: want 0"},
@@ -51,7 +51,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench serve --groups 4", "--groups has no effect without --shared-prefix"},
 		{"bench serve --stream-choices 3", "--stream-choices has no effect without --streams"},
 		{"bench model --workers -1", "bench model: --workers -1: want 0 or more\n"},
-		{"bench model --budget -1s", "bench model: --budget -1s: want a time"},
+		{"bench model --budget -1s", "bench model: --budget -1s: want a positive time"},
 		{"explain foo", "select a model with --model or --family"},
 		{"verify a b", "verify: want one folder, but 2 were given (a, b)"},
 		{"bench model a b", "model: want one folder"},
@@ -77,7 +77,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"inspect a b", "inspect: want one model, but 2 were given (a, b)"},
 		{"inspect v32-min", "did you mean v32-mini?"},
 		{"inspect nothing-like-it", "the named shapes are v32-tiny"},
-		{"help nope", `no command "nope"; there are`},
+		{"help nope", `no command "nope"; want one of`},
 		{"help srve", "did you mean serve?"},
 		{"help bench nope", `no command "nope"`},
 		{"serve --expert-usage /nodir/u.json --port 0", "usage: /nodir/u.json cannot be written: no such"},
@@ -89,7 +89,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"verify nope.gguf", "verify: nope.gguf: there is no such folder or file"},
 		{"verify builtin", "has no golden outputs"},
 		{"verify ../../testdata/oracle/deepseek_v32-1/config.json", "this is a file; give the folder it is in"},
-		{"bench cluster", `bench: no command "cluster"; there are`},
+		{"bench cluster", `bench: no command "cluster"; want one of`},
 		{"simulate", "is now a separate program: use go run ./cmd/simulate"},
 		{"simulate trace --sessions 3", "is now a separate program: use go run ./cmd/simulate, with the same flags"},
 	} {
@@ -140,7 +140,7 @@ func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = "holds 9 GGUF files: m0.gguf, m1.gguf, m2.gguf, m3.gguf, m4.gguf, m5.gguf, and 3 more; give one"
+	const want = "contains 9 GGUF files: m0.gguf, m1.gguf, m2.gguf, m3.gguf, m4.gguf, m5.gguf, and 3 more; give one"
 	if _, err := modelFolder(modelFlag, dir); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}

@@ -22,7 +22,7 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 		{"--threads has no effect with --kernels cuda", []string{"--kernels", "cuda", "--threads", "1"}},
 		{"--pause has no effect with --kernels cpu", []string{"--pause", "1s"}},
 		{"bench kernels: --replays -1: want 0 or more", []string{"--kernels", "cuda", "--replays", "-1"}},
-		{"bench kernels: --pause -1s: want a time", []string{"--kernels", "cuda", "--pause", "-1s"}},
+		{"bench kernels: --pause -1s: want a positive time", []string{"--kernels", "cuda", "--pause", "-1s"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

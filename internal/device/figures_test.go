@@ -31,7 +31,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 	dev, cores := kept.Figures(t, r, "other", want)
 	got, source := device.FiguresOf(r, dev, cores, 1)
 	if got.CPU != want.CPU || got.Bus != want.Bus ||
-		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "kept in") {
+		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "saved in") {
 		t.Errorf("%+v and %+v from %q; want %+v and %+v", got.CPU, got.Bus, source, want.CPU, want.Bus)
 	}
 	// Nothing was saved, and without kernels for the CPU nothing can be measured.

@@ -418,7 +418,7 @@ func TestTooLittleMemory(t *testing.T) {
 	}
 	_, err := h.Prepare(1, w)
 	if !errors.Is(err, kernel.ErrMemory) || !strings.Contains(err.Error(), "layer 1") ||
-		!strings.Contains(err.Error(), "need 288.0 KiB and the limit is 192.0 KiB, 96.0 KiB less") {
+		!strings.Contains(err.Error(), "need 288.0 KiB, but the limit is 192.0 KiB, 96.0 KiB less") {
 		t.Errorf("%v", err)
 	}
 	tried := h.DryRun()
