@@ -28,6 +28,7 @@ func TestGuideNamesEverything(t *testing.T) {
 	e.stats.Plans = []sparrow.PlanCount{{Row: plan.RowDecode}}
 	e.stats.Tiers.Tiers = []tier.Count{{Tier: "host", Stops: map[string]int64{"not held": 1}}}
 	e.stats.Experts.Choices, e.info.MovesExperts = 1, true
+	e.stats.Tables.Bytes = 1
 	s, hs := start(t, e, Options{VLLMNames: true, Events: publisher{},
 		Batches: batchStore(t, batch.Options{})})
 	for _, r := range s.routes {

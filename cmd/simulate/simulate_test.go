@@ -41,7 +41,7 @@ func TestSimulate(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "no trace was given"},
 		{"--trace nowhere.jsonl", "nowhere.jsonl"},
-		{"--trace " + trace + " --policy best", `policy "best": supported are`},
+		{"--trace " + trace + " --policy best", `policy "best": want one of`},
 		{"--trace " + trace + " --replicas 0", "replicas: 0"},
 		{"--trace " + trace + " --kill 5", "want number@time"},
 		{"--trace " + trace + " --kill 5@1s", "replica 5"},

@@ -34,7 +34,7 @@ func TestWrongArgumentsGetASentence(t *testing.T) {
 	}{
 		{[]string{"rnu"}, []string{`no command "rnu"; did you mean run?`}},
 		{[]string{"bench", "srve"}, []string{`no command "srve"; did you mean serve?`}},
-		{[]string{"banana"}, []string{"there are bench,"}},
+		{[]string{"banana"}, []string{"want one of bench,"}},
 		{[]string{"run", "--modle", "x", "hi"}, []string{"unknown flag: --modle; did you mean --model?"}},
 		{[]string{"serve", "--prot", "1"}, []string{"did you mean --port?"}},
 		{[]string{"run", "--zzzzzz", "hi"}, []string{"unknown flag: --zzzzzz; see 'sparrow run --help'"}},
