@@ -9,8 +9,8 @@
 # the worst. LIMIT is the most seconds of a suite, 600 unless set.
 set -u
 
-packages="kernel/cuda internal/cuda/op internal/bench/cuda internal/step internal/model/v4 internal/model/v41
-    engine engine/gputest engine/losttest builtin verify"
+packages="kernel/cuda internal/cuda/op internal/testkit internal/bench/cuda internal/step internal/model/v4
+    internal/model/v41 engine engine/gputest engine/losttest builtin verify"
 suites="version run kernels operations steps records engine v4 linear offload builtin lost verify ranks eval soak
     memcheck racecheck attention flash portable small"
 
@@ -76,7 +76,7 @@ suite() {
             "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
         ;;
     kernels) tests kernel/cuda GPU ;;
-    operations) tests internal/cuda/op GPU ;;
+    operations) tests internal/cuda/op GPU && tests internal/testkit GPU ;;
     steps) tests internal/step GPU ;;
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
@@ -94,6 +94,7 @@ suite() {
         failed=0
         tests kernel/cuda GPU -test.skip "$hopper" -portable "$@" || failed=1
         tests internal/cuda/op GPU -test.skip 'Packed|Ranks' -portable "$@" || failed=1
+        tests internal/testkit GPU -portable "$@" || failed=1
         tests verify 'GPUO(racle|ffloaded)' -portable "$@" || failed=1
         tests builtin Golden/portable || failed=1
         tests internal/step GPU -portable "$@" || failed=1
@@ -130,8 +131,8 @@ suite() {
         checked memcheck kernel/cuda \
             'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise|TopKOfAFewRows)' &&
             checked memcheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter' &&
-            checked memcheck internal/cuda/op \
-                'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
+            checked memcheck internal/testkit GPUSharedSuites &&
+            checked memcheck internal/cuda/op 'GPU(SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
         ;;
     racecheck)
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual|TopKOfAFewRows)' &&

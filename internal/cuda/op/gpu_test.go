@@ -198,14 +198,6 @@ func (b *bench) fewDiffer(what string, onRef, onGPU kernel.Tensor) {
 // scattered are slots of 3 pages of 64, with padding.
 var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
 
-// The shared suites whose sizes and element types have kernels.
-func TestGPUSharedSuites(t *testing.T) {
-	testkit.Some(t, onGPU(t).gpu, "embed", "take", "gate", "clamped gate", "rotate", "rotate back", "route", "copy",
-		"candidates", "sample", "accept", "norm", "convert pages", "select", "locate", "combine by hand",
-		"padded index query", "hyper-connections", "mixing matrix by hand", "head norm", "compress", "compress by hand",
-		"route by root", "root scores by hand", "convolve", "delta rule", "gated norm")
-}
-
 func TestGPUNorm(t *testing.T) {
 	b := onGPU(t)
 	for _, cols := range []int{1, 31, 512, 1536, 7168} {

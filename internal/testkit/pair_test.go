@@ -1,6 +1,3 @@
-// Package testkit holds the code that tests of several packages share: the suite that compares an implementation of the
-// operations with the reference, over every layout, odd sizes and the corner cases of each contract. It is imported
-// by tests only.
 package testkit
 
 import (

@@ -3,90 +3,9 @@ package testkit
 import (
 	"fmt"
 	"math"
-	"slices"
-	"testing"
 
 	"sparrow/kernel"
 )
-
-// suite compares one operation of two devices.
-type suite struct {
-	name string
-	seed uint64 // of its random values
-	run  func(*pair)
-}
-
-// suites are the comparisons of all operations.
-var suites = []suite{
-	{"embed", 1, testEmbed},
-	{"norm", 2, testNorm},
-	{"multiply", 3, testMultiply},
-	{"take", 4, testTake},
-	{"gate", 5, testGate},
-	{"rotate", 6, testRotate},
-	{"absorb and expand", 7, testLatent},
-	{"store and gather rows", 8, testRows},
-	{"store and gather index", 9, testIndexRows},
-	{"convert pages", 10, testConvert},
-	{"index query", 11, testIndexQuery},
-	{"scores", 12, testScores},
-	{"scores of verified rows", 12, testVerifyScores},
-	{"select", 13, testSelect},
-	{"locate", 14, testLocate},
-	{"sparse attend", 15, testSparse},
-	{"dense attend", 16, testDense},
-	{"route", 17, testRoute},
-	{"experts", 18, testExperts},
-	{"refusals", 19, testRefusals},
-	{"hyper-connections", 20, testHyper},
-	{"mixing matrix by hand", 21, testSinkhorn},
-	{"head norm", 22, testHeadNorm},
-	{"rotate back", 23, testTurnBack},
-	{"compress", 24, testCompress},
-	{"compress by hand", 25, testCompressVector},
-	{"store and unpack entries", 26, testEntries},
-	{"store keys", 27, testKeys},
-	{"dual and flat attend", 28, testDual},
-	{"sink by hand", 29, testSink},
-	{"combine by hand", 30, testCombine},
-	{"route by root", 31, testRouteRoot},
-	{"root scores by hand", 32, testRootScores},
-	{"clamped gate", 33, testClamp},
-	{"packed weights", 34, testPacked},
-	{"refusals of places", 35, testEntryRefusals},
-	{"project", 36, testProject},
-	{"copy", 37, testCopy},
-	{"candidates", 38, testCandidates},
-	{"sample", 40, testSample},
-	{"accept", 41, testAccept},
-	{"padded index query", 39, testPaddedIndexQuery},
-	{"latent attend", 42, testWhole},
-	{"store and gather rows without rotation", 43, testNopeRows},
-	{"sparse attend over rows without rotation", 44, testNopeSparse},
-	{"convolve", 45, testConvolve},
-	{"delta rule", 46, testDelta},
-	{"gated norm", 47, testGatedNorm},
-	{"spread pools", 48, testSpread},
-}
-
-// Operations compares every operation of a device with the reference.
-func Operations(t *testing.T, dev kernel.Device) {
-	for _, s := range suites {
-		t.Run(s.name, func(t *testing.T) { s.run(newPair(t, dev, s.seed)) })
-	}
-}
-
-// Some compares only the named operations, for devices that do not have all of them or not in every size.
-func Some(t *testing.T, dev kernel.Device, names ...string) {
-	for _, name := range names {
-		i := slices.IndexFunc(suites, func(s suite) bool { return s.name == name })
-		if i < 0 {
-			t.Errorf("there is no suite named %q", name)
-			continue
-		}
-		t.Run(name, func(t *testing.T) { suites[i].run(newPair(t, dev, suites[i].seed)) })
-	}
-}
 
 func testEmbed(p *pair) {
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
