@@ -13,7 +13,6 @@ import (
 	"sparrow/internal/model/family"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/await"
-	"sparrow/internal/testkit/record"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -60,7 +59,7 @@ func policiesOf(list []setting) []plan.Policy {
 }
 
 // recorded loads a checkpoint on a device that records operations.
-func recorded(t testing.TB, dir string) *record.Model {
+func recorded(t testing.TB, dir string) *recordModel {
 	t.Helper()
 	src, err := family.Open(dir)
 	if err != nil {
@@ -71,12 +70,12 @@ func recorded(t testing.TB, dir string) *record.Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close(); src.Close() })
-	rec := record.New(dev)
+	rec := &recordDevice{dev: dev}
 	m, err := src.Load(rec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return record.Wrap(m, rec)
+	return &recordModel{Model: m, dev: rec}
 }
 
 // each is the number of pages of a request.
@@ -179,7 +178,7 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 
 // rowsOf returns the number of rows of a workspace for scenarios: just enough, so that a pass fails if it needs more
 // memory than was measured for its rows.
-func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
+func rowsOf(m *recordModel, cfg *plan.Config, list ...scenario) (rows int) {
 	if _, ok := m.Model.(model.Windowed); ok {
 		rows = cfg.Page // a state is first brought to a place inside a page
 	}
@@ -195,7 +194,7 @@ func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
 
 // runScenario runs a scenario with random lengths, tokens and pages, in a workspace of the given number of rows, and
 // returns the operations that its passes enqueued.
-func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows int) []record.Pass {
+func runScenario(rt *rapid.T, m *recordModel, cfg plan.Config, s scenario, rows int) []recordPass {
 	rt.Helper()
 	shape := cfg.Model.Choices()
 	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // one of the models has no experts
@@ -302,7 +301,7 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 
 // behind returns the state of a sequence after its first tokens, or nil if the model has none: the contents of the
 // cache do not change launches. Whole pages count as computed; the tokens after them are computed here.
-func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
+func behind(m *recordModel, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	windowed, ok := m.Model.(model.Windowed)
 	if !ok {
 		return nil, nil
@@ -369,7 +368,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 }
 
 // keepsOf returns the largest number of tokens at which a row selects all of them.
-func keepsOf(m *record.Model) int {
+func keepsOf(m *recordModel) int {
 	keeps := m.Config().Indexer.TopK
 	if _, ok := m.Model.(model.Windowed); ok {
 		keeps *= 4 // groups of four tokens

@@ -12,7 +12,6 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/planread"
-	"sparrow/internal/testkit/record"
 	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/plan"
@@ -93,7 +92,7 @@ func drawHardware(rt *rapid.T, m model.Model, policy plan.Policy) string {
 type claims struct {
 	rapid.TB
 	cfg  *plan.Config
-	pass *record.Pass
+	pass *recordPass
 	seen map[string]int
 	read testing.TB
 

@@ -7,12 +7,11 @@ import (
 
 	"sparrow/internal/model"
 	"sparrow/internal/step"
-	"sparrow/internal/testkit/record"
 	"sparrow/plan"
 )
 
 // refuser returns a runner of a model on a recording device, on which operations can be made to fail.
-func refuser(t *testing.T, m *record.Model) (*step.Runner, step.Work) {
+func refuser(t *testing.T, m *recordModel) (*step.Runner, step.Work) {
 	t.Helper()
 	cfg := configure(t, m, plan.Policy{})
 	run, err := step.New(m, cfg, step.Limits{Rows: 64, Requests: 3, Prompts: 3, Context: 2 * cfg.Page})

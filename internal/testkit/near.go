@@ -1,6 +1,6 @@
-// Package testkit compares results with the reference. Its tests are the suites that every device must pass: each runs an
-// operation on a device and on the reference, over every layout, odd sizes and the corner cases of its contract. Only
-// tests import it.
+// Package testkit compares results with the reference. Its tests are the suites that every device must pass: each runs
+// an operation on a device and on the reference, over every layout, odd sizes and the corner cases of its contract.
+// Only tests import it.
 package testkit
 
 import (

@@ -95,7 +95,6 @@ var order = []string{
 var testOnly = []string{
 	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/archive",
 	"internal/testkit/astray", "internal/testkit/memnet", "internal/testkit/placed", "internal/testkit/planread",
-	"internal/testkit/record",
 	"internal/testkit/gpu", "internal/testkit/respserver", "internal/testkit/steps",
 	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",

@@ -1,8 +1,4 @@
-// Package record is a device, and a model on it, that record the operations of passes: for every operation its name,
-// the shapes, strides, types and addresses of its tensors, and the values of its other arguments. Actions that a pass
-// must not take between its first and its last operation are faults: allocate, free, write, read, wait, prepare
-// weights.
-package record
+package step_test
 
 import (
 	"fmt"
@@ -12,11 +8,12 @@ import (
 	"sparrow/kernel"
 )
 
-// Device passes everything on to another device.
-type Device struct {
-	dev kernel.Device
-	// Faults are the rules that were broken.
-	Faults  []string
+// recordDevice records the operations of passes on another device: for every operation its name, the shapes, strides,
+// types and addresses of its tensors, and the values of its other arguments. Actions that a pass must not take between
+// its first and its last operation are faults: allocate, free, write, read, wait, prepare weights.
+type recordDevice struct {
+	dev     kernel.Device
+	faults  []string    // rules that were broken
 	calls   []string    // of the pass in progress
 	ops     []kernel.Op // the same as values
 	fail    func(op string) error
@@ -25,29 +22,28 @@ type Device struct {
 	running bool           // between the first and the last operation of a pass
 }
 
-// New records the operations on a device.
-func New(dev kernel.Device) *Device { return &Device{dev: dev} }
+func (d *recordDevice) begin() {
+	d.calls, d.ops, d.places, d.running = nil, nil, map[string]int{}, true
+}
 
-func (d *Device) begin() { d.calls, d.ops, d.places, d.running = nil, nil, map[string]int{}, true }
-
-func (d *Device) end() []string {
+func (d *recordDevice) end() []string {
 	d.running = false
 	return d.calls
 }
 
-func (d *Device) fault(format string, args ...any) {
-	d.Faults = append(d.Faults, fmt.Sprintf(format, args...))
+func (d *recordDevice) fault(format string, args ...any) {
+	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
 // forbid notes a call that no pass may make.
-func (d *Device) forbid(name string) {
+func (d *recordDevice) forbid(name string) {
 	if d.running {
 		d.fault("%s after %d operations of a pass", name, len(d.ops))
 	}
 }
 
 // note writes an operation down.
-func (d *Device) note(name string, args any) {
+func (d *recordDevice) note(name string, args any) {
 	if d.running {
 		if !d.dry {
 			d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
@@ -56,7 +52,7 @@ func (d *Device) note(name string, args any) {
 }
 
 // text describes an argument.
-func (d *Device) text(v reflect.Value) string {
+func (d *recordDevice) text(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case kernel.Tensor:
 		if !x.Given() {
@@ -90,7 +86,7 @@ func (d *Device) text(v reflect.Value) string {
 
 // place returns the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use
 // them in the same order.
-func (d *Device) place(x any) int {
+func (d *recordDevice) place(x any) int {
 	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
 	n, ok := d.places[p]
 	if !ok {
@@ -101,7 +97,7 @@ func (d *Device) place(x any) int {
 }
 
 // Do notes an operation and carries it out.
-func (d *Device) Do(op kernel.Op) error {
+func (d *recordDevice) Do(op kernel.Op) error {
 	if d.running {
 		d.note(op.Name(), op)
 		d.ops = append(d.ops, op)
@@ -118,73 +114,73 @@ func (d *Device) Do(op kernel.Op) error {
 }
 
 // Copy is noted like any operation.
-func (d *Device) Copy(a kernel.CopyArgs) error { return d.Do(a) }
+func (d *recordDevice) Copy(a kernel.CopyArgs) error { return d.Do(a) }
 
 // Take is noted like any operation.
-func (d *Device) Take(a kernel.TakeArgs) error { return d.Do(a) }
+func (d *recordDevice) Take(a kernel.TakeArgs) error { return d.Do(a) }
 
 // Put is noted like any operation.
-func (d *Device) Put(a kernel.PutArgs) error { return d.Do(a) }
+func (d *recordDevice) Put(a kernel.PutArgs) error { return d.Do(a) }
 
 // Accept is noted like any operation.
-func (d *Device) Accept(a kernel.AcceptArgs) error { return d.Do(a) }
+func (d *recordDevice) Accept(a kernel.AcceptArgs) error { return d.Do(a) }
 
 // Alloc is forbidden during a pass, as are Free, Write, Read, Fetch, Sync and both kinds of Prepare.
-func (d *Device) Alloc(n int64) (kernel.Buffer, error) {
+func (d *recordDevice) Alloc(n int64) (kernel.Buffer, error) {
 	d.forbid("Alloc")
 	return d.dev.Alloc(n)
 }
 
 // Free frees memory.
-func (d *Device) Free(b kernel.Buffer) {
+func (d *recordDevice) Free(b kernel.Buffer) {
 	d.forbid("Free")
 	d.dev.Free(b)
 }
 
 // Write copies to the device.
-func (d *Device) Write(dst kernel.Tensor, src []byte) error {
+func (d *recordDevice) Write(dst kernel.Tensor, src []byte) error {
 	d.forbid("Write")
 	return d.dev.Write(dst, src)
 }
 
 // Read copies from the device.
-func (d *Device) Read(dst []byte, src kernel.Tensor) error {
+func (d *recordDevice) Read(dst []byte, src kernel.Tensor) error {
 	d.forbid("Read")
 	return d.dev.Read(dst, src)
 }
 
 // Fetch enqueues a copy from the device.
-func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+func (d *recordDevice) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	d.forbid("Fetch")
 	return d.dev.Fetch(dst, src)
 }
 
 // Sync waits.
-func (d *Device) Sync() error {
+func (d *recordDevice) Sync() error {
 	d.forbid("Sync")
 	return d.dev.Sync()
 }
 
 // Prepare makes a weight usable.
-func (d *Device) Prepare(w kernel.Weight, r kernel.Role) (kernel.Matrix, error) {
+func (d *recordDevice) Prepare(w kernel.Weight, r kernel.Role) (kernel.Matrix, error) {
 	d.forbid("Prepare")
 	return d.dev.Prepare(w, r)
 }
 
 // PrepareExperts makes weights of experts usable.
-func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+func (d *recordDevice) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	d.forbid("PrepareExperts")
 	return d.dev.PrepareExperts(w)
 }
 
 // Name is the other device's.
-func (d *Device) Name() string { return d.dev.Name() }
+func (d *recordDevice) Name() string { return d.dev.Name() }
 
 // Activation is the other device's.
-func (d *Device) Activation() kernel.DType { return d.dev.Activation() }
+func (d *recordDevice) Activation() kernel.DType { return d.dev.Activation() }
 
 // Hardware is the other device's.
-func (d *Device) Hardware() kernel.Hardware { return d.dev.Hardware() }
+func (d *recordDevice) Hardware() kernel.Hardware { return d.dev.Hardware() }
 
 // Close closes the other device.
-func (d *Device) Close() error { return d.dev.Close() }
+func (d *recordDevice) Close() error { return d.dev.Close() }
