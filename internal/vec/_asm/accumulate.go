@@ -71,16 +71,18 @@ func (k *accumulate) write() {
 	k.each(func(m, v int) { k.op("VMOVUPS %s, V%d", k.yAt(m, v), k.acc(m, v)) })
 	fetch := k.mr == 1 && k.vecs == k.wideVecs // weights that only one row reads come from memory
 	if fetch {
-		k.op("MOVQ R9, CX")
-		k.op("SHLQ $%d, CX", aheadBits)
+		k.op(`
+			MOVQ R9, CX
+			SHLQ $%d, CX`, aheadBits)
 	}
 	k.loop("loop", "R13", func() {
 		for at := 0; fetch && at < k.vecs*k.lanes*k.w.size; at += 64 {
 			k.op("PREFETCHT0 %d(R8)(CX*1)", at)
 		}
 		k.step()
-		k.op("ADDQ $4, SI")
-		k.op("ADDQ R9, R8")
+		k.op(`
+			ADDQ $4, SI
+			ADDQ R9, R8`)
 	})
 	if k.w == fp8 {
 		k.refuseNaN()
@@ -178,8 +180,9 @@ func (k *accumulate) writePack() {
 			}
 			v += got
 		}
-		k.op("ADDQ R9, R8")
-		k.op("ADDQ $%d, DI", cols*4)
+		k.op(`
+			ADDQ R9, R8
+			ADDQ $%d, DI`, cols*4)
 	})
 	if k.w == fp8 {
 		k.reportNaN()
@@ -191,9 +194,10 @@ func (k *accumulate) writePack() {
 // the decoder does not produce.
 func (k *accumulate) reportNaN() {
 	seen := k.nan()
-	k.op("VPCMPEQB accCodeMask%s<>(SB), H%d, H%d", k.name, seen, seen)
-	k.op("VPMOVMSKB H%d, R12", seen)
-	k.op("MOVQ R12, accArgs_nan(AX)")
+	k.op(`
+		VPCMPEQB accCodeMask%s<>(SB), H%d, H%d
+		VPMOVMSKB H%d, R12
+		MOVQ R12, accArgs_nan(AX)`, k.name, seen, seen, seen)
 }
 
 // refuseNaN returns without writing y when a NaN code was read; the caller then
@@ -201,8 +205,9 @@ func (k *accumulate) reportNaN() {
 func (k *accumulate) refuseNaN() {
 	clean := k.label("clean")
 	k.reportNaN()
-	k.op("TESTQ R12, R12")
-	k.op("JZ %s", clean)
+	k.op(`
+		TESTQ R12, R12
+		JZ %s`, clean)
 	k.ret()
 	k.at(clean)
 }

@@ -92,30 +92,32 @@ func (e *emitter) emitNarrowExact() {
 			ADDQ $64, SI
 			ADDQ $32, DI`)
 	})
-	e.op("KMOVW K3, R8")
-	e.op("MOVQ R8, vecArgs_nan(AX)")
+	e.op(`
+		KMOVW K3, R8
+		MOVQ R8, vecArgs_nan(AX)`)
 	e.ret()
 }
 
 // splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and the
 // rounding errors to bfloat16 at rest, through registers 0 to 4.
 func (e *emitter) splitRow(low, high, dst, halves, rest string) {
-	e.op("VMOVUPS %s, Z0", low)
-	e.op("VMOVUPS %s, Z1", high)
+	e.op(`
+		VMOVUPS %s, Z0
+		VMOVUPS %s, Z1`, low, high)
 	e.splitPair(dst, halves, rest)
 }
 
 // splitPair is splitRow for numbers in registers 0 and 1.
 func (e *emitter) splitPair(dst, halves, rest string) {
 	e.emit(narrowPair(0, 1, 2))
-	e.op("VMOVDQU64 Z2, %s", dst)
-	e.op("VPMOVZXWD %s, Z3", dst)
-	e.op("VPMOVZXWD %s, Z4", halves)
 	e.op(`
+		VMOVDQU64 Z2, %s
+		VPMOVZXWD %s, Z3
+		VPMOVZXWD %s, Z4
 		VPSLLD $16, Z3, Z3
 		VPSLLD $16, Z4, Z4
 		VSUBPS Z3, Z0, Z0
-		VSUBPS Z4, Z1, Z1`)
+		VSUBPS Z4, Z1, Z1`, dst, dst, halves)
 	e.emit(narrowPair(0, 1, 2))
 	e.op("VMOVDQU64 Z2, %s", rest)
 }
@@ -179,8 +181,9 @@ func (e *emitter) emitAttendScores(name string, steps int) {
 	e.function(name, "attendScoreArgs",
 		fmt.Sprintf("products of 64 x groups contiguous rows of %d elements and 16 heads.", 32*steps))
 	e.scoresOpen()
-	e.op("MOVQ attendScoreArgs_query(AX), DX")
-	e.op("MOVQ $%d, R9", rowBytes)
+	e.op(`
+		MOVQ attendScoreArgs_query(AX), DX
+		MOVQ $%d, R9`, rowBytes)
 	loop := e.label("loop")
 	e.at(loop)
 	for t := range 4 {
@@ -192,9 +195,10 @@ func (e *emitter) emitAttendScores(name string, steps int) {
 		}, func(int) {})
 	}
 	e.scoresStore()
-	e.op("ADDQ $%d, SI", 64*rowBytes)
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.op(`
+		ADDQ $%d, SI
+		DECQ CX
+		JNZ %s`, 64*rowBytes, loop)
 	e.emit(tilerelease())
 	e.ret()
 }
@@ -244,11 +248,12 @@ func (e *emitter) scoresStore() {
 func (e *emitter) emitAttendSoftmax(v *vectors) {
 	const a = "attendSoftmaxArgs_"
 	e.function("attendSoftmaxamx", "attendSoftmaxArgs", "scores of up to 32 x groups keys to weights.")
-	e.op("MOVQ %sscores(AX), SI", a)
-	e.op("MOVQ %sgroups(AX), CX", a)
-	e.op("SHLQ $3, CX")
-	e.op("VBROADCASTSS %sscale(AX), Z15", a)
-	e.op("VMOVUPS %stop(AX), Z14", a)
+	e.op(`
+		MOVQ %sscores(AX), SI
+		MOVQ %sgroups(AX), CX
+		SHLQ $3, CX
+		VBROADCASTSS %sscale(AX), Z15
+		VMOVUPS %stop(AX), Z14`, a, a, a, a)
 	for i := range 4 {
 		e.op("VMOVAPS Z14, Z%d", 5+i)
 	}
@@ -266,52 +271,58 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 		VMAXPS Z5, Z7, Z15`)
 
 	e.note("Z15 is the largest score, Z14 the base of the weights: raised only where weights would get too large.")
-	e.op("VMAXPS %smost(AX), Z15, Z0", a)
-	e.op("VMOVUPS Z0, %smost(AX)", a)
-	e.op("VADDPS headroom<>(SB), Z14, Z0")
-	e.op("VCMPPS $2, Z0, Z15, K1") // not above it; false for NaN
-	e.op("VMOVAPS Z14, K1, Z15")
-	e.op("KNOTW K1, K1")
-	e.op("VMOVUPS Z15, %stop(AX)", a)
-	e.op("KMOVW K1, R8")
-	e.op("MOVQ R8, %sgrew(AX)", a)
-	e.op("VSUBPS Z15, Z14, Z0")
+	e.op(`
+		VMAXPS %smost(AX), Z15, Z0
+		VMOVUPS Z0, %smost(AX)
+		VADDPS headroom<>(SB), Z14, Z0
+		VCMPPS $2, Z0, Z15, K1`, a, a) // not above it; false for NaN
+	e.op(`
+		VMOVAPS Z14, K1, Z15
+		KNOTW K1, K1
+		VMOVUPS Z15, %stop(AX)
+		KMOVW K1, R8
+		MOVQ R8, %sgrew(AX)
+		VSUBPS Z15, Z14, Z0`, a, a)
 	v.exp()
-	e.op("VMOVAPS Z0, Z5")
-	e.op("VMOVUPS Z5, %skeep(AX)", a)
-	e.op("VMULPS %ssum(AX), Z5, Z14", a)
+	e.op(`
+		VMOVAPS Z0, Z5
+		VMOVUPS Z5, %skeep(AX)
+		VMULPS %ssum(AX), Z5, Z14`, a, a)
 
-	e.op("MOVQ %sscores(AX), SI", a)
-	e.op("MOVQ %skeys(AX), CX", a)
+	e.op(`
+		MOVQ %sscores(AX), SI
+		MOVQ %skeys(AX), CX`, a, a)
 	weigh, fill, filled := e.label("weigh"), e.label("fill"), e.label("filled")
 	e.at(weigh)
-	e.op("VMOVUPS (SI), Z0")
-	e.op("VSUBPS Z15, Z0, Z0")
+	e.op(`
+		VMOVUPS (SI), Z0
+		VSUBPS Z15, Z0, Z0`)
 	v.exp()
 	e.op(`
 		VMOVUPS Z0, (SI)
 		VADDPS Z0, Z14, Z14
 		ADDQ $64, SI
-		DECQ CX`)
-	e.op("JNZ %s", weigh)
-	e.op("VMOVUPS Z14, %ssum(AX)", a)
-	e.op("MOVQ %sgroups(AX), CX", a)
-	e.op("SHLQ $5, CX")
-	e.op("SUBQ %skeys(AX), CX", a)
+		DECQ CX
+		JNZ %s
+		VMOVUPS Z14, %ssum(AX)
+		MOVQ %sgroups(AX), CX
+		SHLQ $5, CX
+		SUBQ %skeys(AX), CX`, weigh, a, a, a)
 	e.op("JZ %s", filled)
 	v.zero(0)
 	e.at(fill)
 	e.op(`
 		VMOVUPS Z0, (SI)
 		ADDQ $64, SI
-		DECQ CX`)
-	e.op("JNZ %s", fill)
+		DECQ CX
+		JNZ %s`, fill)
 	e.at(filled)
 
-	e.op("MOVQ %sscores(AX), SI", a)
-	e.op("MOVQ %sweights(AX), DI", a)
-	e.op("MOVQ %sbetween(AX), DX", a)
-	e.op("MOVQ %sgroups(AX), CX", a)
+	e.op(`
+		MOVQ %sscores(AX), SI
+		MOVQ %sweights(AX), DI
+		MOVQ %sbetween(AX), DX
+		MOVQ %sgroups(AX), CX`, a, a, a, a)
 	e.loop("group", "CX", func() {
 		for half := range 2 {
 			for i := range 16 {
@@ -325,8 +336,9 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 			e.splitRow(at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32),
 				at16("DI", tileBytes+64*h))
 		}
-		e.op("ADDQ $%d, SI", 2*tileBytes)
-		e.op("ADDQ $%d, DI", 2*tileBytes)
+		e.op(`
+			ADDQ $%d, SI
+			ADDQ $%d, DI`, 2*tileBytes, 2*tileBytes)
 	})
 	e.ret()
 }
@@ -337,8 +349,9 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 //	AX arguments   DI tiles   CX tiles left   Z16 to Z31 factors of the heads
 func (e *emitter) emitAttendRescale() {
 	e.function("attendRescaleamx", "attendValueArgs", "out = keep*out.")
-	e.op("MOVQ attendValueArgs_out(AX), DI")
-	e.op("MOVQ attendValueArgs_keep(AX), SI")
+	e.op(`
+		MOVQ attendValueArgs_out(AX), DI
+		MOVQ attendValueArgs_keep(AX), SI`)
 	for h := range 16 {
 		e.op("VBROADCASTSS %d(SI), Z%d", 4*h, 16+h)
 	}
@@ -374,16 +387,19 @@ func (e *emitter) emitAttendResult() {
 		VMOVDQU64 laneOrder0<>(SB), Z2
 		VMOVDQU64 laneOrder1<>(SB), Z3`)
 	e.loop("loop", "CX", func() {
-		e.op("VMOVDQU64 (SI), Z0")
-		e.op("VMOVDQU64 %d(SI), Z1", tileBytes)
+		e.op(`
+			VMOVDQU64 (SI), Z0
+			VMOVDQU64 %d(SI), Z1`, tileBytes)
 		for i := range 2 {
-			e.op("VMOVDQA64 Z%d, Z4", 2+i)
-			e.op("VPERMI2Q Z1, Z0, Z4")
-			e.op("VMULPS Z5, Z4, Z4")
-			e.op("VMOVDQU64 Z4, %d(DI)", 64*i)
+			e.op(`
+				VMOVDQA64 Z%d, Z4
+				VPERMI2Q Z1, Z0, Z4
+				VMULPS Z5, Z4, Z4
+				VMOVDQU64 Z4, %d(DI)`, 2+i, 64*i)
 		}
-		e.op("ADDQ $%d, SI", 2*tileBytes)
-		e.op("ADDQ $128, DI")
+		e.op(`
+			ADDQ $%d, SI
+			ADDQ $128, DI`, 2*tileBytes)
 	})
 	e.ret()
 }
@@ -405,15 +421,17 @@ func (e *emitter) emitAttendResultCoded() {
 		}
 		e.note("Lane l of four tiles becomes register l.")
 		for i, lanes := range []int{0x44, 0xEE} {
-			e.op("VSHUFF32X4 $0x%X, Z1, Z0, Z4", lanes)
-			e.op("VSHUFF32X4 $0x%X, Z3, Z2, Z5", lanes)
-			e.op("VSHUFF32X4 $0x88, Z5, Z4, Z6")
-			e.op("VSHUFF32X4 $0xDD, Z5, Z4, Z7")
-			e.op("VMOVUPS Z6, %d(DI)", 128*i)
-			e.op("VMOVUPS Z7, %d(DI)", 128*i+64)
+			e.op(`
+				VSHUFF32X4 $0x%X, Z1, Z0, Z4
+				VSHUFF32X4 $0x%X, Z3, Z2, Z5
+				VSHUFF32X4 $0x88, Z5, Z4, Z6
+				VSHUFF32X4 $0xDD, Z5, Z4, Z7
+				VMOVUPS Z6, %d(DI)
+				VMOVUPS Z7, %d(DI)`, lanes, lanes, 128*i, 128*i+64)
 		}
-		e.op("ADDQ $%d, SI", 4*tileBytes)
-		e.op("ADDQ $256, DI")
+		e.op(`
+			ADDQ $%d, SI
+			ADDQ $256, DI`, 4*tileBytes)
 	})
 	e.ret()
 }

@@ -33,9 +33,9 @@ func (k *blockDot) write() {
 	k.op(`
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
-		MOVQ blockArgs_sums(AX), CX`)
-	k.op("VMOVDQU32 blockArgs_offsets(AX), Z%d", k.offsets())
-	k.op("MOVQ blockArgs_trees(AX), R12")
+		MOVQ blockArgs_sums(AX), CX
+		VMOVDQU32 blockArgs_offsets(AX), Z%d
+		MOVQ blockArgs_trees(AX), R12`, k.offsets())
 	if k.rows > 1 {
 		k.op(`
 			MOVQ blockArgs_strideX(AX), R14
@@ -45,17 +45,19 @@ func (k *blockDot) write() {
 	loop, more := k.label("loop"), k.label("more")
 	k.at(loop)
 	if k.f.small() {
-		k.op("CMPQ blockArgs_steps(AX), $1")
-		k.op("JNE %s", more)
-		k.op("MOVQ blockArgs_last(AX), DX")
+		k.op(`
+			CMPQ blockArgs_steps(AX), $1
+			JNE %s
+			MOVQ blockArgs_last(AX), DX`, more)
 		k.at(more)
 		k.pair()
 	} else {
 		k.super()
 	}
-	k.op("ADDQ $%d, BX", k.f.stepBytes())
-	k.op("DECQ blockArgs_steps(AX)")
-	k.op("JNZ %s", loop)
+	k.op(`
+		ADDQ $%d, BX
+		DECQ blockArgs_steps(AX)
+		JNZ %s`, k.f.stepBytes(), loop)
 	k.store()
 }
 
@@ -70,8 +72,9 @@ func (k *blockDot) results() {
 			k.zero(16 + i)
 			continue
 		}
-		k.op("VMOVUPS (R9), Z%d", 16+i)
-		k.op("ADDQ blockArgs_ldy(AX), R9")
+		k.op(`
+			VMOVUPS (R9), Z%d
+			ADDQ blockArgs_ldy(AX), R9`, 16+i)
 	}
 }
 
@@ -85,13 +88,15 @@ func (k *blockDot) store() {
 	for i := range k.rows {
 		plain := k.label("plain")
 		if i > 0 {
-			k.op("DECQ blockArgs_count(AX)")
-			k.op("JZ %s", done)
-			k.op("ADDQ blockArgs_ldy(AX), DI")
+			k.op(`
+				DECQ blockArgs_count(AX)
+				JZ %s
+				ADDQ blockArgs_ldy(AX), DI`, done)
 		}
-		k.op("CMPQ blockArgs_add(AX), $0")
-		k.op("JE %s", plain)
-		k.op("VADDPS.Z (DI), Z%d, K1, Z%d", 16+i, 16+i)
+		k.op(`
+			CMPQ blockArgs_add(AX), $0
+			JE %s
+			VADDPS.Z (DI), Z%d, K1, Z%d`, plain, 16+i, 16+i)
 		k.at(plain)
 		k.op("VMOVUPS Z%d, K1, (DI)", 16+i)
 	}
@@ -159,10 +164,11 @@ func (k *blockDot) pair() {
 	for r := range 16 {
 		k.blockRow(k.f, k.order(r))
 		// Copies of scales: a gather takes longer.
-		k.op("MOVL (R8), R9")
-		k.op("MOVL (R8)(DX*1), R10")
-		k.op("MOVL R9, %d(R12)", pairScales+4*k.order(r))
-		k.op("MOVL R10, %d(R12)", pairScales+64+4*k.order(r))
+		k.op(`
+			MOVL (R8), R9
+			MOVL (R8)(DX*1), R10
+			MOVL R9, %d(R12)
+			MOVL R10, %d(R12)`, pairScales+4*k.order(r), pairScales+64+4*k.order(r))
 		k.unpackPair(k.f, 0, true)
 		for i, t := range trees {
 			z := k.lanes(i)
@@ -181,21 +187,25 @@ func (k *blockDot) pair() {
 			}
 			k.op("%s, Z5", t.load(b))
 			if k.f.offset > 0 {
-				k.op("VPSLLD $%d, Z4, Z4", k.f.offset)
-				k.op("VPSUBD Z4, Z5, Z5")
+				k.op(`
+					VPSLLD $%d, Z4, Z4
+					VPSUBD Z4, Z5, Z5`, k.f.offset)
 			}
-			k.op("VCVTDQ2PS Z5, Z4")
-			k.op("VMULPS.BCST %s, Z2, Z5", k.of("DI", 4*b, i))
-			k.op("VFMADD231PS Z5, Z4, Z%d", 16+i)
+			k.op(`
+				VCVTDQ2PS Z5, Z4
+				VMULPS.BCST %s, Z2, Z5
+				VFMADD231PS Z5, Z4, Z%d`, k.of("DI", 4*b, i), 16+i)
 			if nibbles { // m, which is zero where there is none
-				k.op("VMULPS.BCST %s, Z6, Z5", k.of("DI", 4*b, i))
-				k.op("VFMADD231PS Z5, Z7, Z%d", 16+i)
+				k.op(`
+					VMULPS.BCST %s, Z6, Z5
+					VFMADD231PS Z5, Z7, Z%d`, k.of("DI", 4*b, i), 16+i)
 			}
 		}
 	}
-	k.op("ADDQ $64, SI")
-	k.op("ADDQ $8, DI")
-	k.op("ADDQ $8, CX")
+	k.op(`
+		ADDQ $64, SI
+		ADDQ $8, DI
+		ADDQ $8, CX`)
 }
 
 // super adds a block of 256.
@@ -208,26 +218,30 @@ func (k *blockDot) super() {
 			z := k.lanes(i)
 			k.zero(z)
 			if k.f.offset > 0 { // by which values are too large
-				k.op("VPMADDWD %s, Y0, Y2", k.of("CX", 0, i))
-				k.op("VPSLLD $%d, Y2, Y2", k.f.offset)
-				k.op("VPSUBD Y2, Y%d, Y%d", z, z)
+				k.op(`
+					VPMADDWD %s, Y0, Y2
+					VPSLLD $%d, Y2, Y2
+					VPSUBD Y2, Y%d, Y%d`, k.of("CX", 0, i), k.f.offset, z, z)
 			}
 		}
 		k.quarters(k.f, 2, func(q, z int) {
 			k.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
 			if k.f == plainSigned { // the unsigned factor is the magnitude of the weight; x takes its sign
-				k.op("VPMOVB2M Z%d, K2", z)
-				k.op("VPABSB Z%d, Z%d", z, z)
+				k.op(`
+					VPMOVB2M Z%d, K2
+					VPABSB Z%d, Z%d`, z, z, z)
 			}
 			for i := range k.rows {
 				x := k.of("SI", 64*q, i)
 				if k.f == plainSigned {
-					k.op("VMOVDQU64 %s, Z9", x)
-					k.op("VPSUBB Z9, Z%d, K2, Z9", bkLeft)
+					k.op(`
+						VMOVDQU64 %s, Z9
+						VPSUBB Z9, Z%d, K2, Z9`, x, bkLeft)
 					x = "Z9"
 				}
-				k.op("VPMADDUBSW %s, Z%d, Z9", x, z)
-				k.op("VPDPWSSD Z8, Z9, Z%d", k.lanes(i))
+				k.op(`
+					VPMADDUBSW %s, Z%d, Z9
+					VPDPWSSD Z8, Z9, Z%d`, x, z, k.lanes(i))
 			}
 		})
 		for i, t := range sums {
@@ -245,25 +259,29 @@ func (k *blockDot) super() {
 			}
 		}
 	}
-	k.op("MOVQ blockArgs_rows(AX), R9")
-	k.op("ADDQ BX, R9")
+	k.op(`
+		MOVQ blockArgs_rows(AX), R9
+		ADDQ BX, R9`)
 	k.gatherScales(k.f, false, 2, 4, k.offsets())
 	for i, t := range sums {
-		k.op("%s, Z1", t.load(0))
-		k.op("VCVTDQ2PS Z1, Z1")
+		k.op(`
+			%s, Z1
+			VCVTDQ2PS Z1, Z1`, t.load(0))
 		if k.f.mins() {
-			k.op("%s, Z0", mins[i].load(0))
-			k.op("VCVTDQ2PS Z0, Z0")
-			k.op("VMULPS Z0, Z4, Z0")
-			k.op("VFMSUB213PS Z0, Z2, Z1")
+			k.op(`
+				%s, Z0
+				VCVTDQ2PS Z0, Z0
+				VMULPS Z0, Z4, Z0
+				VFMSUB213PS Z0, Z2, Z1`, mins[i].load(0))
 		} else {
 			k.op("VMULPS Z2, Z1, Z1")
 		}
 		k.op("VFMADD231PS.BCST %s, Z1, Z%d", k.of("DI", 0, i), 16+i)
 	}
-	k.op("ADDQ $256, SI")
-	k.op("ADDQ $4, DI")
-	k.op("ADDQ $32, CX")
+	k.op(`
+		ADDQ $256, SI
+		ADDQ $4, DI
+		ADDQ $32, CX`)
 }
 
 // tree adds the lanes of sixteen registers, one after the other: a partial result of 1, 2, 4 and 8 of them waits in a

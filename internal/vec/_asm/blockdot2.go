@@ -62,8 +62,9 @@ func (e *emitter) emitDot2(f blockFormat) {
 		MOVQ blockArgs_sums(AX), CX
 		VMOVDQU blockNibble<>(SB), Y15`)
 	if f.plain() { // what the blocks before gave
-		e.op("MOVQ blockArgs_y(AX), R9")
-		e.op("VMOVUPS (R9), Y0")
+		e.op(`
+			MOVQ blockArgs_y(AX), R9
+			VMOVUPS (R9), Y0`)
 	} else {
 		e.zero(0)
 	}
@@ -80,8 +81,9 @@ func (e *emitter) emitDot2(f blockFormat) {
 	loop, store := e.label("loop"), e.label("store")
 	e.at(loop)
 	for r := range 8 {
-		e.op("MOVQ blockArgs_rows+%d(AX), R8", 8*r)
-		e.op("ADDQ BX, R8")
+		e.op(`
+			MOVQ blockArgs_rows+%d(AX), R8
+			ADDQ BX, R8`, 8*r)
 		for at := 0; at < f.bytes && !f.plain(); at += 64 {
 			e.op("PREFETCHT0 %d(R8)(R13*1)", at)
 		}
@@ -95,8 +97,9 @@ func (e *emitter) emitDot2(f blockFormat) {
 		case plainRaised, plainMins, plainSigned:
 			e.dot2Plain(f)
 			if f.mins() {
-				e.op("VMOVDQU %d(R8), Y9", plainLeast)
-				e.op("VPMADDWD (CX), Y9, Y9")
+				e.op(`
+					VMOVDQU %d(R8), Y9
+					VPMADDWD (CX), Y9, Y9`, plainLeast)
 				e.addLanes2(r, 9, 6)
 			}
 		default:
@@ -110,19 +113,20 @@ func (e *emitter) emitDot2(f blockFormat) {
 	} else {
 		e.scale2Super(f)
 	}
-	e.op("ADDQ $%d, SI", f.values)
-	e.op("ADDQ $4, DI")
-	e.op("ADDQ $%d, CX", sumBytes)
-	e.op("ADDQ $%d, BX", f.bytes)
-	e.op("DECQ blockArgs_steps(AX)")
-	e.op("JNZ %s", loop)
 	e.op(`
+		ADDQ $%d, SI
+		ADDQ $4, DI
+		ADDQ $%d, CX
+		ADDQ $%d, BX
+		DECQ blockArgs_steps(AX)
+		JNZ %s
 		MOVQ blockArgs_y(AX), DI
 		VMOVDQU blockArgs_lanes(AX), Y1
-		CMPQ blockArgs_add(AX), $0`)
-	e.op("JE %s", store)
-	e.op("VMASKMOVPS (DI), Y1, Y2")
-	e.op("VADDPS Y2, Y0, Y0")
+		CMPQ blockArgs_add(AX), $0`, f.values, sumBytes, f.bytes, loop)
+	e.op(`
+		JE %s
+		VMASKMOVPS (DI), Y1, Y2
+		VADDPS Y2, Y0, Y0`, store)
 	e.at(store)
 	e.op("VMASKMOVPS Y0, Y1, (DI)")
 	e.ret()
@@ -131,18 +135,21 @@ func (e *emitter) emitDot2(f blockFormat) {
 // dot2Block leaves the products of a block of 32 in the lanes of Y11.
 func (e *emitter) dot2Block(f blockFormat) {
 	if f == q80 || f == plain32 { // the unsigned factor is the magnitude of the weight; x takes its sign
-		e.op("VMOVDQU %d(R8), Y9", f.bytes-32)
-		e.op("VMOVDQU (SI), Y10")
-		e.op("VPSIGNB Y9, Y10, Y10")
-		e.op("VPABSB Y9, Y9")
-		e.op("VPMADDUBSW Y10, Y9, Y11")
+		e.op(`
+			VMOVDQU %d(R8), Y9
+			VMOVDQU (SI), Y10
+			VPSIGNB Y9, Y10, Y10
+			VPABSB Y9, Y9
+			VPMADDUBSW Y10, Y9, Y11`, f.bytes-32)
 	} else {
-		e.op("VBROADCASTI128 %d(R8), Y9", f.bytes-16)
-		e.op("VPSRLVD halves2<>(SB), Y9, Y9")
-		e.op("VPAND Y15, Y9, Y9")
+		e.op(`
+			VBROADCASTI128 %d(R8), Y9
+			VPSRLVD halves2<>(SB), Y9, Y9
+			VPAND Y15, Y9, Y9`, f.bytes-16)
 		if f == mxfp4 {
-			e.op("VMOVDQU e2m1Raised2<>(SB), Y10")
-			e.op("VPSHUFB Y9, Y10, Y9")
+			e.op(`
+				VMOVDQU e2m1Raised2<>(SB), Y10
+				VPSHUFB Y9, Y10, Y9`)
 		}
 		e.op("VPMADDUBSW (SI), Y9, Y11")
 	}
@@ -162,15 +169,17 @@ func (e *emitter) dot2Q4K() {
 			if upper == 1 {
 				e.op("VPSRLW $4, Y13, Y13")
 			}
-			e.op("VPAND Y15, Y13, Y12")
-			e.op("VPMADDUBSW %d(SI), Y12, Y12", 64*q+32*upper)
-			e.op("VPSHUFB word2%d<>(SB), Y10, Y14", (2*q+upper)%4)
-			e.op("VPMADDWD Y14, Y12, Y12")
-			e.op("VPADDD Y12, Y11, Y11")
+			e.op(`
+				VPAND Y15, Y13, Y12
+				VPMADDUBSW %d(SI), Y12, Y12
+				VPSHUFB word2%d<>(SB), Y10, Y14
+				VPMADDWD Y14, Y12, Y12
+				VPADDD Y12, Y11, Y11`, 64*q+32*upper, (2*q+upper)%4)
 		}
 	}
-	e.op("VPSHUFB minPairs2<>(SB), Y9, Y9")
-	e.op("VPMADDWD (CX), Y9, Y9")
+	e.op(`
+		VPSHUFB minPairs2<>(SB), Y9, Y9
+		VPMADDWD (CX), Y9, Y9`)
 }
 
 // dot2Q6K leaves the products of a block in the lanes of Y11.
@@ -178,12 +187,14 @@ func (e *emitter) dot2Q6K() {
 	const high, low = 6, 7 // and 8: the lower bits of the first and second 32 values
 	e.scalesOf(q6k, 9)
 	e.op("VPMADDWD (CX), Y9, Y12") // values are 32 too large
-	e.op("VPSLLD $5, Y12, Y12")
-	e.op("VPXOR Y11, Y11, Y11")
-	e.op("VPSUBD Y12, Y11, Y11")
+	e.op(`
+		VPSLLD $5, Y12, Y12
+		VPXOR Y11, Y11, Y11
+		VPSUBD Y12, Y11, Y11`)
 	for g := range 2 {
-		e.op("VPERM2I128 $%d, Y9, Y9, Y10", g*0x11)
-		e.op("VMOVDQU %d(R8), Y%d", 128+32*g, high)
+		e.op(`
+			VPERM2I128 $%d, Y9, Y9, Y10
+			VMOVDQU %d(R8), Y%d`, g*0x11, 128+32*g, high)
 		for part := range 4 { // 32 values each
 			l := low + part%2
 			if part < 2 {
@@ -200,12 +211,13 @@ func (e *emitter) dot2Q6K() {
 			default:
 				e.op("VPSRLW $%d, Y%d, Y13", -shift, high)
 			}
-			e.op("VPAND blockUpper<>(SB), Y13, Y13")
-			e.op("VPOR Y13, Y12, Y12")
-			e.op("VPMADDUBSW %d(SI), Y12, Y12", 128*g+32*part)
-			e.op("VPSHUFB pair2%d<>(SB), Y10, Y14", part)
-			e.op("VPMADDWD Y14, Y12, Y12")
-			e.op("VPADDD Y12, Y11, Y11")
+			e.op(`
+				VPAND blockUpper<>(SB), Y13, Y13
+				VPOR Y13, Y12, Y12
+				VPMADDUBSW %d(SI), Y12, Y12
+				VPSHUFB pair2%d<>(SB), Y10, Y14
+				VPMADDWD Y14, Y12, Y12
+				VPADDD Y12, Y11, Y11`, 128*g+32*part, part)
 		}
 	}
 }
@@ -215,9 +227,10 @@ func (e *emitter) dot2Plain(f blockFormat) {
 	e.scalesOf(f, 9)
 	e.op("VPXOR Y11, Y11, Y11")
 	if f.offset > 0 {
-		e.op("VPMADDWD (CX), Y9, Y12")
-		e.op("VPSLLD $%d, Y12, Y12", f.offset)
-		e.op("VPSUBD Y12, Y11, Y11")
+		e.op(`
+			VPMADDWD (CX), Y9, Y12
+			VPSLLD $%d, Y12, Y12
+			VPSUBD Y12, Y11, Y11`, f.offset)
 	}
 	for i := range 8 {
 		if i%4 == 0 {
@@ -225,16 +238,18 @@ func (e *emitter) dot2Plain(f blockFormat) {
 		}
 		e.op("VMOVDQU %d(R8), Y12", 32*i)
 		if f == plainSigned {
-			e.op("VMOVDQU %d(SI), Y13", 32*i)
-			e.op("VPSIGNB Y12, Y13, Y13")
-			e.op("VPABSB Y12, Y12")
-			e.op("VPMADDUBSW Y13, Y12, Y12")
+			e.op(`
+				VMOVDQU %d(SI), Y13
+				VPSIGNB Y12, Y13, Y13
+				VPABSB Y12, Y12
+				VPMADDUBSW Y13, Y12, Y12`, 32*i)
 		} else {
 			e.op("VPMADDUBSW %d(SI), Y12, Y12", 32*i)
 		}
-		e.op("VPSHUFB pair2%d<>(SB), Y10, Y14", i%4)
-		e.op("VPMADDWD Y14, Y12, Y12")
-		e.op("VPADDD Y12, Y11, Y11")
+		e.op(`
+			VPSHUFB pair2%d<>(SB), Y10, Y14
+			VPMADDWD Y14, Y12, Y12
+			VPADDD Y12, Y11, Y11`, i%4)
 	}
 }
 
@@ -267,32 +282,37 @@ func (e *emitter) halves2(words string, z int) {
 
 func (e *emitter) scale2Block(f blockFormat) {
 	if f == mxfp4 {
-		e.op("VPAND byte2<>(SB), Y1, Y1")
-		e.op("VMOVDQU two2<>(SB), Y9")
-		e.op("VPCMPGTD Y1, Y9, Y9") // below two: 2^-128 and 2^-127, which are subnormal
-		e.op("VMOVDQU subnormal2<>(SB), Y10")
-		e.op("VPSLLVD Y1, Y10, Y10")
-		e.op("VPSUBD one2<>(SB), Y1, Y12")
-		e.op("VPSLLD $23, Y12, Y12")
-		e.op("VPBLENDVB Y9, Y10, Y12, Y12")
+		e.op(`
+			VPAND byte2<>(SB), Y1, Y1
+			VMOVDQU two2<>(SB), Y9
+			VPCMPGTD Y1, Y9, Y9`) // below two: 2^-128 and 2^-127, which are subnormal
+		e.op(`
+			VMOVDQU subnormal2<>(SB), Y10
+			VPSLLVD Y1, Y10, Y10
+			VPSUBD one2<>(SB), Y1, Y12
+			VPSLLD $23, Y12, Y12
+			VPBLENDVB Y9, Y10, Y12, Y12`)
 	} else {
 		e.halves2("lowerWords2", 12)
 	}
 	if f != q80 && f != plain32 {
-		e.op("VPBROADCASTD (CX), Y9")
-		e.op("VPSLLD $%d, Y9, Y9", f.offset)
-		e.op("VPSUBD Y9, Y3, Y3")
+		e.op(`
+			VPBROADCASTD (CX), Y9
+			VPSLLD $%d, Y9, Y9
+			VPSUBD Y9, Y3, Y3`, f.offset)
 	}
-	e.op("VCVTDQ2PS Y3, Y3")
-	e.op("VBROADCASTSS (DI), Y9")
-	e.op("VMULPS Y9, Y12, Y12")
-	e.op("VFMADD231PS Y12, Y3, Y0")
+	e.op(`
+		VCVTDQ2PS Y3, Y3
+		VBROADCASTSS (DI), Y9
+		VMULPS Y9, Y12, Y12
+		VFMADD231PS Y12, Y3, Y0`)
 	if f == plain32 {
 		e.halves2("upperWords2", 12)
-		e.op("VMULPS Y9, Y12, Y12")
-		e.op("VPBROADCASTD (CX), Y9")
-		e.op("VCVTDQ2PS Y9, Y9")
-		e.op("VFMADD231PS Y12, Y9, Y0")
+		e.op(`
+			VMULPS Y9, Y12, Y12
+			VPBROADCASTD (CX), Y9
+			VCVTDQ2PS Y9, Y9
+			VFMADD231PS Y12, Y9, Y0`)
 	}
 }
 
@@ -304,23 +324,25 @@ func (e *emitter) scale2Super(f blockFormat) {
 			MOVQ blockArgs_rows(AX), R9
 			ADDQ BX, R9
 			VMOVDQU blockArgs_offsets(AX), Y12
-			VPCMPEQD Y13, Y13, Y13`)
-		e.op("VPGATHERDD Y13, %d(R9)(Y12*1), Y10", plainD+4)
-		e.op("VCVTDQ2PS Y6, Y6")
-		e.op("VMULPS Y6, Y10, Y10")
-		e.op("VFMSUB213PS Y10, Y1, Y3")
+			VPCMPEQD Y13, Y13, Y13
+			VPGATHERDD Y13, %d(R9)(Y12*1), Y10
+			VCVTDQ2PS Y6, Y6
+			VMULPS Y6, Y10, Y10
+			VFMSUB213PS Y10, Y1, Y3`, plainD+4)
 	case f.plain():
 		e.op("VMULPS Y1, Y3, Y3")
 	case f == q4k:
 		e.halves2("lowerWords2", 9)
 		e.halves2("upperWords2", 10)
-		e.op("VCVTDQ2PS Y6, Y6")
-		e.op("VMULPS Y6, Y10, Y10")
-		e.op("VFMSUB213PS Y10, Y9, Y3")
+		e.op(`
+			VCVTDQ2PS Y6, Y6
+			VMULPS Y6, Y10, Y10
+			VFMSUB213PS Y10, Y9, Y3`)
 	default:
 		e.halves2("upperWords2", 9)
 		e.op("VMULPS Y9, Y3, Y3")
 	}
-	e.op("VBROADCASTSS (DI), Y9")
-	e.op("VFMADD231PS Y9, Y3, Y0")
+	e.op(`
+		VBROADCASTSS (DI), Y9
+		VFMADD231PS Y9, Y3, Y0`)
 }

@@ -84,9 +84,9 @@ var gridFormats = []*gridFormat{
 				MOVQ $0x1E1E1E1E1E1E1E1E, R10
 				PDEPQ R10, R9, R9
 				MOVQ $0x0101010101010101, R10
-				ORQ R10, R9`)
-			k.op("VPBROADCASTQ R9, Z%d", to)
-			k.op("VPSHUFB gridPairs<>(SB), Z%d, Z%d", to, to)
+				ORQ R10, R9
+				VPBROADCASTQ R9, Z%d
+				VPSHUFB gridPairs<>(SB), Z%d, Z%d`, to, to, to)
 		}},
 }
 
@@ -177,27 +177,31 @@ func (k *gridDot) write() {
 	k.constants()
 	k.zero(gridResults)
 	t := tree{emitter: k.emitter, first: 12}
-	k.op("MOVQ blockArgs_rows(AX), R8")
-	k.op("LEAQ 256(R12), DX")
+	k.op(`
+		MOVQ blockArgs_rows(AX), R8
+		LEAQ 256(R12), DX`)
 	k.emit(k.lines(func() { k.decode(0, founds[0]) }))
 	loop, more := k.label("loop"), k.label("more")
 	k.at(loop)
 	// After the last row comes the first of the next step, or the same again.
-	k.op("MOVQ blockArgs_rows(AX), R9")
-	k.op("CMPQ blockArgs_steps(AX), $1")
-	k.op("JE %s", more)
-	k.op("ADDQ $%d, R9", f.bytes)
+	k.op(`
+		MOVQ blockArgs_rows(AX), R9
+		CMPQ blockArgs_steps(AX), $1
+		JE %s
+		ADDQ $%d, R9`, more, f.bytes)
 	k.at(more)
-	k.op("MOVQ R9, blockArgs_next(AX)")
-	k.op("LEAQ blockArgs_rows(AX), R14")
-	k.op("MOVQ R12, R15")
-	k.op("LEAQ 256(R12), DX")
-	k.op("MOVQ $4, blockArgs_count(AX)")
+	k.op(`
+		MOVQ R9, blockArgs_next(AX)
+		LEAQ blockArgs_rows(AX), R14
+		MOVQ R12, R15
+		LEAQ 256(R12), DX
+		MOVQ $4, blockArgs_count(AX)`)
 	// Four rows at a time: the code of sixteen would not fit into the cache of decoded instructions.
 	k.loop("rows", "blockArgs_count(AX)", func() {
 		for r := range 4 {
-			k.op("MOVQ %d(R14), R8", 8*(r+1))
-			k.op("ADDQ BX, R8")
+			k.op(`
+				MOVQ %d(R14), R8
+				ADDQ BX, R8`, 8*(r+1))
 			k.emit(k.lines(func() { k.decode(r+1, founds[(r+1)%2]) }), k.lines(func() {
 				k.products(founds[r%2])
 				if r < 3 {
@@ -208,26 +212,30 @@ func (k *gridDot) write() {
 				}
 			}))
 		}
-		k.op("VMOVDQA64 Z%d, (R15)", gridSum)
-		k.op("ADDQ $8, DX")
-		k.op("ADDQ $32, R14")
-		k.op("ADDQ $64, R15")
+		k.op(`
+			VMOVDQA64 Z%d, (R15)
+			ADDQ $8, DX
+			ADDQ $32, R14
+			ADDQ $64, R15`, gridSum)
 	})
 	k.fold(t, 0, gridSum)
-	k.op("VCVTDQ2PS Z%d, Z%d", gridSum, gridSum)
-	k.op("VCVTPH2PS 256(R12), Z10")
-	k.op("MOVWLZX 288(R12), R9")
-	k.op("MOVW R9, 256(R12)")
+	k.op(`
+		VCVTDQ2PS Z%d, Z%d
+		VCVTPH2PS 256(R12), Z10
+		MOVWLZX 288(R12), R9
+		MOVW R9, 256(R12)`, gridSum, gridSum)
 	if f.times != 1 {
 		k.op("VMULPS.BCST gridFactor%s<>(SB), Z10, Z10", f.name)
 	}
-	k.op("VMULPS Z10, Z%d, Z%d", gridSum, gridSum)
-	k.op("VFMADD231PS.BCST (DI), Z%d, Z%d", gridSum, gridResults)
-	k.op("ADDQ $256, SI")
-	k.op("ADDQ $4, DI")
-	k.op("ADDQ $%d, BX", f.bytes)
-	k.op("DECQ blockArgs_steps(AX)")
-	k.op("JNZ %s", loop)
+	k.op(`
+		VMULPS Z10, Z%d, Z%d
+		VFMADD231PS.BCST (DI), Z%d, Z%d
+		ADDQ $256, SI
+		ADDQ $4, DI`, gridSum, gridSum, gridSum, gridResults)
+	k.op(`
+		ADDQ $%d, BX
+		DECQ blockArgs_steps(AX)
+		JNZ %s`, f.bytes, loop)
 	k.store()
 }
 
@@ -251,9 +259,9 @@ func (k *gridDot) store() {
 		MOVQ blockArgs_y(AX), DI
 		MOVQ blockArgs_mask(AX), R9
 		KMOVW R9, K1
-		CMPQ blockArgs_add(AX), $0`)
-	k.op("JE %s", store)
-	k.op("VADDPS.Z (DI), Z%d, K1, Z%d", gridResults, gridResults)
+		CMPQ blockArgs_add(AX), $0
+		JE %s
+		VADDPS.Z (DI), Z%d, K1, Z%d`, store, gridResults, gridResults)
 	k.at(store)
 	k.op("VMOVUPS Z%d, K1, (DI)", gridResults)
 	k.ret()
@@ -293,8 +301,9 @@ func (k *gridDot) decode(r int, to found) {
 		k.op("PREFETCHT0 %d(R8)(R13*1)", at)
 	}
 	if r >= 0 {
-		k.op("MOVWLZX (R8), R9")
-		k.op("MOVW R9, %d(DX)", 2*r)
+		k.op(`
+			MOVWLZX (R8), R9
+			MOVW R9, %d(DX)`, 2*r)
 	}
 	k.op("VMOVDQU64 2(R8), Z0")
 	if k.f.quads {
@@ -337,13 +346,15 @@ func (k *gridDot) unpack() {
 				k.op("VPADDB Z8, Z%d, Z%d", gridW, gridW)
 				k.op("VMOVDQU64 Z%d, %d(DI)", gridW, 64*q)
 			}
-			k.op("VPMOVDW Z%d, %d(DI)", at.scales, plainScales)
-			k.op("VPBROADCASTW (R8), X0")
-			k.op("VCVTPH2PS X0, X0")
-			k.op("VMULSS gridFactor%s<>(SB), X0, X0", f.name)
-			k.op("VMOVSS X0, %d(DI)", plainD)
-			k.op("ADDQ $%d, R8", f.bytes)
-			k.op("ADDQ $%d, DI", plainBytes)
+			k.op(`
+				VPMOVDW Z%d, %d(DI)
+				VPBROADCASTW (R8), X0
+				VCVTPH2PS X0, X0
+				VMULSS gridFactor%s<>(SB), X0, X0
+				VMOVSS X0, %d(DI)`, at.scales, plainScales, f.name, plainD)
+			k.op(`
+				ADDQ $%d, R8
+				ADDQ $%d, DI`, f.bytes, plainBytes)
 		})
 		k.op("ADDQ blockArgs_second(AX), DI")
 	})
@@ -408,9 +419,10 @@ func (k *gridDot) quadLevels(to found) {
 	k.lookup(even, [3]string{"6", "7", "K3"})
 	k.op("VPSRLW $8, Z0, Z1")
 	k.lookup(odd, [3]string{"6", "7", "K4"})
-	k.op("VPSLLW $8, Z%d, Z1", odd)
-	k.op("VPBROADCASTD gridLowByte<>(SB), Z0")
-	k.op("VPTERNLOGD $0xF8, Z0, Z%d, Z1", even) // even & 0xFF | odd << 8
+	k.op(`
+		VPSLLW $8, Z%d, Z1
+		VPBROADCASTD gridLowByte<>(SB), Z0
+		VPTERNLOGD $0xF8, Z0, Z%d, Z1`, odd, even) // even & 0xFF | odd << 8
 	k.op("VPSRLW $8, Z%d, Z%d", even, even)
 	k.op("VPTERNLOGD $0xF4, Z0, Z%d, Z%d", odd, even) // even >> 8 | odd &^ 0xFF
 	k.op("VMOVDQA64 Z1, Z%d", to.low)
@@ -433,8 +445,9 @@ func (k *gridDot) lookup(to int, bits [3]string) {
 			k.op("VPMOVW2M Z1, %s", masks[i])
 			continue
 		}
-		k.op("VPBROADCASTD gridBit%s<>(SB), Z5", bits[i])
-		k.op("VPTESTMW Z5, Z1, %s", masks[i])
+		k.op(`
+			VPBROADCASTD gridBit%s<>(SB), Z5
+			VPTESTMW Z5, Z1, %s`, bits[i], masks[i])
 	}
 	stack := []int{to, 5, 7, 26} // partial results
 	depth := 0
@@ -458,26 +471,29 @@ func (k *gridDot) shuffle(table string, z, to int) {
 
 // sevens takes four signs of seven bits apart, whose bytes are in the words of register z.
 func (k *gridDot) sevens(z int) {
-	k.op("VBROADCASTI32X4 gridShifts<>(SB), Z5")
-	k.op("VPSRLVW Z5, Z%d, Z%d", z, z)
-	k.op("VPANDD.BCST gridSeven<>(SB), Z%d, Z%d", z, z)
+	k.op(`
+		VBROADCASTI32X4 gridShifts<>(SB), Z5
+		VPSRLVW Z5, Z%d, Z%d
+		VPANDD.BCST gridSeven<>(SB), Z%d, Z%d`, z, z, z, z)
 	k.parity(z)
 }
 
 // parity adds the eighth sign to the seven in each word of register z, so that an even number is set.
 func (k *gridDot) parity(z int) {
-	k.op("VPSRLW $4, Z%d, Z5", z)
-	k.op("VPXORD Z5, Z%d, Z5", z)
-	k.op("VBROADCASTI32X4 gridParity<>(SB), Z7")
-	k.op("VPSHUFB Z5, Z7, Z5")
-	k.op("VPORD Z5, Z%d, Z%d", z, z)
+	k.op(`
+		VPSRLW $4, Z%d, Z5
+		VPXORD Z5, Z%d, Z5
+		VBROADCASTI32X4 gridParity<>(SB), Z7
+		VPSHUFB Z5, Z7, Z5
+		VPORD Z5, Z%d, Z%d`, z, z, z, z)
 	k.twice(z)
 }
 
 // twice copies the lower byte of each word of register z to the upper one.
 func (k *gridDot) twice(z int) {
-	k.op("VPBROADCASTD gridTwice<>(SB), Z5")
-	k.op("VPMULLW Z5, Z%d, Z%d", z, z)
+	k.op(`
+		VPBROADCASTD gridTwice<>(SB), Z5
+		VPMULLW Z5, Z%d, Z%d`, z, z)
 }
 
 // scalesAbove makes scales of the upper four bits of the even or odd dwords of Z0: 2s+1.
@@ -489,8 +505,9 @@ func (k *gridDot) scalesAbove(order, to int) {
 
 // scalesNibbles makes sixteen scales of the nibbles of eight bytes: 2s+1.
 func (k *gridDot) scalesNibbles(at, to int) {
-	k.op("VPMOVZXBQ %d(R8), Z%d", at, to)
-	k.op("VPSLLQ $29, Z%d, Z5", to)
+	k.op(`
+		VPMOVZXBQ %d(R8), Z%d
+		VPSLLQ $29, Z%d, Z5`, at, to, to)
 	k.op("VPSLLQ $1, Z%d, Z%d", to, to)
 	k.op("VPORD Z5, Z%d, Z%d", to, to)
 	k.op("VPANDD.BCST gridNibbleScale<>(SB), Z%d, Z%d", to, to)
@@ -510,15 +527,17 @@ func (e *emitter) emitTurned() {
 		VMOVDQU64 gridTurned<>(SB), Z3`)
 	e.loop("block", "R8", func() {
 		for i := range 4 {
-			e.op("VMOVDQU64 %d(SI), Z0", 64*i)
-			e.op("VPSHUFB Z2, Z0, Z0")
-			e.op("VPERMD Z0, Z3, Z0")
+			e.op(`
+				VMOVDQU64 %d(SI), Z0
+				VPSHUFB Z2, Z0, Z0
+				VPERMD Z0, Z3, Z0`, 64*i)
 			for q := range 4 {
 				e.op("VEXTRACTI32X4 $%d, Z0, %d(DI)", q, 64*q+16*i)
 			}
 		}
-		e.op("ADDQ $256, SI")
-		e.op("ADDQ $256, DI")
+		e.op(`
+			ADDQ $256, SI
+			ADDQ $256, DI`)
 	})
 	e.ret()
 }

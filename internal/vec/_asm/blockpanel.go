@@ -52,36 +52,41 @@ func (e *emitter) emitPanelDots() {
 func (e *emitter) emitPlainPanel() {
 	const a = "plainPanelArgs_"
 	e.function("plainPanelavx512", "plainPanelArgs", "sixteen plain blocks to a panel.")
-	e.op("MOVQ %splain(AX), SI", a)
-	e.op("MOVQ %spitch(AX), DX", a)
-	e.op("MOVQ %spanel(AX), DI", a)
-	e.op("MOVQ SI, R8")
+	e.op(`
+		MOVQ %splain(AX), SI
+		MOVQ %spitch(AX), DX
+		MOVQ %spanel(AX), DI
+		MOVQ SI, R8`, a, a, a)
 	for r := range 16 {
-		e.op("MOVL %d(R8), R9", plainD)
-		e.op("MOVL %d(R8), R10", plainD+4)
-		e.op("MOVL R9, %d(DI)", panelD+4*r)
-		e.op("MOVL R10, %d(DI)", panelMin+4*r)
-		e.op("ADDQ DX, R8")
+		e.op(`
+			MOVL %d(R8), R9
+			MOVL %d(R8), R10
+			MOVL R9, %d(DI)
+			MOVL R10, %d(DI)
+			ADDQ DX, R8`, plainD, plainD+4, panelD+4*r, panelMin+4*r)
 	}
 	columns := func(at int) [16]int {
 		e.op("MOVQ SI, R8")
 		for r := range 16 {
-			e.op("VMOVDQU64 %d(R8), Z%d", at, r)
-			e.op("ADDQ DX, R8")
+			e.op(`
+				VMOVDQU64 %d(R8), Z%d
+				ADDQ DX, R8`, at, r)
 		}
 		return e.transpose16()
 	}
 	plain, done := e.label("plain"), e.label("done")
 	column := columns(plainScales)
 	for i := range 8 {
-		e.op("VPSLLD $16, Z%d, Z16", column[i])
-		e.op("VPSRAD $16, Z16, Z16")
-		e.op("VPSRAD $16, Z%d, Z17", column[i])
-		e.op("VMOVDQU64 Z16, %d(DI)", panelScales+128*i)
-		e.op("VMOVDQU64 Z17, %d(DI)", panelScales+128*i+64)
+		e.op(`
+			VPSLLD $16, Z%d, Z16
+			VPSRAD $16, Z16, Z16
+			VPSRAD $16, Z%d, Z17
+			VMOVDQU64 Z16, %d(DI)
+			VMOVDQU64 Z17, %d(DI)`, column[i], column[i], panelScales+128*i, panelScales+128*i+64)
 	}
-	e.op("CMPQ %smins(AX), $0", a)
-	e.op("JE %s", plain)
+	e.op(`
+		CMPQ %smins(AX), $0
+		JE %s`, a, plain)
 	for i := range 8 {
 		e.op("VMOVDQU64 Z%d, %d(DI)", column[8+i], panelPairs+64*i)
 	}
@@ -102,32 +107,38 @@ func (e *emitter) emitPlainPanel() {
 				e.op("VPXORD Z16, Z%d, Z%d", z, z)
 				e.op("VMOVDQU64 Z%d, %d(DI)", z, apart*c)
 			}
-			e.op("ADDQ $64, SI")
-			e.op("ADDQ $%d, DI", next)
+			e.op(`
+				ADDQ $64, SI
+				ADDQ $%d, DI`, next)
 		})
 	}
-	e.op("CMPQ %splanes(AX), $0", a)
-	e.op("JNE %s", planes)
+	e.op(`
+		CMPQ %splanes(AX), $0
+		JNE %s`, a, planes)
 	codes(64, 1024)
 	e.op("JMP %s", multiplied)
 	e.at(planes)
 	codes(256, 64)
 	e.at(multiplied)
 	end := e.label("end")
-	e.op("CMPQ %stimes(AX), $0", a)
-	e.op("JE %s", end)
+	e.op(`
+		CMPQ %stimes(AX), $0
+		JE %s`, a, end)
 	// Codes times their scales are still bytes.
-	e.op("MOVQ %spanel(AX), DI", a)
-	e.op("LEAQ %d(DI), SI", panelScales)
-	e.op("MOVQ $16, CX")
+	e.op(`
+		MOVQ %spanel(AX), DI
+		LEAQ %d(DI), SI
+		MOVQ $16, CX`, a, panelScales)
 	e.loop("times", "CX", func() {
 		e.op("VMOVDQU64 (SI), Z0")
 		for i := range 4 {
-			e.op("VPMULLD %d(DI), Z0, Z1", 64*i)
-			e.op("VMOVDQU64 Z1, %d(DI)", 64*i)
+			e.op(`
+				VPMULLD %d(DI), Z0, Z1
+				VMOVDQU64 Z1, %d(DI)`, 64*i, 64*i)
 		}
-		e.op("ADDQ $64, SI")
-		e.op("ADDQ $256, DI")
+		e.op(`
+			ADDQ $64, SI
+			ADDQ $256, DI`)
 	})
 	e.at(end)
 	e.ret()
@@ -141,17 +152,20 @@ func (e *emitter) emitRecords() {
 	e.bytesTable("recordInOrder", 16, func(i int) int { return i })
 	e.bytesTable("recordPlanes", 16, func(i int) int { return i%4*4 + i/4 })
 	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
-	e.op("MOVQ %scodes(AX), SI", a)
-	e.op("MOVQ %ssums(AX), DX", a)
-	e.op("MOVQ %sscales(AX), R8", a)
-	e.op("MOVQ %sto(AX), DI", a)
-	e.op("MOVQ %sstride(AX), R9", a)
-	e.op("MOVQ %sblocks(AX), CX", a)
+	e.op(`
+		MOVQ %scodes(AX), SI
+		MOVQ %ssums(AX), DX
+		MOVQ %sscales(AX), R8
+		MOVQ %sto(AX), DI`, a, a, a, a)
+	e.op(`
+		MOVQ %sstride(AX), R9
+		MOVQ %sblocks(AX), CX`, a, a)
 	planes := e.label("planes")
-	e.op("VBROADCASTI32X4 recordInOrder<>(SB), Z5")
-	e.op("CMPQ %splanes(AX), $0", a)
-	e.op("JE %s", planes)
-	e.op("VBROADCASTI32X4 recordPlanes<>(SB), Z5")
+	e.op(`
+		VBROADCASTI32X4 recordInOrder<>(SB), Z5
+		CMPQ %splanes(AX), $0
+		JE %s
+		VBROADCASTI32X4 recordPlanes<>(SB), Z5`, a, planes)
 	e.at(planes)
 	e.loop("record", "CX", func() {
 		for i := range 4 {
@@ -159,14 +173,16 @@ func (e *emitter) emitRecords() {
 			e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
 			e.op("VMOVDQU64 Z%d, %d(DI)", i, 64*i)
 		}
-		e.op("VMOVDQU (DX), Y4")
-		e.op("VMOVDQU Y4, %d(DI)", recordSums)
-		e.op("VMOVDQU (R8), Y4") // of which blocks of 256 need one
-		e.op("VMOVDQU Y4, %d(DI)", recordScale)
-		e.op("ADDQ $256, SI")
-		e.op("ADDQ $32, DX")
-		e.op("ADDQ %sscale(AX), R8", a)
-		e.op("ADDQ R9, DI")
+		e.op(`
+			VMOVDQU (DX), Y4
+			VMOVDQU Y4, %d(DI)
+			VMOVDQU (R8), Y4`, recordSums) // of which blocks of 256 need one
+		e.op(`
+			VMOVDQU Y4, %d(DI)
+			ADDQ $256, SI
+			ADDQ $32, DX
+			ADDQ %sscale(AX), R8
+			ADDQ R9, DI`, recordScale, a)
 	})
 	e.ret()
 }
@@ -183,15 +199,17 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 		name += "Mins"
 	}
 	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by a panel with %d scales.", rows, runs))
-	e.op("MOVQ %spanel(AX), R8", a)
-	e.op("MOVQ %sx(AX), SI", a)
-	e.op("MOVQ %sy(AX), DI", a)
-	e.op("VMOVQ %sshift(AX), X31", a)
-	e.op("VPXORD Z30, Z30, Z30")
+	e.op(`
+		MOVQ %spanel(AX), R8
+		MOVQ %sx(AX), SI
+		MOVQ %sy(AX), DI
+		VMOVQ %sshift(AX), X31
+		VPXORD Z30, Z30, Z30`, a, a, a, a)
 	e.loop("rows", a+"count(AX)", func() {
-		e.op("MOVQ R8, R9")
-		e.op("MOVQ SI, R10")
-		e.op("LEAQ %d(R8), R11", panelScales)
+		e.op(`
+			MOVQ R8, R9
+			MOVQ SI, R10
+			LEAQ %d(R8), R11`, panelScales)
 		for r := range rows {
 			e.op("VMOVDQA64 Z30, Z%d", r)
 		}
@@ -223,8 +241,9 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 				}
 				e.op("ADDQ $%d, R11", 1024/runs)
 			}
-			e.op("ADDQ $%d, R9", 64*dwords)
-			e.op("ADDQ $%d, R10", 4*dwords)
+			e.op(`
+				ADDQ $%d, R9
+				ADDQ $%d, R10`, 64*dwords, 4*dwords)
 		})
 		for r := range rows {
 			e.op("VMOVDQA64 Z30, Z%d", 8+r)
@@ -251,12 +270,14 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 				e.op("VCVTDQ2PS Z%d, Z%d", r, r)
 				e.op("VMULPS Z20, Z%d, Z%d", r, r)
 			}
-			e.op("VMOVUPS %d(DI), Z22", 64*r)
-			e.op("VFMADD231PS.BCST %d(SI), Z%d, Z22", recordBytes*r+recordScale, r)
-			e.op("VMOVUPS Z22, %d(DI)", 64*r)
+			e.op(`
+				VMOVUPS %d(DI), Z22
+				VFMADD231PS.BCST %d(SI), Z%d, Z22
+				VMOVUPS Z22, %d(DI)`, 64*r, recordBytes*r+recordScale, r, 64*r)
 		}
-		e.op("ADDQ $%d, SI", recordBytes*rows)
-		e.op("ADDQ $%d, DI", 64*rows)
+		e.op(`
+			ADDQ $%d, SI
+			ADDQ $%d, DI`, recordBytes*rows, 64*rows)
 	})
 	e.ret()
 }
@@ -275,17 +296,19 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 		MOVQ blockArgs_trees(AX), R12`)
 	loop, more := e.label("loop"), e.label("more")
 	e.at(loop)
-	e.op("CMPQ blockArgs_steps(AX), $1")
-	e.op("JNE %s", more)
-	e.op("MOVQ blockArgs_last(AX), DX")
+	e.op(`
+		CMPQ blockArgs_steps(AX), $1
+		JNE %s
+		MOVQ blockArgs_last(AX), DX`, more)
 	e.at(more)
 	e.blockConstants(f, true)
 	for r := range 16 {
 		e.blockRow(f, r)
-		e.op("MOVL (R8), R9")
-		e.op("MOVL (R8)(DX*1), R10")
-		e.op("MOVL R9, %d(R12)", pairScales+4*r)
-		e.op("MOVL R10, %d(R12)", pairScales+64+4*r)
+		e.op(`
+			MOVL (R8), R9
+			MOVL (R8)(DX*1), R10
+			MOVL R9, %d(R12)
+			MOVL R10, %d(R12)`, pairScales+4*r, pairScales+64+4*r)
 		e.unpackPair(f, r, true)
 	}
 	for c, z := range e.transpose16() {
@@ -299,10 +322,11 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 			e.op("VMOVUPS Z2, %d(DI)", pairM+64*b)
 		}
 	}
-	e.op("ADDQ $%d, DI", pairBytes)
-	e.op("ADDQ $%d, BX", f.stepBytes())
-	e.op("DECQ blockArgs_steps(AX)")
-	e.op("JNZ %s", loop)
+	e.op(`
+		ADDQ $%d, DI
+		ADDQ $%d, BX
+		DECQ blockArgs_steps(AX)
+		JNZ %s`, pairBytes, f.stepBytes(), loop)
 	e.ret()
 }
 
@@ -319,16 +343,18 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 		name += "M"
 	}
 	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by panels of pairs.", rows))
-	e.op("MOVQ %spanel(AX), R8", a)
-	e.op("MOVQ %sx(AX), SI", a)
-	e.op("MOVQ %sy(AX), DI", a)
-	e.op("VMOVQ %sshift(AX), X31", a)
-	e.op("VPXORD Z30, Z30, Z30")
+	e.op(`
+		MOVQ %spanel(AX), R8
+		MOVQ %sx(AX), SI
+		MOVQ %sy(AX), DI
+		VMOVQ %sshift(AX), X31
+		VPXORD Z30, Z30, Z30`, a, a, a, a)
 	e.loop("rows", a+"count(AX)", func() {
-		e.op("MOVQ R8, R9")
-		e.op("MOVQ SI, R10")
-		e.op("MOVQ SI, R11")
-		e.op("MOVQ %spairs(AX), CX", a)
+		e.op(`
+			MOVQ R8, R9
+			MOVQ SI, R10
+			MOVQ SI, R11
+			MOVQ %spairs(AX), CX`, a)
 		for r := range rows {
 			e.op("VMOVUPS %d(DI), Z%d", 64*r, r)
 		}
@@ -351,28 +377,33 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 					sum, scale := recordBytes*r+recordSums+4*b, recordBytes*r+recordScale+4*b
 					e.op("VPBROADCASTD %d(R11), Z22", sum)
 					if !m {
-						e.op("VPSLLD X31, Z22, Z22")
-						e.op("VPSUBD Z22, Z%d, Z%d", 8+r, 8+r)
+						e.op(`
+							VPSLLD X31, Z22, Z22
+							VPSUBD Z22, Z%d, Z%d`, 8+r, 8+r)
 					}
-					e.op("VCVTDQ2PS Z%d, Z%d", 8+r, 8+r)
-					e.op("VMULPS.BCST %d(R11), Z20, Z23", scale)
+					e.op(`
+						VCVTDQ2PS Z%d, Z%d
+						VMULPS.BCST %d(R11), Z20, Z23`, 8+r, 8+r, scale)
 					e.op("VFMADD231PS Z23, Z%d, Z%d", 8+r, r)
 					if m {
-						e.op("VCVTDQ2PS Z22, Z22")
-						e.op("VMULPS.BCST %d(R11), Z21, Z23", scale)
-						e.op("VFMADD231PS Z23, Z22, Z%d", r)
+						e.op(`
+							VCVTDQ2PS Z22, Z22
+							VMULPS.BCST %d(R11), Z21, Z23
+							VFMADD231PS Z23, Z22, Z%d`, scale, r)
 					}
 				}
 			}
-			e.op("ADDQ $%d, R9", pairBytes)
-			e.op("ADDQ $64, R10")
-			e.op("ADDQ $8, R11")
+			e.op(`
+				ADDQ $%d, R9
+				ADDQ $64, R10
+				ADDQ $8, R11`, pairBytes)
 		})
 		for r := range rows {
 			e.op("VMOVUPS Z%d, %d(DI)", r, 64*r)
 		}
-		e.op("ADDQ $%d, SI", recordBytes*rows)
-		e.op("ADDQ $%d, DI", 64*rows)
+		e.op(`
+			ADDQ $%d, SI
+			ADDQ $%d, DI`, recordBytes*rows, 64*rows)
 	})
 	e.ret()
 }

@@ -146,8 +146,9 @@ func (u unpacker) blocks(name string, bytes int, to blockFormat, body func()) {
 				u.op("PREFETCHT0 %d(R8)(R13*1)", at)
 			}
 			body()
-			u.op("ADDQ $%d, R8", bytes)
-			u.op("ADDQ $%d, DI", to.bytes)
+			u.op(`
+				ADDQ $%d, R8
+				ADDQ $%d, DI`, bytes, to.bytes)
 		})
 		u.op("ADDQ blockArgs_second(AX), DI")
 	})
@@ -161,8 +162,9 @@ func (u unpacker) store(y, at int) { u.op("VMOVDQU Y%d, %d(DI)", y, at) }
 
 // scale writes d, the float16 at a byte, times a constant where there is one.
 func (u unpacker) scale(at int, times string) {
-	u.op("VPBROADCASTW %d(R8), X0", at)
-	u.op("VCVTPH2PS X0, X0")
+	u.op(`
+		VPBROADCASTW %d(R8), X0
+		VCVTPH2PS X0, X0`, at)
 	u.scaled(times)
 }
 
@@ -175,8 +177,9 @@ func (u unpacker) scaled(times string) {
 
 // pairs writes eight dwords as sixteen words, each twice.
 func (u unpacker) pairs(y int) {
-	u.op("VPSLLD $16, Y%d, Y7", y)
-	u.op("VPBLENDW $0xAA, Y7, Y%d, Y%d", y, y)
+	u.op(`
+		VPSLLD $16, Y%d, Y7
+		VPBLENDW $0xAA, Y7, Y%d, Y%d`, y, y, y)
 	u.op("VMOVDQU Y%d, %d(DI)", y, plainScales)
 }
 
@@ -210,42 +213,45 @@ func (u unpacker) crumbs(from int, use func(i, y int)) {
 }
 
 func (u unpacker) q2k() {
-	u.op("VMOVDQU (R8), X0")
-	u.op("VPAND X%d, X0, X1", unNibble)
-	u.op("VPSRLW $4, X0, X0")
-	u.op("VPAND X%d, X0, X0", unNibble)
-	u.op("VPMOVZXBW X1, Y1")
-	u.op("VPMOVZXBW X0, Y0")
-	u.op("VMOVDQU Y1, %d(DI)", plainScales)
-	u.op("VMOVDQU Y0, %d(DI)", plainLeast)
-	u.op("VMOVD 80(R8), X0")
-	u.op("VCVTPH2PS X0, X0")
+	u.op(`
+		VMOVDQU (R8), X0
+		VPAND X%d, X0, X1
+		VPSRLW $4, X0, X0
+		VPAND X%d, X0, X0
+		VPMOVZXBW X1, Y1
+		VPMOVZXBW X0, Y0
+		VMOVDQU Y1, %d(DI)
+		VMOVDQU Y0, %d(DI)
+		VMOVD 80(R8), X0
+		VCVTPH2PS X0, X0`, unNibble, unNibble, plainScales, plainLeast)
 	u.op("VMOVQ X0, %d(DI)", plainD)
 	u.crumbs(16, func(i, y int) { u.store(y, 32*i) })
 }
 
 func (u unpacker) q3k() {
-	u.op("VMOVQ 96(R8), X0")
-	u.op("VPSRLW $4, X0, X1")
-	u.op("VPUNPCKLQDQ X1, X0, X0")
-	u.op("VPAND X%d, X0, X0", unNibble)
-	u.op("VPBROADCASTD 104(R8), X1")
-	u.op("VPSRLVD unpackPairs<>(SB), X1, X1")
-	u.op("VPAND X%d, X1, X1", unTwo)
-	u.op("VPSLLW $4, X1, X1")
-	u.op("VPOR X1, X0, X0")
-	u.op("VPSUBB unpack32<>(SB), X0, X0")
-	u.op("VPMOVSXBW X0, Y0")
-	u.op("VMOVDQU Y0, %d(DI)", plainScales)
+	u.op(`
+		VMOVQ 96(R8), X0
+		VPSRLW $4, X0, X1
+		VPUNPCKLQDQ X1, X0, X0
+		VPAND X%d, X0, X0
+		VPBROADCASTD 104(R8), X1
+		VPSRLVD unpackPairs<>(SB), X1, X1
+		VPAND X%d, X1, X1
+		VPSLLW $4, X1, X1
+		VPOR X1, X0, X0
+		VPSUBB unpack32<>(SB), X0, X0
+		VPMOVSXBW X0, Y0
+		VMOVDQU Y0, %d(DI)`, unNibble, unTwo, plainScales)
 	u.scale(108, "")
 	u.load("unpack4", 7)
 	u.load("unpack60", 6)
 	u.op("VMOVDQU (R8), Y%d", unOther)
 	u.crumbs(32, func(i, y int) {
 		u.shift(unOther, 5, 2-i)
-		u.op("VPAND Y7, Y5, Y5")
-		u.op("VPOR Y5, Y%d, Y%d", y, y)
-		u.op("VPADDB Y6, Y%d, Y%d", y, y)
+		u.op(`
+			VPAND Y7, Y5, Y5
+			VPOR Y5, Y%d, Y%d
+			VPADDB Y6, Y%d, Y%d`, y, y, y, y)
 		u.store(y, 32*i)
 	})
 }
@@ -266,21 +272,24 @@ func (u unpacker) shift(y, to, left int) {
 func (u unpacker) scalesMins() {
 	u.sixBits(0)
 	for i, table := range []string{"unpackTwice", "unpackTwiceMore"} {
-		u.op("VPSHUFB %s<>(SB), Y0, Y1", table)
-		u.op("VMOVDQU Y1, %d(DI)", plainScales+32*i)
+		u.op(`
+			VPSHUFB %s<>(SB), Y0, Y1
+			VMOVDQU Y1, %d(DI)`, table, plainScales+32*i)
 	}
-	u.op("VMOVD (R8), X0")
-	u.op("VCVTPH2PS X0, X0")
-	u.op("VMOVQ X0, %d(DI)", plainD)
+	u.op(`
+		VMOVD (R8), X0
+		VCVTPH2PS X0, X0
+		VMOVQ X0, %d(DI)`, plainD)
 }
 
 func (u unpacker) q4k() {
 	u.scalesMins()
 	for j := range 4 {
-		u.op("VMOVDQU %d(R8), Y0", 16+32*j)
-		u.op("VPAND Y%d, Y0, Y1", unNibble)
-		u.op("VPSRLW $4, Y0, Y0")
-		u.op("VPAND Y%d, Y0, Y0", unNibble)
+		u.op(`
+			VMOVDQU %d(R8), Y0
+			VPAND Y%d, Y0, Y1
+			VPSRLW $4, Y0, Y0
+			VPAND Y%d, Y0, Y0`, 16+32*j, unNibble, unNibble)
 		u.store(1, 64*j)
 		u.store(0, 64*j+32)
 	}
@@ -288,8 +297,9 @@ func (u unpacker) q4k() {
 
 // q6k: values are 32 too large, and 32 more make 64.
 func (u unpacker) q6k() {
-	u.op("VPMOVSXBW 192(R8), Y0")
-	u.op("VMOVDQU Y0, %d(DI)", plainScales)
+	u.op(`
+		VPMOVSXBW 192(R8), Y0
+		VMOVDQU Y0, %d(DI)`, plainScales)
 	u.scale(208, "")
 	u.load("unpack48", 7)
 	u.load("unpack32", 6)
@@ -304,9 +314,10 @@ func (u unpacker) q6k() {
 			}
 			u.op("VPAND Y%d, Y%d, Y2", unNibble, low)
 			u.shift(unOther, 3, 4-2*part)
-			u.op("VPAND Y7, Y3, Y3")
-			u.op("VPOR Y3, Y2, Y2")
-			u.op("VPADDB Y6, Y2, Y2")
+			u.op(`
+				VPAND Y7, Y3, Y3
+				VPOR Y3, Y2, Y2
+				VPADDB Y6, Y2, Y2`)
 			u.store(2, 128*g+32*part)
 		}
 	}
@@ -324,8 +335,9 @@ func (u unpacker) q5k() {
 		}
 		u.op("VPAND Y%d, Y0, Y1", unNibble)
 		u.shift(unOther, 2, 4-j)
-		u.op("VPAND Y7, Y2, Y2")
-		u.op("VPOR Y2, Y1, Y1")
+		u.op(`
+			VPAND Y7, Y2, Y2
+			VPOR Y2, Y1, Y1`)
 		u.store(1, 32*j)
 	}
 }
@@ -345,9 +357,9 @@ func (u unpacker) sixBits(y int) {
 		MOVQ $0x3030303030303030, BX
 		ANDQ BX, R10
 		ORQ R10, R11
-		ANDQ unpack63<>(SB), R9`)
-	u.op("VMOVQ R9, X%d", y)
-	u.op("VPINSRQ $1, R11, X%d, X%d", y, y)
+		ANDQ unpack63<>(SB), R9
+		VMOVQ R9, X%d
+		VPINSRQ $1, R11, X%d, X%d`, y, y, y)
 	u.op("VPMOVZXBW X%d, Y%d", y, y)
 }
 
@@ -368,10 +380,11 @@ func (u unpacker) iq4xs() {
 	u.load("unpackHalves", 7)
 	u.load("unpackIQ4", 6)
 	for j := range 8 {
-		u.op("VBROADCASTI128 %d(R8), Y0", 8+16*j)
-		u.op("VPSRLVD Y7, Y0, Y0")
-		u.op("VPAND Y%d, Y0, Y0", unNibble)
-		u.op("VPSHUFB Y0, Y6, Y0")
+		u.op(`
+			VBROADCASTI128 %d(R8), Y0
+			VPSRLVD Y7, Y0, Y0
+			VPAND Y%d, Y0, Y0
+			VPSHUFB Y0, Y6, Y0`, 8+16*j, unNibble)
 		u.store(0, 32*j)
 	}
 }
@@ -387,16 +400,18 @@ func (u unpacker) nibbles(least bool, table string, fifth bool) {
 	}
 	u.op("MOVL R9, (DI)")
 	if fifth {
-		u.op("VPBROADCASTD %d(R8), Y1", at)
-		u.op("VPSHUFB Y%d, Y1, Y1", unByte)
-		u.op("VPAND Y%d, Y1, Y1", unBit)
-		u.op("VPCMPEQB Y%d, Y1, Y1", unBit)
-		u.op("VPAND unpack16<>(SB), Y1, Y1")
+		u.op(`
+			VPBROADCASTD %d(R8), Y1
+			VPSHUFB Y%d, Y1, Y1
+			VPAND Y%d, Y1, Y1
+			VPCMPEQB Y%d, Y1, Y1
+			VPAND unpack16<>(SB), Y1, Y1`, at, unByte, unBit, unBit)
 		at += 4
 	}
-	u.op("VBROADCASTI128 %d(R8), Y0", at)
-	u.op("VPSRLVD unpackHalves<>(SB), Y0, Y0")
-	u.op("VPAND Y%d, Y0, Y0", unNibble)
+	u.op(`
+		VBROADCASTI128 %d(R8), Y0
+		VPSRLVD unpackHalves<>(SB), Y0, Y0
+		VPAND Y%d, Y0, Y0`, at, unNibble)
 	if fifth {
 		u.op("VPOR Y1, Y0, Y0")
 		if !least {
@@ -413,15 +428,17 @@ func (u unpacker) nibbles(least bool, table string, fifth bool) {
 // signed writes 32 values whose magnitudes are in Y0 and whose signs are the bits of a dword in memory.
 func (u unpacker) signed(signs string, at int) {
 	if u.wide() {
-		u.op("KMOVD %s, K1", signs)
-		u.op("VPSUBB Y0, Y%d, K1, Y0", unZero)
+		u.op(`
+			KMOVD %s, K1
+			VPSUBB Y0, Y%d, K1, Y0`, signs, unZero)
 	} else {
-		u.op("VPBROADCASTD %s, Y1", signs)
-		u.op("VPSHUFB Y%d, Y1, Y1", unByte)
-		u.op("VPAND Y%d, Y1, Y1", unBit)
-		u.op("VPCMPEQB Y%d, Y1, Y1", unBit)
-		u.op("VPXOR Y1, Y0, Y0")
-		u.op("VPSUBB Y1, Y0, Y0")
+		u.op(`
+			VPBROADCASTD %s, Y1
+			VPSHUFB Y%d, Y1, Y1
+			VPAND Y%d, Y1, Y1
+			VPCMPEQB Y%d, Y1, Y1
+			VPXOR Y1, Y0, Y0
+			VPSUBB Y1, Y0, Y0`, signs, unByte, unBit, unBit)
 	}
 	u.op("VPADDB Y%d, Y0, Y0", un64)
 	u.store(0, at)
@@ -430,14 +447,15 @@ func (u unpacker) signed(signs string, at int) {
 // parity adds the eighth sign to the seven of each byte of Y2, so that an even number is set, and keeps them.
 func (u unpacker) parity() {
 	u.load("unpackParity", 7)
-	u.op("VPAND Y%d, Y2, Y3", unNibble)
-	u.op("VPSRLW $4, Y2, Y4")
-	u.op("VPAND Y%d, Y4, Y4", unNibble)
-	u.op("VPSHUFB Y3, Y7, Y3")
-	u.op("VPSHUFB Y4, Y7, Y4")
-	u.op("VPXOR Y3, Y2, Y2")
-	u.op("VPXOR Y4, Y2, Y2")
-	u.op("VMOVDQU Y2, %d(DI)", plainSigns)
+	u.op(`
+		VPAND Y%d, Y2, Y3
+		VPSRLW $4, Y2, Y4
+		VPAND Y%d, Y4, Y4
+		VPSHUFB Y3, Y7, Y3
+		VPSHUFB Y4, Y7, Y4
+		VPXOR Y3, Y2, Y2
+		VPXOR Y4, Y2, Y2
+		VMOVDQU Y2, %d(DI)`, unNibble, unNibble, plainSigns)
 }
 
 // sevens takes four signs of seven bits and a scale of four from each dword of Y2.
@@ -447,9 +465,10 @@ func (u unpacker) sevens() {
 	u.pairs(0)
 	u.op("VPAND unpackSeven0<>(SB), Y2, Y3")
 	for k := 1; k < 4; k++ {
-		u.op("VPSLLD $%d, Y2, Y4", k)
-		u.op("VPAND unpackSeven%d<>(SB), Y4, Y4", k)
-		u.op("VPOR Y4, Y3, Y3")
+		u.op(`
+			VPSLLD $%d, Y2, Y4
+			VPAND unpackSeven%d<>(SB), Y4, Y4
+			VPOR Y4, Y3, Y3`, k, k)
 	}
 	u.op("VMOVDQA Y3, Y2")
 	u.parity()
@@ -457,10 +476,11 @@ func (u unpacker) sevens() {
 
 // nibbleScales makes sixteen scales of the nibbles of eight bytes.
 func (u unpacker) nibbleScales(at int) {
-	u.op("VPMOVZXBD %d(R8), Y0", at)
-	u.op("VPSLLD $12, Y0, Y1")
-	u.op("VPOR Y1, Y0, Y0")
-	u.op("VPAND unpackNibbles<>(SB), Y0, Y0")
+	u.op(`
+		VPMOVZXBD %d(R8), Y0
+		VPSLLD $12, Y0, Y1
+		VPOR Y1, Y0, Y0
+		VPAND unpackNibbles<>(SB), Y0, Y0`, at)
 	u.odd(0)
 	u.op("VMOVDQU Y0, %d(DI)", plainScales)
 }
@@ -508,19 +528,21 @@ func (u unpacker) word(k int) {
 
 // indices puts four indices into the words of R10: bytes in memory, and upper bits of R11, which a mask spreads.
 func (u unpacker) indices(at int, mask string) {
-	u.op("MOVL %d(R8), R10", at)
-	u.op("MOVQ $0x00FF00FF00FF00FF, R9")
-	u.op("PDEPQ R9, R10, R10")
-	u.op("MOVQ $%s, R9", mask)
-	u.op("PDEPQ R9, R11, R9")
-	u.op("ORQ R9, R10")
+	u.op(`
+		MOVL %d(R8), R10
+		MOVQ $0x00FF00FF00FF00FF, R9
+		PDEPQ R9, R10, R10
+		MOVQ $%s, R9
+		PDEPQ R9, R11, R9
+		ORQ R9, R10`, at, mask)
 }
 
 func (u unpacker) iq2xxs() {
 	u.scale(0, "unpackEighth")
-	u.op("VMOVDQU 2(R8), Y0")
-	u.op("VSHUFPS $0xDD, 34(R8), Y0, Y2")
-	u.op("VPERMQ $0xD8, Y2, Y2")
+	u.op(`
+		VMOVDQU 2(R8), Y0
+		VSHUFPS $0xDD, 34(R8), Y0, Y2
+		VPERMQ $0xD8, Y2, Y2`)
 	u.sevens()
 	for g := range 8 {
 		u.octets(u.bytesAt(2 + 8*g))
@@ -541,17 +563,19 @@ func (u unpacker) iq3xxs() {
 func (u unpacker) iq2xs() {
 	u.scale(0, "unpackEighth")
 	u.nibbleScales(66)
-	u.op("VMOVDQU 2(R8), Y2")
-	u.op("VMOVDQU 34(R8), Y3")
-	u.op("VPSRLW $9, Y2, Y2")
-	u.op("VPSRLW $9, Y3, Y3")
-	u.op("VPACKUSWB Y3, Y2, Y2")
-	u.op("VPERMQ $0xD8, Y2, Y2")
+	u.op(`
+		VMOVDQU 2(R8), Y2
+		VMOVDQU 34(R8), Y3
+		VPSRLW $9, Y2, Y2
+		VPSRLW $9, Y3, Y3
+		VPACKUSWB Y3, Y2, Y2
+		VPERMQ $0xD8, Y2, Y2`)
 	u.parity()
 	for g := range 8 {
 		u.octets(func(k int) {
-			u.op("MOVWLZX %d(R8), R9", 2+8*g+2*k)
-			u.op("ANDL $511, R9")
+			u.op(`
+				MOVWLZX %d(R8), R9
+				ANDL $511, R9`, 2+8*g+2*k)
 		})
 		u.signed(fmt.Sprintf("%d(DI)", plainSigns+4*g), 32*g)
 	}
@@ -595,16 +619,18 @@ func (u unpacker) iq3s() {
 
 // deltas raises the values of four octets by one or lowers them, by the bits of R11.
 func (u unpacker) deltas(at int) {
-	u.op("SHLL $5, R11")
-	u.op("VPADDB (R12)(R11*1), Y0, Y0")
+	u.op(`
+		SHLL $5, R11
+		VPADDB (R12)(R11*1), Y0, Y0`)
 	u.store(0, at)
 }
 
 func (u unpacker) iq1s() {
 	u.scale(0, "unpackEighth")
-	u.op("VPMOVZXWD 34(R8), Y0")
-	u.op("VPSRLD $12, Y0, Y0")
-	u.op("VPAND unpackSeven<>(SB), Y0, Y0")
+	u.op(`
+		VPMOVZXWD 34(R8), Y0
+		VPSRLD $12, Y0, Y0
+		VPAND unpackSeven<>(SB), Y0, Y0`)
 	u.odd(0)
 	u.pairs(0)
 	for g := range 8 {
@@ -612,8 +638,9 @@ func (u unpacker) iq1s() {
 		u.indices(2+4*g, "0x0700070007000700")
 		u.octets(u.word)
 		u.op("MOVWLSX %d(R8), R11", 34+2*g) // the sign is that of the delta
-		u.op("SARL $31, R11")
-		u.op("ANDL $15, R11")
+		u.op(`
+			SARL $31, R11
+			ANDL $15, R11`)
 		u.deltas(32 * g)
 	}
 }
@@ -639,14 +666,16 @@ func (u unpacker) iq1m() {
 	u.odd(0)
 	u.op("VMOVDQU Y0, %d(DI)", plainScales)
 	for g := range 8 {
-		u.op("MOVWLZX %d(R8), R11", 32+2*g)
-		u.op("MOVL $0x7777, R9")
-		u.op("PEXTQ R9, R11, R11")
+		u.op(`
+			MOVWLZX %d(R8), R11
+			MOVL $0x7777, R9
+			PEXTQ R9, R11, R11`, 32+2*g)
 		u.indices(4*g, "0x0700070007000700")
 		u.octets(u.word)
-		u.op("MOVWLZX %d(R8), R11", 32+2*g)
-		u.op("MOVL $0x8888, R9")
-		u.op("PEXTQ R9, R11, R11")
+		u.op(`
+			MOVWLZX %d(R8), R11
+			MOVL $0x8888, R9
+			PEXTQ R9, R11, R11`, 32+2*g)
 		u.deltas(32 * g)
 	}
 }
@@ -668,14 +697,15 @@ func (u unpacker) tq1() {
 	u.load("unpackLowByte", 7)
 	u.load("unpackPower1", 6)
 	digits := func(powers string, at int) { // of the words of Y0
-		u.op("VPMULLW %s<>(SB), Y0, Y1", powers)
-		u.op("VPAND Y7, Y1, Y1")
-		u.op("VPMULLW Y6, Y1, Y1")
-		u.op("VPSRLW $8, Y1, Y1")
-		u.op("VPACKUSWB Y1, Y1, Y1")
-		u.op("VPERMQ $0x08, Y1, Y1")
-		u.op("VPADDB unpack63<>(SB), X1, X1")
-		u.op("VMOVDQU X1, %d(DI)", at)
+		u.op(`
+			VPMULLW %s<>(SB), Y0, Y1
+			VPAND Y7, Y1, Y1
+			VPMULLW Y6, Y1, Y1
+			VPSRLW $8, Y1, Y1
+			VPACKUSWB Y1, Y1, Y1
+			VPERMQ $0x08, Y1, Y1
+			VPADDB unpack63<>(SB), X1, X1
+			VMOVDQU X1, %d(DI)`, powers, at)
 	}
 	for half := range 3 {
 		u.op("VPMOVZXBW %d(R8), Y0", 16*half)
@@ -687,7 +717,8 @@ func (u unpacker) tq1() {
 			digits(fmt.Sprintf("unpackPower%d", n), at)
 		}
 	}
-	u.op("VPBROADCASTD 48(R8), X0")
-	u.op("VPMOVZXBW X0, Y0")
+	u.op(`
+		VPBROADCASTD 48(R8), X0
+		VPMOVZXBW X0, Y0`)
 	digits("unpackPowers", 240)
 }

@@ -31,10 +31,11 @@ func (e *emitter) inverse(z int) {
 	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
 	e.op("VDIVSS X30, X%d, X%d", z, z+1)
 	e.op("VSUBSS X%d, X%d, X28", z, z) // NaN unless it is finite
-	e.op("VADDSS X28, X%d, X%d", z+1, z+1)
-	e.op("VMOVSS X%d, (DX)", z+1)
-	e.op("ADDQ $4, DX")
-	e.op("VPCMPUD $5, X29, X%d, K1", z) // not below
+	e.op(`
+		VADDSS X28, X%d, X%d
+		VMOVSS X%d, (DX)
+		ADDQ $4, DX
+		VPCMPUD $5, X29, X%d, K1`, z+1, z+1, z+1, z) // not below
 	e.op("VDIVSS X%d, X30, X%d", z, z+1)
 	e.op("VMOVAPS.Z X%d, K1, X%d", z+1, z+1)
 	e.op("VBROADCASTSS X%d, Z28", z+1)
@@ -53,26 +54,28 @@ func (e *emitter) emitQuant32() {
 	e.words("quantLeast", (127-100)<<23)
 	e.quantStart("blockQuant32avx512", "quantises groups of 32.")
 	e.loop("group", "R9", func() {
-		e.op("VPANDD (SI), Z31, Z0")
-		e.op("VPANDD 64(SI), Z31, Z1")
-		e.op("VPMAXUD Z0, Z1, Z0")
+		e.op(`
+			VPANDD (SI), Z31, Z0
+			VPANDD 64(SI), Z31, Z1
+			VPMAXUD Z0, Z1, Z0`)
 		e.inverse(0)
 		e.codesOf(0, 2)
 		e.codesOf(16, 3)
 		// Codes beyond eight bits are those of a group that is not finite.
-		e.op("VPADDD Z2, Z3, Z2")
-		e.op("VEXTRACTI64X4 $1, Z2, Y3")
-		e.op("VPADDD Y3, Y2, Y2")
-		e.op("VEXTRACTI128 $1, Y2, X3")
-		e.op("VPADDD X3, X2, X2")
-		e.op("VPSHUFD $0x4E, X2, X3")
-		e.op("VPADDD X3, X2, X2")
-		e.op("VPSHUFD $0xB1, X2, X3")
-		e.op("VPADDD X3, X2, X2")
-		e.op("VMOVD X2, (CX)")
-		e.op("ADDQ $128, SI")
-		e.op("ADDQ $32, DI")
-		e.op("ADDQ $4, CX")
+		e.op(`
+			VPADDD Z2, Z3, Z2
+			VEXTRACTI64X4 $1, Z2, Y3
+			VPADDD Y3, Y2, Y2
+			VEXTRACTI128 $1, Y2, X3
+			VPADDD X3, X2, X2
+			VPSHUFD $0x4E, X2, X3
+			VPADDD X3, X2, X2
+			VPSHUFD $0xB1, X2, X3
+			VPADDD X3, X2, X2
+			VMOVD X2, (CX)
+			ADDQ $128, SI
+			ADDQ $32, DI
+			ADDQ $4, CX`)
 	})
 	e.ret()
 }
@@ -85,12 +88,14 @@ func (e *emitter) emitQuant256() {
 			e.op("VPANDD %d(SI), Z31, Z%d", 64*i, i)
 		}
 		for i := 4; i < 16; i++ {
-			e.op("VPANDD %d(SI), Z31, Z4", 64*i)
-			e.op("VPMAXUD Z4, Z%d, Z%d", i%4, i%4)
+			e.op(`
+				VPANDD %d(SI), Z31, Z4
+				VPMAXUD Z4, Z%d, Z%d`, 64*i, i%4, i%4)
 		}
-		e.op("VPMAXUD Z0, Z1, Z0")
-		e.op("VPMAXUD Z2, Z3, Z2")
-		e.op("VPMAXUD Z0, Z2, Z0")
+		e.op(`
+			VPMAXUD Z0, Z1, Z0
+			VPMAXUD Z2, Z3, Z2
+			VPMAXUD Z0, Z2, Z0`)
 		e.inverse(0)
 		t := tree{emitter: e, first: 18}
 		for i := range 16 {
@@ -100,20 +105,21 @@ func (e *emitter) emitQuant256() {
 		sums := t.out(0)
 		e.op("VPMOVDW Z%d, (CX)", sums)
 		// Sums of 32 codes, as the upper half of a float32 and the rest.
-		e.op("VPSRLQ $32, Z%d, Z0", sums)
-		e.op("VPADDD Z0, Z%d, Z0", sums)
-		e.op("VPMOVQD Z0, Y0")
-		e.op("VCVTDQ2PS Y0, Y0")
-		e.op("VPANDD Y27, Y0, Y1")
-		e.op("VSUBPS Y1, Y0, Y0")
-		e.op("VPSRLD $16, Y1, Y1")
-		e.op("VPSRLD $16, Y0, Y0")
-		e.op("VPMOVDW Y1, (R8)")
-		e.op("VPMOVDW Y0, 16(R8)")
-		e.op("ADDQ $1024, SI")
-		e.op("ADDQ $256, DI")
-		e.op("ADDQ $32, CX")
-		e.op("ADDQ $32, R8")
+		e.op(`
+			VPSRLQ $32, Z%d, Z0
+			VPADDD Z0, Z%d, Z0
+			VPMOVQD Z0, Y0
+			VCVTDQ2PS Y0, Y0
+			VPANDD Y27, Y0, Y1
+			VSUBPS Y1, Y0, Y0
+			VPSRLD $16, Y1, Y1
+			VPSRLD $16, Y0, Y0
+			VPMOVDW Y1, (R8)
+			VPMOVDW Y0, 16(R8)
+			ADDQ $1024, SI
+			ADDQ $256, DI
+			ADDQ $32, CX
+			ADDQ $32, R8`, sums, sums)
 	})
 	e.ret()
 	e.words("quantUpper", 0xFFFF0000)
@@ -132,14 +138,16 @@ func (e *emitter) emitTurn() {
 	e.loop("line", "R8", func() {
 		e.op("MOVQ SI, R10")
 		for r := range 16 {
-			e.op("VMOVUPS (R10), Z%d", r)
-			e.op("ADDQ R9, R10")
+			e.op(`
+				VMOVUPS (R10), Z%d
+				ADDQ R9, R10`, r)
 		}
 		for i, r := range e.transpose16() {
 			e.op("VMOVUPS Z%d, %d(DI)", r, 64*i)
 		}
-		e.op("ADDQ $64, SI")
-		e.op("ADDQ $1024, DI")
+		e.op(`
+			ADDQ $64, SI
+			ADDQ $1024, DI`)
 	})
 	e.ret()
 }

@@ -160,8 +160,9 @@ func (k *rowDot) write() {
 		MOVQ blockArgs_grid(AX), DX`)
 	if f.octets {
 		for i := range 3 {
-			k.op("MOVL $%d, R9", 2<<i)
-			k.op("KMOVB R9, K%d", 1+i)
+			k.op(`
+				MOVL $%d, R9
+				KMOVB R9, K%d`, 2<<i, 1+i)
 		}
 	}
 	for i, name := range f.load {
@@ -197,28 +198,32 @@ func (k *rowDot) write() {
 		if f.mins {
 			k.op("VMOVDQA64 Z%d, 256(R15)", rowSets[1].mins)
 		}
-		k.op("ADDQ $32, R14")
-		k.op("ADDQ $64, R15")
+		k.op(`
+			ADDQ $32, R14
+			ADDQ $64, R15`)
 	})
 	k.fold(sums, 0, 6)
 	if f.shift > 0 {
 		k.op("VPSRAD $%d, Z6, Z6", f.shift)
 	}
-	k.op("VCVTDQ2PS Z6, Z6")
-	k.op("VMOVDQU 512(R12), X0")
+	k.op(`
+		VCVTDQ2PS Z6, Z6
+		VMOVDQU 512(R12), X0`)
 	for i := 1; i < 4; i++ {
 		k.op("VINSERTI32X4 $%d, %d(R12), Z0, Z0", i, 512+64*i)
 	}
 	if f.mins {
 		k.fold(sums, 256, 7)
-		k.op("VCVTDQ2PS Z7, Z7")
-		k.op("VPSRLD $16, Z0, Z1")
-		k.op("VPMOVDW Z1, Y1")
-		k.op("VCVTPH2PS Y1, Z1")
-		k.op("VMULPS Z7, Z1, Z7")
+		k.op(`
+			VCVTDQ2PS Z7, Z7
+			VPSRLD $16, Z0, Z1
+			VPMOVDW Z1, Y1
+			VCVTPH2PS Y1, Z1
+			VMULPS Z7, Z1, Z7`)
 	}
-	k.op("VPMOVDW Z0, Y0")
-	k.op("VCVTPH2PS Y0, Z0")
+	k.op(`
+		VPMOVDW Z0, Y0
+		VCVTPH2PS Y0, Z0`)
 	if f.times != "" {
 		k.op("VMULPS.BCST %s<>(SB), Z0, Z0", f.times)
 	}
@@ -227,13 +232,14 @@ func (k *rowDot) write() {
 	} else {
 		k.op("VMULPS Z0, Z6, Z6")
 	}
-	k.op("VFMADD231PS.BCST (DI), Z6, Z%d", gridResults)
-	k.op("ADDQ $256, SI")
-	k.op("ADDQ $4, DI")
-	k.op("ADDQ $32, CX")
-	k.op("ADDQ $%d, BX", f.bytes)
-	k.op("DECQ blockArgs_steps(AX)")
-	k.op("JNZ %s", loop)
+	k.op(`
+		VFMADD231PS.BCST (DI), Z6, Z%d
+		ADDQ $256, SI
+		ADDQ $4, DI
+		ADDQ $32, CX
+		ADDQ $%d, BX
+		DECQ blockArgs_steps(AX)
+		JNZ %s`, gridResults, f.bytes, loop)
 	k.store()
 }
 
@@ -249,8 +255,9 @@ func (k *rowDot) join(t tree, r, z int) {
 
 // one is a row of weights, the r-th of four.
 func (k *rowDot) one(r int, s *set) {
-	k.op("MOVQ %d(R14), %s", 8*r, s.row)
-	k.op("ADDQ BX, %s", s.row)
+	k.op(`
+		MOVQ %d(R14), %s
+		ADDQ BX, %s`, 8*r, s.row, s.row)
 	for at := 0; at < k.r.bytes; at += 64 {
 		k.op("PREFETCHT0 %d(%s)(R13*1)", at, s.row)
 	}
@@ -287,14 +294,16 @@ func (k *rowDot) halvesX() {
 func (k *rowDot) nibblesX() {
 	k.op("VPBROADCASTD row128<>(SB), Z0")
 	for p := range 2 {
-		k.op("VMOVDQU64 %d(SI), Z1", 128*p)
-		k.op("VMOVDQU64 %d(SI), Z2", 128*p+64)
-		k.op("VSHUFI64X2 $0x88, Z2, Z1, Z%d", rowX+2*p)
-		k.op("VSHUFI64X2 $0xDD, Z2, Z1, Z%d", rowX+2*p+1)
-		k.op("VPXORD Z3, Z3, Z3")
-		k.op("VPDPBUSD Z%d, Z0, Z3", rowX+2*p)
-		k.op("VPDPBUSD Z%d, Z0, Z3", rowX+2*p+1)
-		k.op("VPSUBD Z3, Z%d, Z%d", gridZero, rowConst+2+p)
+		k.op(`
+			VMOVDQU64 %d(SI), Z1
+			VMOVDQU64 %d(SI), Z2
+			VSHUFI64X2 $0x88, Z2, Z1, Z%d
+			VSHUFI64X2 $0xDD, Z2, Z1, Z%d
+			VPXORD Z3, Z3, Z3`, 128*p, 128*p+64, rowX+2*p, rowX+2*p+1)
+		k.op(`
+			VPDPBUSD Z%d, Z0, Z3
+			VPDPBUSD Z%d, Z0, Z3
+			VPSUBD Z3, Z%d, Z%d`, rowX+2*p, rowX+2*p+1, gridZero, rowConst+2+p)
 	}
 }
 
@@ -386,8 +395,9 @@ func (k *rowDot) q5k(s *set) {
 	k.op("VPMADDWD (CX), Y%d, Y%d", s.mins, s.mins)
 	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
 	k.op("VBROADCASTI64X4 16(%s), Z%d", s.row, t+4)
-	k.op("VPSRLVW rowUpper1<>(SB), Z%d, Z%d", t+4, t+4)
-	k.op("VMOVDQU64 rowUpper4<>(SB), Z%d", t)
+	k.op(`
+		VPSRLVW rowUpper1<>(SB), Z%d, Z%d
+		VMOVDQU64 rowUpper4<>(SB), Z%d`, t+4, t+4, t)
 	for q := range 4 {
 		k.op("VBROADCASTI64X4 %d(%s), Z%d", 48+32*q, s.row, t+2)
 		k.op("VPSRLVW Z%d, Z%d, Z%d", t, t+2, t+2)
@@ -411,8 +421,9 @@ func (k *rowDot) iq4xs(s *set) {
 	k.op("PDEPQ rowThirty<>(SB), %s, %s", s.r, s.r)
 	k.op("VMOVQ %s, X%d", s.r, t+1)
 	k.op("VPORD X%d, X%d, X%d", t+1, t, t)
-	k.op("VPBROADCASTQ X%d, Z%d", t, t)
-	k.op("VPBROADCASTD row32<>(SB), Z%d", t+1)
+	k.op(`
+		VPBROADCASTQ X%d, Z%d
+		VPBROADCASTD row32<>(SB), Z%d`, t, t, t+1)
 	k.op("VPSUBB Z%d, Z%d, Z%d", t+1, t, t)
 	k.op("VBROADCASTI32X4 rowIQ4<>(SB), Z%d", t+5)
 	for p, sum := range []int{s.sum, s.mins} {
@@ -450,8 +461,9 @@ func (k *rowDot) iq2s(s *set) {
 	t := s.t
 	k.op("VPMOVZXBW 2(%s), Z%d", s.row, t)
 	k.op("VPBROADCASTQ 66(%s), Z%d", s.row, t+1)
-	k.op("VPSHUFB rowOctets2S<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPBROADCASTQ rowShifts2S<>(SB), Z%d", t+2)
+	k.op(`
+		VPSHUFB rowOctets2S<>(SB), Z%d, Z%d
+		VPBROADCASTQ rowShifts2S<>(SB), Z%d`, t+1, t+1, t+2)
 	k.op("VPSRLVW Z%d, Z%d, Z%d", t+2, t+1, t+1)
 	k.op("VPTERNLOGD.BCST $0xF8, rowUpper2<>(SB), Z%d, Z%d", t+1, t)
 	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
@@ -481,8 +493,9 @@ func (k *rowDot) iq1s(s *set) {
 	t := s.t
 	k.op("VPMOVZXBW 2(%s), Z%d", s.row, t)
 	k.op("VBROADCASTI32X4 34(%s), Z%d", s.row, t+1)
-	k.op("VPSHUFB rowOctets1S<>(SB), Z%d, Z%d", t+1, t+2)
-	k.op("VPBROADCASTQ rowShifts1S<>(SB), Z%d", t+3)
+	k.op(`
+		VPSHUFB rowOctets1S<>(SB), Z%d, Z%d
+		VPBROADCASTQ rowShifts1S<>(SB), Z%d`, t+1, t+2, t+3)
 	k.op("VPSRLVW Z%d, Z%d, Z%d", t+3, t+2, t+2)
 	k.op("VPSLLW $8, Z%d, Z%d", t+2, t+2)
 	k.op("VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Z%d, Z%d", t+2, t)
@@ -510,8 +523,9 @@ func (k *rowDot) iq1m(s *set) {
 	t := s.t
 	k.op("VPMOVZXBW (%s), Z%d", s.row, t)
 	k.op("VBROADCASTI32X4 32(%s), Z%d", s.row, t+1)
-	k.op("VPSHUFB rowOctets1M<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPBROADCASTQ rowShifts1M<>(SB), Z%d", t+2)
+	k.op(`
+		VPSHUFB rowOctets1M<>(SB), Z%d, Z%d
+		VPBROADCASTQ rowShifts1M<>(SB), Z%d`, t+1, t+1, t+2)
 	k.op("VPSRLVW Z%d, Z%d, Z%d", t+2, t+1, t+1)
 	k.op("VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Z%d, Z%d", t+1, t)
 	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
@@ -548,8 +562,9 @@ func (k *rowDot) iq1m(s *set) {
 // ternaryX is halvesX; what values that are one too large add is in Z24, negative.
 func (k *rowDot) ternaryX() {
 	k.halvesX()
-	k.op("VPBROADCASTD rowOnes<>(SB), Z0")
-	k.op("VPXORD Z1, Z1, Z1")
+	k.op(`
+		VPBROADCASTD rowOnes<>(SB), Z0
+		VPXORD Z1, Z1, Z1`)
 	for q := range 4 {
 		k.op("VPDPBUSD Z%d, Z0, Z1", rowX+q)
 	}

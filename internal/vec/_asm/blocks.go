@@ -209,8 +209,9 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 
 // blockRow points R8 at row r's step and prefetches the bytes that are as far ahead.
 func (e *emitter) blockRow(f blockFormat, r int) {
-	e.op("MOVQ blockArgs_rows+%d(AX), R8", 8*r)
-	e.op("ADDQ BX, R8")
+	e.op(`
+		MOVQ blockArgs_rows+%d(AX), R8
+		ADDQ BX, R8`, 8*r)
 	for at := 0; at < f.stepBytes() && !f.plain(); at += 64 {
 		e.op("PREFETCHT0 %d(R8)(R13*1)", at)
 	}
@@ -235,11 +236,12 @@ func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 		case f == mxfp4 || f == iq4nl:
 			e.op("VPSHUFB Z%d, Z%d, Z%d", z, bkTable, z)
 		case f.fifth():
-			e.op("MOVL %d(R8), R9", head-4)
-			e.op("MOVL %d(R8)(DX*1), R10", head-4)
-			e.op("SHLQ $32, R10")
-			e.op("ORQ R10, R9")
-			e.op("KMOVQ R9, K3")
+			e.op(`
+				MOVL %d(R8), R9
+				MOVL %d(R8)(DX*1), R10
+				SHLQ $32, R10
+				ORQ R10, R9
+				KMOVQ R9, K3`, head-4, head-4)
 			e.op("VPADDB Z%d, Z%d, K3, Z%d", bkTable, z, z)
 		case !raised:
 			e.op("VPSUBB Z%d, Z%d, Z%d", bkTable, z, z)
@@ -269,9 +271,9 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 		SHRQ $2, R10
 		ANDQ blockUpper<>(SB), R10
 		ORQ R10, R11
-		ANDQ blockSix<>(SB), R9`)
-	e.op("VMOVQ R9, X%d", z)
-	e.op("VPINSRQ $1, R11, X%d, X%d", z, z)
+		ANDQ blockSix<>(SB), R9
+		VMOVQ R9, X%d
+		VPINSRQ $1, R11, X%d, X%d`, z, z, z)
 	e.op("VPMOVZXBW X%d, Y%d", z, z)
 }
 
@@ -322,8 +324,9 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 			if i == 1 && f != plainMins {
 				return
 			}
-			e.op("KXNORW K1, K1, K1")
-			e.op("VPGATHERDD %d(R9)(Z%d*1), K1, Z%d", plainD+4*i, offsets, to)
+			e.op(`
+				KXNORW K1, K1, K1
+				VPGATHERDD %d(R9)(Z%d*1), K1, Z%d`, plainD+4*i, offsets, to)
 		}
 		return
 	}
@@ -331,8 +334,9 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 		e.op("LEAQ (R9)(DX*1), R10")
 		at = "(R10)"
 	}
-	e.op("KXNORW K1, K1, K1")
-	e.op("VPGATHERDD %s(Z%d*1), K1, Z%d", at, offsets, z)
+	e.op(`
+		KXNORW K1, K1, K1
+		VPGATHERDD %s(Z%d*1), K1, Z%d`, at, offsets, z)
 	e.widenScales(f, z, mins)
 }
 
@@ -340,8 +344,9 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 func (e *emitter) widenScales(f blockFormat, z, mins int) {
 	switch f {
 	case mxfp4:
-		e.op("VPANDD.BCST blockByte<>(SB), Z%d, Z%d", z, z)
-		e.op("VPCMPUD.BCST $1, blockTwo<>(SB), Z%d, K1", z) // below two: 2^-128 and 2^-127, which are subnormal
+		e.op(`
+			VPANDD.BCST blockByte<>(SB), Z%d, Z%d
+			VPCMPUD.BCST $1, blockTwo<>(SB), Z%d, K1`, z, z, z) // below two: 2^-128 and 2^-127, which are subnormal
 		e.op("VPBROADCASTD blockSubnormal<>(SB), Z%d", z+1)
 		e.op("VPSLLVD Z%d, Z%d, Z%d", z, z+1, z+1)
 		e.op("VPSUBD.BCST blockOne<>(SB), Z%d, Z%d", z, z)

@@ -35,9 +35,10 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 	loop, more := e.label("loop"), e.label("more")
 	e.at(loop)
 	if f.small() {
-		e.op("CMPQ blockArgs_steps(AX), $1")
-		e.op("JNE %s", more)
-		e.op("MOVQ blockArgs_last(AX), DX")
+		e.op(`
+			CMPQ blockArgs_steps(AX), $1
+			JNE %s
+			MOVQ blockArgs_last(AX), DX`, more)
 		e.at(more)
 	}
 	for r := range 16 {
@@ -52,25 +53,29 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 			e.fill6K(r)
 		}
 	}
-	e.op("MOVQ blockArgs_rows(AX), R9")
-	e.op("ADDQ BX, R9")
+	e.op(`
+		MOVQ blockArgs_rows(AX), R9
+		ADDQ BX, R9`)
 	e.gatherScales(f, false, 0, 2, 17)
 	e.op("VMOVUPS Z0, (SI)")
 	if f.small() {
 		e.gatherScales(f, true, 0, 2, 17)
-		e.op("VMOVUPS Z0, 64(SI)")
-		e.op("ADDQ $1024, DI")
+		e.op(`
+			VMOVUPS Z0, 64(SI)
+			ADDQ $1024, DI`)
 	} else {
 		if f == q4k {
-			e.op("VMOVUPS Z2, 64(SI)")
-			e.op("ADDQ $1024, CX")
+			e.op(`
+				VMOVUPS Z2, 64(SI)
+				ADDQ $1024, CX`)
 		}
 		e.op("ADDQ $8192, DI")
 	}
-	e.op("ADDQ $128, SI")
-	e.op("ADDQ $%d, BX", f.stepBytes())
-	e.op("DECQ blockArgs_steps(AX)")
-	e.op("JNZ %s", loop)
+	e.op(`
+		ADDQ $128, SI
+		ADDQ $%d, BX
+		DECQ blockArgs_steps(AX)
+		JNZ %s`, f.stepBytes(), loop)
 	e.ret()
 }
 
@@ -78,8 +83,9 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 // these and a value has at most seven bits, so that words multiply two values at once.
 func (e *emitter) fill4K(r int) {
 	e.scalesOf(q4k, 0)
-	e.op("VPSRLW $3, Y0, Y1")
-	e.op("VPANDD Y21, Y0, Y2")
+	e.op(`
+		VPSRLW $3, Y0, Y1
+		VPANDD Y21, Y0, Y2`)
 	e.quarters(q4k, 3, func(q, z int) {
 		for part := range 2 {
 			e.op("VPERMW Z%d, Z%d, Z%d", 1+part, bkPerm+q, 9+part)
@@ -87,9 +93,10 @@ func (e *emitter) fill4K(r int) {
 			e.op("VMOVDQU64 Z%d, %d(DI)", 9+part, 2048*q+1024*part+64*r)
 		}
 	})
-	e.op("VPERMW Z0, Z20, Z0")
-	e.op("VPERMI2W Z19, Z18, Z0")
-	e.op("VMOVDQU64 Z0, %d(CX)", 64*r)
+	e.op(`
+		VPERMW Z0, Z20, Z0
+		VPERMI2W Z19, Z18, Z0
+		VMOVDQU64 Z0, %d(CX)`, 64*r)
 }
 
 // fill6K unpacks a block of row r: products of even and of odd values, whose lower seven bits and the others are then
@@ -98,21 +105,24 @@ func (e *emitter) fill6K(r int) {
 	const low, low7 = 18, 19
 	e.scalesOf(q6k, 0)
 	e.quarters(q6k, 2, func(q, z int) {
-		e.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
-		e.op("VPSLLW $5, Z8, Z9") // values are 32 too large
-		e.op("VPANDD Z%d, Z%d, Z10", low, z)
-		e.op("VPSRLW $8, Z%d, Z11", z)
+		e.op(`
+			VPERMW Z0, Z%d, Z8
+			VPSLLW $5, Z8, Z9`, bkPerm+q) // values are 32 too large
+		e.op(`
+			VPANDD Z%d, Z%d, Z10
+			VPSRLW $8, Z%d, Z11`, low, z, z)
 		for _, w := range []int{10, 11} {
 			e.op("VPMULLW Z8, Z%d, Z%d", w, w)
 			e.op("VPSUBW Z9, Z%d, Z%d", w, w)
 		}
-		e.op("VPSRAW $7, Z10, Z12")
-		e.op("VPSLLW $1, Z11, Z13")
-		e.op("VPTERNLOGD $0xD8, Z%d, Z12, Z13", low)
-		e.op("VMOVDQU64 Z13, %d(DI)", 2048*q+64*r)
-		e.op("VPSLLW $8, Z11, Z11")
-		e.op("VPTERNLOGD $0xD8, Z%d, Z10, Z11", low)
-		e.op("VPANDD Z%d, Z11, Z11", low7)
+		e.op(`
+			VPSRAW $7, Z10, Z12
+			VPSLLW $1, Z11, Z13
+			VPTERNLOGD $0xD8, Z%d, Z12, Z13
+			VMOVDQU64 Z13, %d(DI)
+			VPSLLW $8, Z11, Z11
+			VPTERNLOGD $0xD8, Z%d, Z10, Z11
+			VPANDD Z%d, Z11, Z11`, low, 2048*q+64*r, low, low7)
 		e.op("VMOVDQU64 Z11, %d(DI)", 2048*q+1024+64*r)
 	})
 }
@@ -159,8 +169,8 @@ func (k *blockTiles) write(doc string) {
 		ADDQ blockTileArgs_offsetX(AX), SI
 		ADDQ blockTileArgs_offsetX(AX), R9
 		ADDQ blockTileArgs_offsetX(AX), R14
-		CMPQ blockTileArgs_fresh(AX), $0`)
-	k.op("JNE %s", fresh)
+		CMPQ blockTileArgs_fresh(AX), $0
+		JNE %s`, fresh)
 	for r := range 16 {
 		k.op("VMOVUPS %d(R12), Z%d", 64*r, 16+r)
 	}
@@ -174,9 +184,10 @@ func (k *blockTiles) write(doc string) {
 		k.issue(i)
 	}
 	k.at(loop)
-	k.op("DECQ CX")
-	k.op("JZ %s", last)
-	k.op("XCHGQ DI, R8")
+	k.op(`
+		DECQ CX
+		JZ %s
+		XCHGQ DI, R8`, last)
 	for i := range k.parts {
 		k.issue(i)
 		k.fetch()
@@ -196,8 +207,8 @@ func (k *blockTiles) write(doc string) {
 		ADDQ R9, blockTileArgs_offsetX(AX)
 		MOVQ blockTileArgs_panel(AX), R15
 		ADDQ $1024, R12
-		DECQ BX`)
-	k.op("JNZ %s", unit)
+		DECQ BX
+		JNZ %s`, unit)
 	k.emit(tilerelease())
 	k.ret()
 }
@@ -223,8 +234,9 @@ func (e *emitter) emitTilesOf32() {
 		e.emit(tdpbssd(b+i, a+i, i))
 		e.emit(tilestore(i, memory{base: "DI", index: "R11", disp: 1024 * i}))
 		if i == 1 {
-			e.op("ADDQ $1024, DX")
-			e.op("ADDQ $1024, SI")
+			e.op(`
+				ADDQ $1024, DX
+				ADDQ $1024, SI`)
 		}
 	}
 	k.scale = func(i int, from string) {
@@ -236,8 +248,9 @@ func (e *emitter) emitTilesOf32() {
 			e.op("VFMADD231PS Z%d, Z%d, Z%d", t, p, 16+r)
 		}
 		if i == 1 {
-			e.op("ADDQ $128, R9")
-			e.op("ADDQ $128, R10")
+			e.op(`
+				ADDQ $128, R9
+				ADDQ $128, R10`)
 		}
 	}
 	k.write("units of x by a panel of pairs of blocks of 32.")
@@ -264,16 +277,18 @@ func (e *emitter) emitTilesOf256(f blockFormat) {
 			e.emit(tileload(memory{base: "R14", index: "R11"}, parts))
 			e.emit(tilezero(2))
 			e.emit(tdpbf16ps(parts, mins, 2))
-			e.op("ADDQ $1024, R13")
-			e.op("ADDQ $512, R14")
+			e.op(`
+				ADDQ $1024, R13
+				ADDQ $512, R14`)
 		}
 		for t := range 3 {
 			if t < 2 || f == q4k {
 				e.emit(tilestore(t, memory{base: "DI", index: "R11", disp: 1024 * t}))
 			}
 		}
-		e.op("ADDQ $8192, DX")
-		e.op("ADDQ $4096, SI")
+		e.op(`
+			ADDQ $8192, DX
+			ADDQ $4096, SI`)
 	}
 	k.scale = func(q int, from string) {
 		shift := 3
@@ -296,8 +311,9 @@ func (e *emitter) emitTilesOf256(f blockFormat) {
 			e.op("VFMADD231PS Z%d, Z0, Z%d", t, 16+r)
 		}
 		if q == 3 {
-			e.op("ADDQ $64, R9")
-			e.op("ADDQ $128, R10")
+			e.op(`
+				ADDQ $64, R9
+				ADDQ $128, R10`)
 		}
 	}
 	k.write(fmt.Sprintf("units of x by a panel of blocks of %s.", f.name))

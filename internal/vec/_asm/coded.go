@@ -120,10 +120,11 @@ func (e *emitter) codedData() {
 
 // ordinaryMaps loads the registers that decoding keeps.
 func (e *emitter) ordinaryMaps() {
-	e.op("VMOVDQU64 highMap<>(SB), Z%d", zHighMap)
-	e.op("VMOVDQU64 lowMap<>(SB), Z%d", zLowMap)
-	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
-	e.op("VMOVDQU64 extremeMarks<>(SB), Z%d", zExtreme)
+	e.op(`
+		VMOVDQU64 highMap<>(SB), Z%d
+		VMOVDQU64 lowMap<>(SB), Z%d
+		VMOVDQU64 markMap<>(SB), Z%d
+		VMOVDQU64 extremeMarks<>(SB), Z%d`, zHighMap, zLowMap, zMarkMap, zExtreme)
 }
 
 // unpackOrdinary turns 64 ordinary codes in register c into bfloat16 in register to and the next. It uses t.
@@ -183,21 +184,20 @@ func (c *coded) exponents(refused string) {
 	c.op(`
 		VMOVDQU64 Z1, (R12)
 		VMOVDQU64 Z2, 64(R12)
-		VMOVDQU64 Z3, (R11)`)
-	c.op("ADDQ $%d, R12", 4*exponentRow)
-	c.op("ADDQ $%d, R11", 2*exponentRow)
-	c.op("ADDQ $32, R8")
-	c.op("SUBQ $4, BX")
-	c.op("JNZ %s", loop)
-	c.op(`
+		VMOVDQU64 Z3, (R11)
+		ADDQ $%d, R12
+		ADDQ $%d, R11
+		ADDQ $32, R8
+		SUBQ $4, BX
+		JNZ %s
 		VPTESTMD Z20, Z20, K1
 		VPCMPUD $1, scaleLeast<>(SB), Z21, K2
 		VPCMPUD $6, scaleMost<>(SB), Z22, K3
 		KORW K1, K2, K1
-		KORTESTW K1, K3`)
-	c.op("JNZ %s", refused)
-	c.op("MOVQ attendScoreArgs_exponents(AX), R12")
-	c.op("MOVQ attendScoreArgs_at(AX), R8")
+		KORTESTW K1, K3
+		JNZ %s
+		MOVQ attendScoreArgs_exponents(AX), R12
+		MOVQ attendScoreArgs_at(AX), R8`, 4*exponentRow, 2*exponentRow, loop, refused)
 }
 
 // rows decodes a chunk of some of 64 rows for queries; last is the chunk of elements that are not values.
@@ -248,31 +248,35 @@ func (c *coded) mark(row int, last bool) {
 	if !last {
 		c.op("MOVB $0, %d(R15)", row/markRows)
 	}
-	c.op("KTESTQ K1, K1")
-	c.op("JZ %s", ordinary)
+	c.op(`
+		KTESTQ K1, K1
+		JZ %s`, ordinary)
 	if !last {
 		c.op("MOVB $1, %d(R15)", row/markRows)
 	}
-	c.op("MOVQ $%d, R13", row)
-	c.op("CALL decode%s<>(SB)", c.name)
+	c.op(`
+		MOVQ $%d, R13
+		CALL decode%s<>(SB)`, row, c.name)
 	c.at(ordinary)
 }
 
 // pairs decodes a chunk of four of 32 rows for weights.
 func (c *coded) pairs(first int) {
 	ordinary, done := c.label("ordinary"), c.label("done")
-	c.op("CMPB %d(R15), $0", first/markRows)
-	c.op("JEQ %s", ordinary)
-	c.op("MOVQ $%d, R13", first)
-	c.op("CALL pair%s<>(SB)", c.name)
+	c.op(`
+		CMPB %d(R15), $0
+		JEQ %s
+		MOVQ $%d, R13
+		CALL pair%s<>(SB)`, first/markRows, ordinary, first, c.name)
 	c.op("JMP %s", done)
 	c.at(ordinary)
 	for row := first; row < first+markRows; row += 2 {
 		z := row % 4 / 2 * 8
-		c.op("MOVQ %d(R8), R13", 8*row)
-		c.op("MOVQ %d(R8), R14", 8*row+8)
-		c.op("VMOVDQU64 (SI)(R13*1), Z%d", z)
-		c.op("VMOVDQU64 (SI)(R14*1), Z%d", z+1)
+		c.op(`
+			MOVQ %d(R8), R13
+			MOVQ %d(R8), R14
+			VMOVDQU64 (SI)(R13*1), Z%d
+			VMOVDQU64 (SI)(R14*1), Z%d`, 8*row, 8*row+8, z, z+1)
 		if c.scaled {
 			c.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row/2, z+6)
 		}
@@ -338,8 +342,9 @@ func (c *coded) emitDecoders() {
 func (c *coded) addExponents(at string, registers ...int) {
 	c.op("VPBROADCASTD %s, Z9", at)
 	for _, z := range registers {
-		c.op("VPTESTMW Z15, Z%d, K1", z)
-		c.op("VPADDW Z9, Z%d, K1, Z%d", z, z)
+		c.op(`
+			VPTESTMW Z15, Z%d, K1
+			VPADDW Z9, Z%d, K1, Z%d`, z, z, z)
 	}
 }
 
@@ -349,29 +354,31 @@ func (c *coded) decoder(exponents, lines int, then func(row, z int)) {
 	for _, r := range []string{"R8", "R11", "R12", "R14"} {
 		c.op("PUSHQ %s", r)
 	}
-	c.op("LEAQ (R8)(R13*8), R8")
-	c.op("IMUL3Q $%d, R13, R14", exponents)
-	c.op("ADDQ R14, R12")
-	c.op("IMUL3Q $%d, R13, R14", lines)
-	c.op("ADDQ R14, R11")
+	c.op(`
+		LEAQ (R8)(R13*8), R8
+		IMUL3Q $%d, R13, R14
+		ADDQ R14, R12
+		IMUL3Q $%d, R13, R14
+		ADDQ R14, R11`, exponents, lines)
 	for i := range 2 {
 		c.op("VMOVDQU64 codeHigh<>+%d(SB), Z%d", 64*i, 10+i)
 		c.op("VMOVDQU64 codeLow<>+%d(SB), Z%d", 64*i, 12+i)
 	}
-	c.op("VMOVDQU64 codeSign<>(SB), Z14")
-	c.op("VMOVDQU64 magnitude<>(SB), Z15")
+	c.op(`
+		VMOVDQU64 codeSign<>(SB), Z14
+		VMOVDQU64 magnitude<>(SB), Z15`)
 	for row := range markRows {
 		z := 2 * (row % 2)
-		c.op("MOVQ %d(R8), R14", 8*row)
 		c.op(`
+			MOVQ %d(R8), R14
 			VMOVDQU64 (SI)(R14*1), Z6
 			VMOVDQA64 Z6, Z7
 			VPERMI2B Z11, Z10, Z7
 			VMOVDQA64 Z6, Z8
 			VPERMI2B Z13, Z12, Z8
-			VPTERNLOGD $0xF8, Z14, Z6, Z7`)
-		c.op("VPUNPCKLBW Z7, Z8, Z%d", z)
-		c.op("VPUNPCKHBW Z7, Z8, Z%d", z+1)
+			VPTERNLOGD $0xF8, Z14, Z6, Z7
+			VPUNPCKLBW Z7, Z8, Z%d
+			VPUNPCKHBW Z7, Z8, Z%d`, 8*row, z, z+1)
 		then(row, z)
 	}
 	for _, r := range []string{"R14", "R12", "R11", "R8"} {

@@ -17,43 +17,50 @@ func (c *coded) emitScores() {
 		c.exponents(refused)
 	}
 	c.ordinaryMaps()
-	c.op("MOVQ %smarks(AX), R15", a)
-	c.op("MOVQ %stiles(AX), R11", a)
-	c.op("LEAQ %d(R11), R9", codedSlot)
-	c.op("MOVQ %sfetch(AX), R14", a)
+	c.op(`
+		MOVQ %smarks(AX), R15
+		MOVQ %stiles(AX), R11
+		LEAQ %d(R11), R9
+		MOVQ %sfetch(AX), R14`, a, a, codedSlot, a)
 	c.rows(0, codedRounds, false)
 	c.next()
 	group, round, end, last := c.label("group"), c.label("round"), c.label("end"), c.label("last")
 	c.at(group)
-	c.op("MOVQ %squery(AX), DX", a)
-	c.op("MOVQ $7, BX")
+	c.op(`
+		MOVQ %squery(AX), DX
+		MOVQ $7, BX`, a)
 	for t := range 4 {
 		c.emit(tilezero(t))
 	}
 	c.at(round)
 	c.round(func(first, rows int) { c.rows(first, rows, false) })
 	c.next()
-	c.op("DECQ BX")
-	c.op("JGT %s", round)
-	c.op("JMI %s", end)
+	c.op(`
+		DECQ BX
+		JGT %s
+		JMI %s`, round, end)
 	c.round(func(first, rows int) { c.rows(first, rows, true) })
-	c.op("XCHGQ R9, R11")
-	c.op("CMPQ CX, $1")
-	c.op("JEQ %s", last)
+	c.op(`
+		XCHGQ R9, R11
+		CMPQ CX, $1
+		JEQ %s`, last)
 	c.note("The first chunk of the next rows is decoded while the last of these is multiplied.")
-	c.op("MOVQ %srows(AX), SI", a)
-	c.op("ADDQ $%d, R8", 8*codedRounds)
-	c.op("ADDQ $%d, %smarks(AX)", codedRounds/markRows, a)
+	c.op(`
+		MOVQ %srows(AX), SI
+		ADDQ $%d, R8
+		ADDQ $%d, %smarks(AX)`, a, 8*codedRounds, codedRounds/markRows, a)
 	c.op("MOVQ %smarks(AX), R15", a)
 	if c.scaled {
-		c.op("ADDQ $%d, %sexponents(AX)", codedRounds*exponentRow, a)
-		c.op("MOVQ %sexponents(AX), R12", a)
+		c.op(`
+			ADDQ $%d, %sexponents(AX)
+			MOVQ %sexponents(AX), R12`, codedRounds*exponentRow, a, a)
 	}
 	c.op("JMP %s", round)
 	c.at(end)
 	c.scoresStore()
-	c.op("DECQ CX")
-	c.op("JMP %s", group)
+	c.op(`
+		DECQ CX
+		JMP %s`, group)
 	c.at(last)
 	c.round(func(int, int) {})
 	c.scoresStore()
@@ -70,8 +77,9 @@ func (c *coded) emitScores() {
 
 // next advances to the next chunk; the chunk just decoded is multiplied next.
 func (c *coded) next() {
-	c.op("ADDQ $64, SI")
-	c.op("ADDQ $%d, R15", markChunk)
+	c.op(`
+		ADDQ $64, SI
+		ADDQ $%d, R15`, markChunk)
 	if c.scaled {
 		c.op("ADDQ $4, R12")
 	}
@@ -105,16 +113,19 @@ func (c *coded) emitValues() {
 		"out += weights * "+c.doc+", for 16 heads and 512 columns.")
 	c.op("MOVQ %sshapes(AX), R10", a)
 	c.emit(ldtilecfg(memory{base: "R10"}))
-	c.op("MOVQ %srows(AX), SI", a)
-	c.op("MOVQ %sfetch(AX), BX", a)
-	c.op("MOVQ %sout(AX), DI", a)
-	c.op("MOVQ %stiles(AX), R11", a)
-	c.op("LEAQ %d(R11), R9", 4*tileBytes)
-	c.op("MOVQ $64, R10")
+	c.op(`
+		MOVQ %srows(AX), SI
+		MOVQ %sfetch(AX), BX
+		MOVQ %sout(AX), DI
+		MOVQ %stiles(AX), R11`, a, a, a, a)
+	c.op(`
+		LEAQ %d(R11), R9
+		MOVQ $64, R10`, 4*tileBytes)
 	c.ordinaryMaps()
 	first := func() {
-		c.op("MOVQ %sat(AX), R8", a)
-		c.op("MOVQ %smarks(AX), R15", a)
+		c.op(`
+			MOVQ %sat(AX), R8
+			MOVQ %smarks(AX), R15`, a, a)
 		if c.scaled {
 			c.op("MOVQ %sexponents(AX), R12", a)
 		}
@@ -128,18 +139,21 @@ func (c *coded) emitValues() {
 	c.valuesBegin()
 	c.at(groups)
 	c.note("The group to be decoded: the next one, or the first of the next columns.")
-	c.op("XCHGQ R9, R11")
-	c.op("ADDQ $%d, R8", 32*8)
-	c.op("ADDQ $%d, R15", 32/markRows)
+	c.op(`
+		XCHGQ R9, R11
+		ADDQ $%d, R8
+		ADDQ $%d, R15`, 32*8, 32/markRows)
 	if c.scaled {
 		c.op("ADDQ $%d, R12", 32/2*exponentRow)
 	}
-	c.op("CMPQ CX, $1")
-	c.op("JNE %s", same)
-	c.op("CMPQ %scolumns(AX), $1", a)
-	c.op("JEQ %s", wrapped) // after the last columns the same ones are decoded again
-	c.op("ADDQ $64, SI")
-	c.op("ADDQ $%d, %smarks(AX)", markChunk, a)
+	c.op(`
+		CMPQ CX, $1
+		JNE %s
+		CMPQ %scolumns(AX), $1
+		JEQ %s`, same, a, wrapped) // after the last columns the same ones are decoded again
+	c.op(`
+		ADDQ $64, SI
+		ADDQ $%d, %smarks(AX)`, markChunk, a)
 	if c.scaled {
 		c.op("ADDQ $4, %sexponents(AX)", a)
 	}

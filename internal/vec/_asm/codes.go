@@ -69,10 +69,11 @@ func (e *emitter) table(name string, data []byte) {
 
 // codeTables loads the decoder's registers.
 func (e *emitter) codeTables() {
-	e.op("VMOVDQU64 codeHigh<>(SB), Z%d", codeHigh)
-	e.op("VMOVDQU64 codeHigh<>+64(SB), Z%d", codeHigh+1)
-	e.op("VMOVDQU64 codeLow<>(SB), Z%d", codeLow)
-	e.op("VMOVDQU64 codeLow<>+64(SB), Z%d", codeLow+1)
+	e.op(`
+		VMOVDQU64 codeHigh<>(SB), Z%d
+		VMOVDQU64 codeHigh<>+64(SB), Z%d
+		VMOVDQU64 codeLow<>(SB), Z%d
+		VMOVDQU64 codeLow<>+64(SB), Z%d`, codeHigh, codeHigh+1, codeLow, codeLow+1)
 	e.op("VMOVDQU64 codeSign<>(SB), Z%d", codeSign)
 }
 

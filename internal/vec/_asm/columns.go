@@ -77,21 +77,24 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 		e.op("KXNORD K%d, K%d, K%d", 1+k, 1+k, 1+k)
 	}
 	e.at(loop)
-	e.op("CMPQ R8, $%d", o.turn())
-	e.op("JNE %s", full)
-	e.op("MOVQ packArgs_mask(AX), R9")
+	e.op(`
+		CMPQ R8, $%d
+		JNE %s
+		MOVQ packArgs_mask(AX), R9`, o.turn(), full)
 	for k := range masks {
-		e.op("KMOVD R9, K%d", 1+k)
-		e.op("SHRQ $%d, R9", each)
+		e.op(`
+			KMOVD R9, K%d
+			SHRQ $%d, R9`, 1+k, each)
 	}
 	e.at(full)
 	for step := range o.turn() {
 		body(step)
 		e.op("ADDQ $%d, DI", out)
 	}
-	e.op("ADDQ $%d, SI", size*32*o.turn())
-	e.op("SUBQ $%d, R8", o.turn())
-	e.op("JNZ %s", loop)
+	e.op(`
+		ADDQ $%d, SI
+		SUBQ $%d, R8
+		JNZ %s`, size*32*o.turn(), o.turn(), loop)
 	e.ret()
 }
 
@@ -135,8 +138,9 @@ func (e *emitter) split(o order, step, high, low int) {
 func (e *emitter) splitPlain(high, low int) {
 	for i := range 2 {
 		ascending.load(e, 0, i)
-		e.op("VPADDD roundHalf<>(SB), Z21, Z%d", 17+i)
-		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", 17+i, 17+i)
+		e.op(`
+			VPADDD roundHalf<>(SB), Z21, Z%d
+			VPANDD upperHalf<>(SB), Z%d, Z%d`, 17+i, 17+i, 17+i)
 		e.op("VSUBPS Z%d, Z21, Z%d", 17+i, 19+i)
 	}
 	e.emit(narrowPair(17, 18, high))
@@ -169,15 +173,13 @@ func (e *emitter) packGroup(o order, name string, transposed bool, split func(st
 		}
 		e.op(`
 			VPTESTMD Z1, Z1, K6
-			KORW K6, K7, K7`)
-		e.op(`
+			KORW K6, K7, K7
 			ADDQ $8, R11
 			ADDQ $64, R12
-			DECQ R10`)
-		e.op("JNZ %s", row)
-		e.op(`
+			DECQ R10
+			JNZ %s
 			KMOVW K7, R10
-			MOVQ R10, packArgs_rest(AX)`)
+			MOVQ R10, packArgs_rest(AX)`, row)
 		for part := 0; transposed && part < 2; part++ {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
@@ -213,9 +215,10 @@ func (e *emitter) packOne(o order) {
 	e.packLoop(o, 4, 128, func(step int) {
 		e.split(o, step, 0, 1)
 		for half, pairs := range []string{"lowerPairs", "upperPairs"} {
-			e.op("VMOVDQU64 %s<>(SB), Z2", pairs)
-			e.op("VPERMI2D Z1, Z0, Z2")
-			e.op("VMOVDQU64 Z2, %d(DI)", 64*half)
+			e.op(`
+				VMOVDQU64 %s<>(SB), Z2
+				VPERMI2D Z1, Z0, Z2
+				VMOVDQU64 Z2, %d(DI)`, pairs, 64*half)
 		}
 	})
 }

@@ -45,12 +45,14 @@ func (e *emitter) emitParts(groups int) {
 	e.function(fmt.Sprintf("parts%d", groups), "partsArgs",
 		fmt.Sprintf("%d groups of 16 rows by pairs of 16 columns, all of two parts.", groups))
 	e.emit(ldtilecfg(memory{base: "AX"}))
-	e.op("MOVQ %sright(AX), SI", a)
-	e.op("MOVQ %snextRight(AX), R12", a)
-	e.op("MOVQ %ssums(AX), DI", a)
-	e.op("MOVQ %sldSums(AX), CX", a)
-	e.op("MOVQ %scolumns(AX), R9", a)
-	e.op("MOVQ $64, R10")
+	e.op(`
+		MOVQ %sright(AX), SI
+		MOVQ %snextRight(AX), R12
+		MOVQ %ssums(AX), DI
+		MOVQ %sldSums(AX), CX`, a, a, a, a)
+	e.op(`
+		MOVQ %scolumns(AX), R9
+		MOVQ $64, R10`, a)
 	left, right, sums := []string{"BX", "R13"}[:groups], []string{"DX", "R14"}, []string{"DI", "R15"}[:groups]
 	each := func(do func(group, column int)) {
 		for column := range 2 {
@@ -65,17 +67,19 @@ func (e *emitter) emitParts(groups int) {
 	e.at(pair)
 	e.op("MOVQ %sleft(AX), BX", a)
 	if groups == 2 {
-		e.op("MOVQ %snextLeft(AX), R13", a)
-		e.op("ADDQ BX, R13")
-		e.op("MOVQ CX, R15")
-		e.op("SHLQ $4, R15")
-		e.op("ADDQ DI, R15")
+		e.op(`
+			MOVQ %snextLeft(AX), R13
+			ADDQ BX, R13
+			MOVQ CX, R15
+			SHLQ $4, R15
+			ADDQ DI, R15`, a)
 	}
-	e.op("MOVQ SI, DX")
-	e.op("LEAQ (SI)(R12*1), R14")
-	e.op("MOVQ %ssteps(AX), R8", a)
-	e.op("CMPQ %sfresh(AX), $0", a)
-	e.op("JNE %s", fresh)
+	e.op(`
+		MOVQ SI, DX
+		LEAQ (SI)(R12*1), R14
+		MOVQ %ssteps(AX), R8
+		CMPQ %sfresh(AX), $0
+		JNE %s`, a, a, fresh)
 	each(func(group, column int) { e.emit(tileload(sum(group, column), 2*group+column)) })
 	e.op("JMP %s", begun)
 	e.at(fresh)
@@ -111,14 +115,16 @@ func (e *emitter) emitParts(groups int) {
 	for _, r := range slices.Concat(left, right) {
 		e.op("ADDQ $%d, %s", 2*tileBytes, r)
 	}
-	e.op("DECQ R8")
-	e.op("JNZ %s", step)
+	e.op(`
+		DECQ R8
+		JNZ %s`, step)
 
 	each(func(group, column int) { e.emit(tilestore(2*group+column, sum(group, column))) })
-	e.op("LEAQ (SI)(R12*2), SI")
-	e.op("ADDQ $128, DI")
-	e.op("DECQ R9")
-	e.op("JNZ %s", pair)
+	e.op(`
+		LEAQ (SI)(R12*2), SI
+		ADDQ $128, DI
+		DECQ R9
+		JNZ %s`, pair)
 	e.emit(tilerelease())
 	e.ret()
 }
@@ -131,8 +137,8 @@ func (e *emitter) emitParts(groups int) {
 func (e *emitter) emitPairValues() {
 	e.function("pairValues", "pairArgs",
 		"32 rows of columns x 16 float32 to a step of two tiles for each 16; nan is set where one is not finite.")
-	e.op("KXORW K3, K3, K3")
 	e.op(`
+		KXORW K3, K3, K3
 		VMOVDQU64 pairWords<>(SB), Z15
 		MOVQ pairArgs_tiles(AX), R10
 		MOVQ pairArgs_columns(AX), CX
@@ -161,18 +167,19 @@ func (e *emitter) emitPairValues() {
 				VSUBPS Z3, Z0, Z0
 				VSUBPS Z4, Z1, Z1`)
 			e.emit(narrowPair(0, 1, 2))
-			e.op("VPERMW Z2, Z15, Z2")
-			e.op("VMOVDQU64 Z2, %d(DI)", tileBytes)
 			e.op(`
+				VPERMW Z2, Z15, Z2
+				VMOVDQU64 Z2, %d(DI)
 				ADDQ $16, SI
-				ADDQ $64, DI`)
+				ADDQ $64, DI`, tileBytes)
 		})
 		e.op(`
 			ADDQ $64, DX
 			ADDQ pairArgs_nextTile(AX), R10`)
 	})
-	e.op("KMOVW K3, R8")
-	e.op("MOVQ R8, pairArgs_nan(AX)")
+	e.op(`
+		KMOVW K3, R8
+		MOVQ R8, pairArgs_nan(AX)`)
 	e.ret()
 }
 
@@ -187,36 +194,39 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 	e.function("denseSoftmax", "denseSoftmaxArgs", "scores of 16 rows to weights.")
 	e.op("VBROADCASTSS %sscale(AX), Z13", a)
 	open := func() {
-		e.op("MOVQ %sscores(AX), R11", a)
-		e.op("LEAQ %sseen(AX), R9", a)
-		e.op("LEAQ %smost(AX), R10", a)
-		e.op("MOVQ $16, R8")
+		e.op(`
+			MOVQ %sscores(AX), R11
+			LEAQ %sseen(AX), R9
+			LEAQ %smost(AX), R10
+			MOVQ $16, R8`, a, a, a)
 	}
 	next := func() {
 		e.op(`
 			ADDQ $8, R9
-			ADDQ $4, R10`)
-		e.op("ADDQ $%d, R11", 4*denseKeys)
+			ADDQ $4, R10
+			ADDQ $%d, R11`, 4*denseKeys)
 	}
 	open()
 	e.loop("largest", "R8", func() {
 		whole, some, none := e.label("whole"), e.label("some"), e.label("none")
-		e.op("MOVQ R11, SI")
-		e.op("MOVQ (R9), CX")
-		e.op("MOVQ CX, BX")
-		e.op("VBROADCASTSS %s, Z5", v.konst("minusInf"))
-		e.op("SHRQ $4, BX")
-		e.op("JZ %s", some)
+		e.op(`
+			MOVQ R11, SI
+			MOVQ (R9), CX
+			MOVQ CX, BX
+			VBROADCASTSS %s, Z5
+			SHRQ $4, BX
+			JZ %s`, v.konst("minusInf"), some)
 		e.at(whole)
 		e.op(`
 			VMULPS (SI), Z13, Z0
 			VMAXPS Z0, Z5, Z5
 			ADDQ $64, SI
-			DECQ BX`)
-		e.op("JNZ %s", whole)
+			DECQ BX
+			JNZ %s`, whole)
 		e.at(some)
-		e.op("ANDQ $15, CX")
-		e.op("JZ %s", none)
+		e.op(`
+			ANDQ $15, CX
+			JZ %s`, none)
 		e.lowMask("K1")
 		e.op(`
 			VMULPS (SI), Z13, Z0
@@ -228,22 +238,25 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 	})
 
 	e.note("For all rows at once: the new base, and the factor of the sums so far.")
-	e.op("VMOVUPS %stop(AX), Z14", a)
-	e.op("VMAXPS %smost(AX), Z14, Z15", a)
-	e.op("VMOVUPS Z15, %stop(AX)", a)
-	e.op("VCMPPS $4, Z14, Z15, K1")
-	e.op("KMOVW K1, R8")
-	e.op("MOVQ R8, %sgrew(AX)", a)
-	e.op("VSUBPS Z15, Z14, Z0")
-	e.op("VBROADCASTSS %s, Z1", v.konst("minusInf"))
-	e.op("VCMPPS $0, Z1, Z15, K1")
-	e.op("VXORPS Z0, Z0, K1, Z0")
-	e.op("VXORPS Z15, Z15, K1, Z15") // of a row without keys
+	e.op(`
+		VMOVUPS %stop(AX), Z14
+		VMAXPS %smost(AX), Z14, Z15
+		VMOVUPS Z15, %stop(AX)
+		VCMPPS $4, Z14, Z15, K1
+		KMOVW K1, R8
+		MOVQ R8, %sgrew(AX)
+		VSUBPS Z15, Z14, Z0`, a, a, a, a)
+	e.op(`
+		VBROADCASTSS %s, Z1
+		VCMPPS $0, Z1, Z15, K1
+		VXORPS Z0, Z0, K1, Z0
+		VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf")) // of a row without keys
 	e.op("VMOVUPS Z15, %smost(AX)", a)
 	v.exp()
-	e.op("VMOVUPS Z0, %skeep(AX)", a)
-	e.op("VMULPS %ssum(AX), Z0, Z0", a)
-	e.op("VMOVUPS Z0, %ssum(AX)", a)
+	e.op(`
+		VMOVUPS Z0, %skeep(AX)
+		VMULPS %ssum(AX), Z0, Z0
+		VMOVUPS Z0, %ssum(AX)`, a, a, a)
 
 	open()
 	for i, c := range belowConstants {
@@ -253,55 +266,64 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 	e.loop("weigh", "R8", func() {
 		whole, some, rest, zeros, done := e.label("whole"), e.label("some"), e.label("rest"), e.label("zeros"),
 			e.label("done")
-		e.op("MOVQ R11, SI")
-		e.op("MOVQ R12, DI")
-		e.op("MOVQ %ssteps(AX), R13", a)
-		e.op("MOVQ (R9), CX")
-		e.op("VBROADCASTSS (R10), Z15")
+		e.op(`
+			MOVQ R11, SI
+			MOVQ R12, DI
+			MOVQ %ssteps(AX), R13
+			MOVQ (R9), CX
+			VBROADCASTSS (R10), Z15`, a)
 		e.zero(14)
-		e.op("MOVQ CX, BX")
-		e.op("SHRQ $5, BX")
-		e.op("SUBQ BX, R13")
-		e.op("TESTQ BX, BX")
-		e.op("JZ %s", some)
+		e.op(`
+			MOVQ CX, BX
+			SHRQ $5, BX
+			SUBQ BX, R13
+			TESTQ BX, BX
+			JZ %s`, some)
 		e.at(whole)
 		for i := range 2 {
-			e.op("VMULPS %d(SI), Z13, Z0", 64*i)
-			e.op("VSUBPS Z15, Z0, Z0")
+			e.op(`
+				VMULPS %d(SI), Z13, Z0
+				VSUBPS Z15, Z0, Z0`, 64*i)
 			e.expBelow(6 + i)
 		}
 		e.splitWeights()
-		e.op("ADDQ $128, SI")
-		e.op("DECQ BX")
-		e.op("JNZ %s", whole)
+		e.op(`
+			ADDQ $128, SI
+			DECQ BX
+			JNZ %s`, whole)
 		e.at(some)
-		e.op("ANDQ $31, CX")
-		e.op("JZ %s", rest)
+		e.op(`
+			ANDQ $31, CX
+			JZ %s`, rest)
 		e.lowMask("K1")
 		e.op("KSHIFTRD $16, K1, K3")
 		for i, mask := range []string{"K1", "K3"} {
-			e.op("VMULPS.Z %d(SI), Z13, %s, Z0", 64*i, mask)
-			e.op("VSUBPS Z15, Z0, Z0")
+			e.op(`
+				VMULPS.Z %d(SI), Z13, %s, Z0
+				VSUBPS Z15, Z0, Z0`, 64*i, mask)
 			e.expBelow(1)
 			e.op("VMOVAPS.Z Z1, %s, Z%d", mask, 6+i)
 		}
 		e.splitWeights()
 		e.op("DECQ R13")
 		e.at(rest)
-		e.op("TESTQ R13, R13")
-		e.op("JZ %s", done)
+		e.op(`
+			TESTQ R13, R13
+			JZ %s`, done)
 		e.zero(0)
 		e.at(zeros)
-		e.op("VMOVDQU64 Z0, (DI)")
-		e.op("VMOVDQU64 Z0, %d(DI)", tileBytes)
-		e.op("ADDQ $%d, DI", 2*tileBytes)
-		e.op("DECQ R13")
-		e.op("JNZ %s", zeros)
+		e.op(`
+			VMOVDQU64 Z0, (DI)
+			VMOVDQU64 Z0, %d(DI)
+			ADDQ $%d, DI
+			DECQ R13
+			JNZ %s`, tileBytes, 2*tileBytes, zeros)
 		e.at(done)
 		v.across("VADDPS", 14)
-		e.op("VADDSS (%ssum-%smost)(R10), X14, X14", a, a)
-		e.op("VMOVSS X14, (%ssum-%smost)(R10)", a, a)
-		e.op("ADDQ $64, R12")
+		e.op(`
+			VADDSS (%ssum-%smost)(R10), X14, X14
+			VMOVSS X14, (%ssum-%smost)(R10)
+			ADDQ $64, R12`, a, a, a, a)
 		next()
 	})
 	e.ret()
@@ -315,8 +337,8 @@ func (e *emitter) lowMask(mask string) {
 	e.op(`
 		MOVL $1, BX
 		SHLL CX, BX
-		DECL BX`)
-	e.op("KMOVD BX, %s", mask)
+		DECL BX
+		KMOVD BX, %s`, mask)
 }
 
 // The constants of expBelow and the first of their registers.
@@ -343,10 +365,11 @@ var belowConstants = []struct {
 func (e *emitter) expBelow(to int) {
 	const least, magic, log2e, ln2, poly = belowFirst, belowFirst + 1, belowFirst + 2, belowFirst + 3, belowFirst + 4
 	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN stays
-	e.op("VMOVAPS Z%d, Z2", magic)
-	e.op("VFMADD231PS Z%d, Z0, Z2", log2e)
-	e.op("VSUBPS Z%d, Z2, Z2", magic)
-	e.op("VFNMADD231PS Z%d, Z2, Z0", ln2)
+	e.op(`
+		VMOVAPS Z%d, Z2
+		VFMADD231PS Z%d, Z0, Z2
+		VSUBPS Z%d, Z2, Z2
+		VFNMADD231PS Z%d, Z2, Z0`, magic, log2e, magic, ln2)
 	e.op("VMOVAPS Z%d, Z%d", poly, to)
 	for i := range 6 {
 		e.op("VFMADD213PS Z%d, Z0, Z%d", poly+1+min(i, 4), to) // the last two are 1
@@ -358,16 +381,18 @@ func (e *emitter) expBelow(to int) {
 // DI, which it advances.
 func (e *emitter) splitWeights() {
 	for i := range 2 {
-		e.op("VADDPS Z%d, Z14, Z14", 6+i)
-		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", 6+i, 8+i)
+		e.op(`
+			VADDPS Z%d, Z14, Z14
+			VPADDD roundHalf<>(SB), Z%d, Z%d`, 6+i, 6+i, 8+i)
 		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", 8+i, 8+i)
 		e.op("VSUBPS Z%d, Z%d, Z%d", 8+i, 6+i, 6+i)
 	}
 	e.emit(narrowPair(8, 9, 10))
 	e.emit(narrowPair(6, 7, 11))
-	e.op("VMOVDQU64 Z10, (DI)")
-	e.op("VMOVDQU64 Z11, %d(DI)", tileBytes)
-	e.op("ADDQ $%d, DI", 2*tileBytes)
+	e.op(`
+		VMOVDQU64 Z10, (DI)
+		VMOVDQU64 Z11, %d(DI)
+		ADDQ $%d, DI`, tileBytes, 2*tileBytes)
 }
 
 // emitScaleRows writes the kernel that multiplies rows by one factor each.

@@ -13,31 +13,37 @@ const (
 func (e *emitter) emitEntry() {
 	const a, groups, ropeAt = "entryArgs_", 7, 448
 	e.function("entryamx", "entryArgs", "one V4 entry to bfloat16.")
-	e.op("MOVQ %sdata(AX), SI", a)
-	e.op("MOVQ %sscales(AX), DX", a)
-	e.op("MOVQ %srow(AX), DI", a)
+	e.op(`
+		MOVQ %sdata(AX), SI
+		MOVQ %sscales(AX), DX
+		MOVQ %srow(AX), DI`, a, a, a)
 	e.codeTables()
-	e.op("VMOVDQU64 %s<>(SB), Z%d", inOrder, zOrder)
-	e.op("VMOVDQU64 magnitude<>(SB), Z%d", zMagnitude)
-	e.op("VMOVDQU64 codeBits<>(SB), Z%d", zCode)
+	e.op(`
+		VMOVDQU64 %s<>(SB), Z%d
+		VMOVDQU64 magnitude<>(SB), Z%d
+		VMOVDQU64 codeBits<>(SB), Z%d`, inOrder, zOrder, zMagnitude, zCode)
 	e.op("VPXORD Z%d, Z%d, Z%d", zSeen, zSeen, zSeen)
 	for g := range groups {
-		e.op("MOVBQZX %d(DX), R8", g)
-		e.op("SUBQ $127, R8")
-		e.op("SHLQ $7, R8")
-		e.op("VPBROADCASTW R8, Z%d", zScale)
-		e.op("VPERMQ %d(SI), Z%d, Z0", 64*g, zOrder)
+		e.op(`
+			MOVBQZX %d(DX), R8
+			SUBQ $127, R8
+			SHLQ $7, R8
+			VPBROADCASTW R8, Z%d
+			VPERMQ %d(SI), Z%d, Z0`, g, zScale, 64*g, zOrder)
 		e.addExponent(0, zScale)
-		e.op("VMOVDQU64 Z0, %d(DI)", 128*g)
-		e.op("VMOVDQU64 Z1, %d(DI)", 128*g+64)
+		e.op(`
+			VMOVDQU64 Z0, %d(DI)
+			VMOVDQU64 Z1, %d(DI)`, 128*g, 128*g+64)
 	}
 	for i := range 2 {
-		e.op("VMOVDQU64 %d(SI), Z0", ropeAt+64*i)
-		e.op("VMOVDQU64 Z0, %d(DI)", 128*groups+64*i)
+		e.op(`
+			VMOVDQU64 %d(SI), Z0
+			VMOVDQU64 Z0, %d(DI)`, ropeAt+64*i, 128*groups+64*i)
 	}
-	e.op("VPCMPEQB Z%d, Z%d, K1", zCode, zSeen)
-	e.op("KMOVQ K1, R9")
-	e.op("MOVQ R9, %snan(AX)", a)
+	e.op(`
+		VPCMPEQB Z%d, Z%d, K1
+		KMOVQ K1, R9
+		MOVQ R9, %snan(AX)`, zCode, zSeen, a)
 	e.ret()
 }
 

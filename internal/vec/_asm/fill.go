@@ -28,8 +28,9 @@ func (e *emitter) fillRows(body func()) {
 			MOVQ R9, DI
 			MOVQ fillArgs_steps(AX), R12`)
 		body()
-		e.op("ADDQ fillArgs_ldw(AX), R8")
-		e.op("ADDQ $64, R9")
+		e.op(`
+			ADDQ fillArgs_ldw(AX), R8
+			ADDQ $64, R9`)
 	})
 	e.ret()
 }
@@ -37,15 +38,18 @@ func (e *emitter) fillRows(body func()) {
 // fillSteps runs step R12 times and tail once if the mask is not empty.
 func (e *emitter) fillSteps(step, tail func()) {
 	loop, last, done := e.label("loop"), e.label("last"), e.label("done")
-	e.op("TESTQ R12, R12")
-	e.op("JZ %s", last)
+	e.op(`
+		TESTQ R12, R12
+		JZ %s`, last)
 	e.at(loop)
 	step()
-	e.op("DECQ R12")
-	e.op("JNZ %s", loop)
+	e.op(`
+		DECQ R12
+		JNZ %s`, loop)
 	e.at(last)
-	e.op("CMPQ fillArgs_mask(AX), $0")
-	e.op("JE %s", done)
+	e.op(`
+		CMPQ fillArgs_mask(AX), $0
+		JE %s`, done)
 	tail()
 	e.at(done)
 }
@@ -59,11 +63,12 @@ func (e *emitter) fillBF16() {
 				VMOVDQU64 (SI), Z0
 				PREFETCHT1 (SI)(R11*1)
 				VMOVDQU64 Z0, (DI)
-				ADDQ $64, SI`)
-			e.op("ADDQ $%d, DI", panelStep)
+				ADDQ $64, SI
+				ADDQ $%d, DI`, panelStep)
 		}, func() {
-			e.op("VMOVDQU16.Z (SI), K1, Z0")
-			e.op("VMOVDQU64 Z0, (DI)")
+			e.op(`
+				VMOVDQU16.Z (SI), K1, Z0
+				VMOVDQU64 Z0, (DI)`)
 		})
 	})
 }
@@ -79,16 +84,19 @@ func (e *emitter) fillFP8() {
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
 		e.decodeCodes(0, 1, 2)
-		e.op("VMOVDQU64 Z0, (DI)")
-		e.op("VMOVDQU64 Z1, %d(DI)", panelStep)
+		e.op(`
+			VMOVDQU64 Z0, (DI)
+			VMOVDQU64 Z1, %d(DI)`, panelStep)
 	}
 	e.fillRows(func() {
 		e.fillSteps(func() {
-			e.op("VMOVDQU64 (SI), Z0")
-			e.op("PREFETCHT1 (SI)(R11*1)")
+			e.op(`
+				VMOVDQU64 (SI), Z0
+				PREFETCHT1 (SI)(R11*1)`)
 			widen()
-			e.op("ADDQ $64, SI")
-			e.op("ADDQ $%d, DI", 2*panelStep)
+			e.op(`
+				ADDQ $64, SI
+				ADDQ $%d, DI`, 2*panelStep)
 		}, func() {
 			e.op("VMOVDQU8.Z (SI), K1, Z0")
 			widen()
@@ -106,6 +114,7 @@ func (e *emitter) scaledTables(base string) {
 
 // signBits loads the register that does not depend on the scale.
 func (e *emitter) signBits(scratch string) {
-	e.op("MOVL $0x80, %s", scratch)
-	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
+	e.op(`
+		MOVL $0x80, %s
+		VPBROADCASTB %s, Z%d`, scratch, scratch, codeSign)
 }

@@ -29,8 +29,8 @@ func (f fold) loop(e *emitter, body func()) {
 	e.op(`
 		ADDQ foldArgs_nextSums(AX), SI
 		ADDQ foldArgs_nextY(AX), DI
-		DECQ R8`)
-	e.op("JNZ %s", loop)
+		DECQ R8
+		JNZ %s`, loop)
 	e.ret()
 }
 
@@ -59,22 +59,24 @@ func (e *emitter) storeRows(regs []int) {
 	e.op(`
 		MOVQ foldArgs_rows(AX), R13
 		MOVQ DI, R11
-		CMPQ foldArgs_add(AX), $0`)
-	e.op("JNE %s", add)
+		CMPQ foldArgs_add(AX), $0
+		JNE %s`, add)
 	for _, r := range regs {
-		e.op("VMOVUPS Z%d, K1, (R11)", r)
-		e.op("ADDQ R9, R11")
-		e.op("DECQ R13")
-		e.op("JZ %s", done)
+		e.op(`
+			VMOVUPS Z%d, K1, (R11)
+			ADDQ R9, R11
+			DECQ R13
+			JZ %s`, r, done)
 	}
 	e.op("JMP %s", done)
 	e.at(add)
 	for _, r := range regs {
-		e.op("VADDPS.Z (R11), Z%d, K1, Z%d", r, r)
-		e.op("VMOVUPS Z%d, K1, (R11)", r)
-		e.op("ADDQ R9, R11")
-		e.op("DECQ R13")
-		e.op("JZ %s", done)
+		e.op(`
+			VADDPS.Z (R11), Z%d, K1, Z%d
+			VMOVUPS Z%d, K1, (R11)
+			ADDQ R9, R11
+			DECQ R13
+			JZ %s`, r, r, r, done)
 	}
 	e.at(done)
 }
@@ -89,14 +91,16 @@ func (f fold) wide(e *emitter) {
 	f.loop(e, func() {
 		for i := range 2 {
 			if i == 1 {
-				e.op("ADDQ foldArgs_lower(AX), SI")
-				e.op("ADDQ $64, DI")
+				e.op(`
+					ADDQ foldArgs_lower(AX), SI
+					ADDQ $64, DI`)
 			}
 			e.op("MOVQ R12, R11")
 			for r := range 16 {
 				f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(SI)", disp+64*r) })
-				e.op("PREFETCHT1 (R11)")
-				e.op("ADDQ R9, R11")
+				e.op(`
+					PREFETCHT1 (R11)
+					ADDQ R9, R11`)
 			}
 			e.op("ADDQ $64, R12")
 			e.storeRows(f.turn(e))
@@ -127,8 +131,9 @@ func (e *emitter) foldStridedOne() {
 	fold{}.loop(e, func() {
 		e.op("VMOVUPS (SI), Z2")
 		for part := range 2 {
-			e.op("VMOVUPS foldPart%d<>(SB), Z%d", part, part)
-			e.op("VPERMI2PS 64(SI), Z2, Z%d", part)
+			e.op(`
+				VMOVUPS foldPart%d<>(SB), Z%d
+				VPERMI2PS 64(SI), Z2, Z%d`, part, part, part)
 		}
 		e.op("VADDPS Z1, Z0, Z0")
 		e.storeRows([]int{0})

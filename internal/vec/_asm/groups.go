@@ -76,9 +76,9 @@ func (k *groupDot) write() {
 		MOVQ groupArgs_zero(AX), BX
 		MOVQ groupArgs_y(AX), DI
 		MOVQ groupArgs_ldy(AX), R13
-		LEAQ (R13)(R13*2), R14`)
-	k.op("VMOVUPS groupArgs_index(AX), V%d", groupIndex)
-	k.op("VBROADCASTSS groupArgs_middle(AX), V%d", groupZero)
+		LEAQ (R13)(R13*2), R14
+		VMOVUPS groupArgs_index(AX), V%d
+		VBROADCASTSS groupArgs_middle(AX), V%d`, groupIndex, groupZero)
 	if k.nibbles() {
 		k.op("VMOVUPS groupNibble<>(SB), V%d", groupMask)
 	} else {
@@ -117,9 +117,10 @@ func (k *groupDot) write() {
 			k.op("VMULSS groupArgs_factor(AX), X%d, X%d", m, m)
 			k.op("VMOVSS X%d, %s", m, spaced("DI", "R13", "R14", "", 0, m))
 		}
-		k.op("ADDQ $4, DI")
-		k.op("ADDQ groupArgs_ldw(AX), R8")
-		k.op("ADDQ groupArgs_ldScale(AX), R10")
+		k.op(`
+			ADDQ $4, DI
+			ADDQ groupArgs_ldw(AX), R8
+			ADDQ groupArgs_ldScale(AX), R10`)
 	})
 	k.ret()
 }
@@ -136,8 +137,9 @@ func (k *groupDot) spreadE4M3() {
 	if k.wide() {
 		k.op("VPMOVSXBW (R11), X%d", groupScale)
 	} else {
-		k.op("VMOVD (R11), X%d", groupScale)
-		k.op("VPMOVSXBW X%d, X%d", groupScale, groupScale)
+		k.op(`
+			VMOVD (R11), X%d
+			VPMOVSXBW X%d, X%d`, groupScale, groupScale, groupScale)
 	}
 	k.op("VPSLLW $7, X%d, X%d", groupScale, groupScale)
 	k.op("VPAND groupNoBit<>(SB), X%d, X%d", groupScale, groupScale)
@@ -160,9 +162,10 @@ func (k *groupDot) block() {
 		k.op("VFNMADD231PS %s, V%d, V%d", at(size+k.bytes()), groupZero, groupSum)
 		k.op("VFMADD231PS V%d, V%d, V%d", groupTemp, groupSum, m)
 	}
-	k.op("PREFETCHT0 1024(R9)")
-	k.op("ADDQ $%d, R9", k.bytes())
-	k.op("ADDQ $%d, SI", size+2*k.bytes())
+	k.op(`
+		PREFETCHT0 1024(R9)
+		ADDQ $%d, R9
+		ADDQ $%d, SI`, k.bytes(), size+2*k.bytes())
 }
 
 // unpack leaves the codes of a block in registers, as unsigned bytes; those of eight bits with AVX2 as signed ones.
@@ -228,10 +231,11 @@ func (e *emitter) widenSmall(name, what, load string, bytes int) {
 		MOVQ vecArgs_a(AX), SI
 		MOVQ vecArgs_steps(AX), CX`)
 	e.loop("step", "CX", func() {
-		e.op("%s", load)
-		e.op("VMOVUPS V0, (DI)")
-		e.op("ADDQ $%d, SI", bytes)
-		e.op("ADDQ $%d, DI", e.bytes())
+		e.op(`
+			%s
+			VMOVUPS V0, (DI)
+			ADDQ $%d, SI
+			ADDQ $%d, DI`, load, bytes, e.bytes())
 	})
 	e.ret()
 }

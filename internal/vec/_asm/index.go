@@ -67,24 +67,26 @@ func (e *emitter) emitIndexScores() {
 		{"pairs", "CX"}} {
 		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
 	}
-	e.op("MOVQ $64, R9")
-	e.op("MOVQ $%d, R10", headBytes)
-	e.op("VPXORD Z31, Z31, Z31")
+	e.op(`
+		MOVQ $64, R9
+		MOVQ $%d, R10
+		VPXORD Z31, Z31, Z31`, headBytes)
 	steady, last := e.label("steady"), e.label("last")
 	k.passes(true, false)
-	e.op("ADDQ $%d, SI", 8*tileBytes)
-	e.op("DECQ CX")
-	e.op("JZ %s", last)
+	e.op(`
+		ADDQ $%d, SI
+		DECQ CX
+		JZ %s`, 8*tileBytes, last)
 	e.at(steady)
 	k.passes(true, true)
 	e.op(`
 		VMOVUPS Z0, (DI)
 		VMOVUPS Z1, 64(DI)
 		ADDQ $128, BX
-		ADDQ $128, DI`)
-	e.op("ADDQ $%d, SI", 8*tileBytes)
-	e.op("DECQ CX")
-	e.op("JNZ %s", steady)
+		ADDQ $128, DI
+		ADDQ $%d, SI
+		DECQ CX
+		JNZ %s`, 8*tileBytes, steady)
 	e.at(last)
 	for t := range 4 {
 		k.storeTile("R14", t)
@@ -117,10 +119,11 @@ func (k indexScores) passes(multiply, sum bool) {
 				}
 			}
 		}
-		k.op("MOVQ R8, R14")
-		k.op("ADDQ $%d, R8", 4*tileBytes)
-		k.op("ADDQ $%d, R11", 32*headBytes)
-		k.op("ADDQ $128, R12")
+		k.op(`
+			MOVQ R8, R14
+			ADDQ $%d, R8
+			ADDQ $%d, R11
+			ADDQ $128, R12`, 4*tileBytes, 32*headBytes)
 	})
 	if sum {
 		k.finish()

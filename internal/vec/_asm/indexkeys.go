@@ -53,11 +53,12 @@ func (e *emitter) widenChunk(chunk int) {
 		}
 	}
 	ordinary := e.label("ordinary")
-	e.op("VPCMPUB $5, Z%d, Z%d, K3", zExtreme, zMark)
-	e.op("KTESTQ K3, K3")
-	e.op("JZ %s", ordinary)
-	e.op("MOVQ $%d, DX", chunk)
-	e.op("CALL anyKeys<>(SB)")
+	e.op(`
+		VPCMPUB $5, Z%d, Z%d, K3
+		KTESTQ K3, K3
+		JZ %s
+		MOVQ $%d, DX
+		CALL anyKeys<>(SB)`, zExtreme, zMark, ordinary, chunk)
 	e.at(ordinary)
 }
 
@@ -78,13 +79,15 @@ func (e *emitter) emitAnyKeys() {
 	for i := range 4 {
 		codes := 18 + i
 		for part, name := range []string{"codeHigh", "codeLow"} {
-			e.op("VMOVDQA64 Z%d, Z%d", codes, 10+part)
-			e.op("VMOVDQU64 %s<>(SB), Z13", name)
+			e.op(`
+				VMOVDQA64 Z%d, Z%d
+				VMOVDQU64 %s<>(SB), Z13`, codes, 10+part, name)
 			e.op("VPERMI2B %s<>+64(SB), Z13, Z%d", name, 10+part)
 		}
-		e.op("VPTERNLOGD $0xF8, codeSign<>(SB), Z%d, Z10", codes)
-		e.op("VPUNPCKLBW Z10, Z11, Z12")
-		e.op("VPUNPCKHBW Z10, Z11, Z13")
+		e.op(`
+			VPTERNLOGD $0xF8, codeSign<>(SB), Z%d, Z10
+			VPUNPCKLBW Z10, Z11, Z12
+			VPUNPCKHBW Z10, Z11, Z13`, codes)
 		for half := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R8)", 12+half, 64*(2*i+half))
 		}
@@ -111,8 +114,9 @@ func (e *emitter) emitIndexKeys() {
 		for chunk := range keyChunks {
 			e.widenChunk(chunk)
 		}
-		e.op("ADDQ $8, R14")
-		e.op("ADDQ $%d, R8", groupBytes)
+		e.op(`
+			ADDQ $8, R14
+			ADDQ $%d, R8`, groupBytes)
 	})
 	e.ret()
 }

@@ -21,9 +21,10 @@ func (e *emitter) emitIndexOnce() {
 		{"pairs", "CX"}, {"query", "R11"}, {"weights", "R12"}, {"places", "R14"}} {
 		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
 	}
-	e.op("MOVQ $64, R9")
-	e.op("MOVQ $%d, R10", headBytes)
-	e.op("VPXORD Z31, Z31, Z31")
+	e.op(`
+		MOVQ $64, R9
+		MOVQ $%d, R10
+		VPXORD Z31, Z31, Z31`, headBytes)
 	e.ordinaryMaps()
 	e.op("LEAQ %d(R8), SI", 2*groupBytes)
 	for range 2 {
@@ -39,8 +40,9 @@ func (e *emitter) emitIndexOnce() {
 		k.pass(p, false)
 	}
 	k.turn()
-	e.op("DECQ CX")
-	e.op("JZ %s", last)
+	e.op(`
+		DECQ CX
+		JZ %s`, last)
 	e.at(steady)
 	k.clear()
 	for p := range 2 {
@@ -53,8 +55,9 @@ func (e *emitter) emitIndexOnce() {
 		ADDQ $128, BX
 		ADDQ $128, DI`)
 	k.turn()
-	e.op("DECQ CX")
-	e.op("JNZ %s", steady)
+	e.op(`
+		DECQ CX
+		JNZ %s`, steady)
 	e.at(last)
 	for t := range 4 {
 		k.store(1, t)
@@ -73,14 +76,16 @@ func (e *emitter) emitIndexOnce() {
 
 // group takes the next group to be widened.
 func (k indexOnce) group() {
-	k.op("MOVQ (R14), R13")
-	k.op("ADDQ $8, R14")
+	k.op(`
+		MOVQ (R14), R13
+		ADDQ $8, R14`)
 }
 
 // turn exchanges the two sets of tiles: the keys just widened are multiplied next, the others are overwritten.
 func (k indexOnce) turn() {
-	k.op("SUBQ $%d, R8", 2*groupBytes)
-	k.op("XCHGQ SI, R8")
+	k.op(`
+		SUBQ $%d, R8
+		XCHGQ SI, R8`, 2*groupBytes)
 }
 
 // store keeps the products of a pass.

@@ -161,8 +161,9 @@ func (e *emitter) loop(label, counter string, body func()) {
 	label = e.label(label)
 	e.at(label)
 	body()
-	e.op("DECQ %s", counter)
-	e.op("JNZ %s", label)
+	e.op(`
+		DECQ %s
+		JNZ %s`, counter, label)
 }
 
 // function opens a function with one pointer argument, left in AX.
@@ -176,6 +177,7 @@ func (e *emitter) function(name, args, doc string) {
 }
 
 func (e *emitter) ret() {
-	e.op("VZEROUPPER")
-	e.op("RET")
+	e.op(`
+		VZEROUPPER
+		RET`)
 }

@@ -31,8 +31,9 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 	e.copyRows(0, 0, 0, 64)
 	loop, round, same := e.label("loop"), e.label("round"), e.label("same")
 	e.at(loop)
-	e.op("MOVQ attendScoreArgs_query(AX), DX")
-	e.op("MOVQ $%d, BX", steps/2)
+	e.op(`
+		MOVQ attendScoreArgs_query(AX), DX
+		MOVQ $%d, BX`, steps/2)
 	for t := range 4 {
 		e.emit(tilezero(t))
 	}
@@ -49,21 +50,25 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 		}
 	}
 	e.scoreStep(0, slot(0), between(64, 1))
-	e.op("ADDQ $128, SI")
-	e.op("DECQ BX")
-	e.op("JNZ %s", same)
+	e.op(`
+		ADDQ $128, SI
+		DECQ BX
+		JNZ %s`, same)
 	e.note("The first step of the next rows is copied next.")
-	e.op("MOVQ attendScoreArgs_rows(AX), SI")
-	e.op("ADDQ $%d, R8", 64*8)
+	e.op(`
+		MOVQ attendScoreArgs_rows(AX), SI
+		ADDQ $%d, R8`, 64*8)
 	e.at(same)
 	e.scoreStep(1, slot(1), between(0, 0))
-	e.op("ADDQ $%d, DX", 4*tileBytes)
-	e.op("TESTQ BX, BX")
-	e.op("JNZ %s", round)
+	e.op(`
+		ADDQ $%d, DX
+		TESTQ BX, BX
+		JNZ %s`, 4*tileBytes, round)
 	e.scoresStore()
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
-	e.op("MOVQ R14, attendScoreArgs_fetch(AX)")
+	e.op(`
+		DECQ CX
+		JNZ %s
+		MOVQ R14, attendScoreArgs_fetch(AX)`, loop)
 	e.emit(tilerelease())
 	e.ret()
 }
@@ -73,8 +78,9 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 func (e *emitter) copyRows(from, slot, first, rows int) {
 	for row := first; row < first+rows; row++ {
 		z := row % 8
-		e.op("MOVQ %d(R8), R13", 8*row)
-		e.op("VMOVDQU64 %d(SI)(R13*1), Z%d", from, z)
+		e.op(`
+			MOVQ %d(R8), R13
+			VMOVDQU64 %d(SI)(R13*1), Z%d`, 8*row, from, z)
 		e.op("VMOVDQU64 Z%d, %d(R9)", z, slot*nearSlot+64*row)
 	}
 }
@@ -92,14 +98,16 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
 	e.op("MOVQ %sshapes(AX), R10", a)
 	e.emit(ldtilecfg(memory{base: "R10"}))
-	e.op("MOVQ %srows(AX), SI", a)
-	e.op("MOVQ %sat(AX), R8", a)
-	e.op("MOVQ %sgroups(AX), R9", a)
-	e.op("MOVQ %stiles(AX), R11", a)
-	e.op("LEAQ %d(R11), R12", 4*tileBytes)
-	e.op("MOVQ %sfetch(AX), BX", a)
-	e.op("MOVQ %sout(AX), DI", a)
-	e.op("MOVQ $64, R10")
+	e.op(`
+		MOVQ %srows(AX), SI
+		MOVQ %sat(AX), R8
+		MOVQ %sgroups(AX), R9
+		MOVQ %stiles(AX), R11`, a, a, a, a)
+	e.op(`
+		LEAQ %d(R11), R12
+		MOVQ %sfetch(AX), BX
+		MOVQ %sout(AX), DI
+		MOVQ $64, R10`, 4*tileBytes, a, a)
 	for pair := range 16 {
 		e.pairRows(pair)
 	}
@@ -109,14 +117,16 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 	e.at(groups)
 
 	e.note("The group to be filled: the next one, or the first of the next columns.")
-	e.op("XCHGQ R11, R12")
-	e.op("ADDQ $%d, R8", 32*8)
-	e.op("DECQ R9")
-	e.op("JNZ %s", same)
-	e.op("MOVQ %sgroups(AX), R9", a)
-	e.op("MOVQ %sat(AX), R8", a)
-	e.op("CMPQ %scolumns(AX), $1", a)
-	e.op("JEQ %s", same) // after the last columns the same ones are filled again
+	e.op(`
+		XCHGQ R11, R12
+		ADDQ $%d, R8
+		DECQ R9
+		JNZ %s
+		MOVQ %sgroups(AX), R9
+		MOVQ %sat(AX), R8`, 32*8, same, a, a)
+	e.op(`
+		CMPQ %scolumns(AX), $1
+		JEQ %s`, a, same) // after the last columns the same ones are filled again
 	e.op("ADDQ $128, SI")
 	e.at(same)
 	e.valuesStep("R12", func(quarter int) {
@@ -135,10 +145,11 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 func (e *emitter) valuesBegin() {
 	const a = "attendValueArgs_"
 	fresh, begun := e.label("fresh"), e.label("begun")
-	e.op("MOVQ %sweights(AX), DX", a)
-	e.op("MOVQ %sgroups(AX), CX", a)
-	e.op("CMPQ %sfirst(AX), $0", a)
-	e.op("JNE %s", fresh)
+	e.op(`
+		MOVQ %sweights(AX), DX
+		MOVQ %sgroups(AX), CX
+		CMPQ %sfirst(AX), $0
+		JNE %s`, a, a, a, fresh)
 	for t := range 4 {
 		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
 	}
@@ -155,15 +166,17 @@ func (e *emitter) valuesBegin() {
 // remaining lines of the row two before it, some of which the hardware prefetcher has loaded by then.
 func (e *emitter) fetchRow(cursor, memory string, lines int) {
 	fetched := e.label("fetched")
-	e.op("TESTQ %s, %s", cursor, cursor)
-	e.op("JZ %s", fetched)
-	e.op("MOVQ (%s), R13", cursor)
+	e.op(`
+		TESTQ %s, %s
+		JZ %s
+		MOVQ (%s), R13`, cursor, cursor, fetched, cursor)
 	e.op("ADDQ %s(AX), R13", memory)
 	const first, behind = 2, 2
 	for line := range lines {
 		if line == first {
-			e.op("MOVQ %d(%s), R13", -8*behind, cursor)
-			e.op("ADDQ %s(AX), R13", memory)
+			e.op(`
+				MOVQ %d(%s), R13
+				ADDQ %s(AX), R13`, -8*behind, cursor, memory)
 		}
 		e.op("PREFETCHT1 %d(R13)", 64*line)
 	}
@@ -187,8 +200,9 @@ func (e *emitter) valuesStep(tiles string, fill func(quarter int)) {
 		e.emit(tdpbf16ps(6, 5, t))
 		e.emit(tdpbf16ps(7, 5, t+1))
 	}
-	e.op("ADDQ $%d, DX", 2*tileBytes)
-	e.op("DECQ CX")
+	e.op(`
+		ADDQ $%d, DX
+		DECQ CX`, 2*tileBytes)
 }
 
 // valuesEnd stores the sums of four tiles of columns and advances to the next four.
@@ -196,9 +210,10 @@ func (e *emitter) valuesEnd(columns string) {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
-	e.op("ADDQ $%d, DI", 4*tileBytes)
-	e.op("SUBQ $1, attendValueArgs_columns(AX)")
-	e.op("JNZ %s", columns)
+	e.op(`
+		ADDQ $%d, DI
+		SUBQ $1, attendValueArgs_columns(AX)
+		JNZ %s`, 4*tileBytes, columns)
 	e.emit(tilerelease())
 	e.ret()
 }
@@ -206,8 +221,9 @@ func (e *emitter) valuesEnd(columns string) {
 // pairRows interleaves 64 elements of two adjacent rows of a group:
 // one line of each of four tiles.
 func (e *emitter) pairRows(pair int) {
-	e.op("MOVQ %d(R8), R14", 16*pair)
-	e.op("MOVQ %d(R8), R15", 16*pair+8)
+	e.op(`
+		MOVQ %d(R8), R14
+		MOVQ %d(R8), R15`, 16*pair, 16*pair+8)
 	for half := range 2 {
 		e.op("VMOVDQU64 %d(SI)(R14*1), Z%d", 64*half, 4*half)
 		e.op("VMOVDQU64 %d(SI)(R15*1), Z%d", 64*half, 4*half+1)
@@ -238,11 +254,11 @@ func (e *emitter) emitFetchRows() {
 	e.op(`
 		PREFETCHT1 (R9)
 		ADDQ $64, R9
-		DECQ DX`)
-	e.op("JNZ %s", line)
-	e.op("ADDQ $8, R8")
-	e.op("DECQ CX")
-	e.op("JNZ %s", row)
+		DECQ DX
+		JNZ %s
+		ADDQ $8, R8
+		DECQ CX
+		JNZ %s`, line, row)
 	e.ret()
 }
 
@@ -263,15 +279,16 @@ func (e *emitter) emitHolds() {
 	e.loop("row", "CX", func() {
 		e.op("MOVQ (R8), R9")
 		for c := range latentChunks {
-			e.op("VMOVDQU64 %d(SI)(R9*1), Z0", 64*c)
 			e.op(`
+				VMOVDQU64 %d(SI)(R9*1), Z0
 				VPTESTNMW Z1, Z0, K1
 				VPTESTMW Z2, Z0, K1, K1
-				KORD K1, K3, K3`)
+				KORD K1, K3, K3`, 64*c)
 		}
 		e.op("ADDQ $8, R8")
 	})
-	e.op("KMOVD K3, R9")
-	e.op("MOVQ R9, fetchArgs_nan(AX)")
+	e.op(`
+		KMOVD K3, R9
+		MOVQ R9, fetchArgs_nan(AX)`)
 	e.ret()
 }

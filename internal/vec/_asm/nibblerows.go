@@ -81,11 +81,13 @@ func (k *nibbleRows) write() {
 		MOVQ nibbleArgs_ldy(AX), R13
 		LEAQ (R13)(R13*2), R14`)
 	if k.wide() {
-		k.op("VMOVDQU64 nibbleFloats<>(SB), Z%d", nibbleTable)
-		k.op("VMOVDQU64 scaleLanes<>(SB), Z%d", nibbleMask)
+		k.op(`
+			VMOVDQU64 nibbleFloats<>(SB), Z%d
+			VMOVDQU64 scaleLanes<>(SB), Z%d`, nibbleTable, nibbleMask)
 	} else {
-		k.op("VMOVDQU nibbleBytes<>(SB), Y%d", nibbleTable)
-		k.op("VMOVDQU nibbleLower<>(SB), Y%d", nibbleMask)
+		k.op(`
+			VMOVDQU nibbleBytes<>(SB), Y%d
+			VMOVDQU nibbleLower<>(SB), Y%d`, nibbleTable, nibbleMask)
 	}
 	k.loop("row", "nibbleArgs_rows(AX)", func() {
 		for m := range k.mr {
@@ -102,17 +104,19 @@ func (k *nibbleRows) write() {
 			} else {
 				k.blockByBytes()
 			}
-			k.op("PREFETCHT0 1024(R9)")
-			k.op("ADDQ $%d, R9", k.bytes())
-			k.op("ADDQ $%d, SI", 8*k.bytes())
+			k.op(`
+				PREFETCHT0 1024(R9)
+				ADDQ $%d, R9
+				ADDQ $%d, SI`, k.bytes(), 8*k.bytes())
 		})
 		for m := range k.mr {
 			k.foldOne(m, nibbleValue)
 			k.op("VMOVSS X%d, %s", m, spaced("DI", "R13", "R14", "", 0, m))
 		}
-		k.op("ADDQ $4, DI")
-		k.op("ADDQ nibbleArgs_ldw(AX), R8")
-		k.op("ADDQ nibbleArgs_ldScale(AX), R10")
+		k.op(`
+			ADDQ $4, DI
+			ADDQ nibbleArgs_ldw(AX), R8
+			ADDQ nibbleArgs_ldScale(AX), R10`)
 	})
 	k.ret()
 }
@@ -137,8 +141,9 @@ func (k *nibbleRows) scaled() {
 }
 
 func (k *nibbleRows) blockByDoubleWords() {
-	k.op("VMOVDQU64 (R9), Z%d", nibbleCodes)
-	k.op("VBROADCASTF32X4 (R11), Z%d", nibbleScale)
+	k.op(`
+		VMOVDQU64 (R9), Z%d
+		VBROADCASTF32X4 (R11), Z%d`, nibbleCodes, nibbleScale)
 	k.op("VPERMILPS Z%d, Z%d, Z%d", nibbleMask, nibbleScale, nibbleScale)
 	for j := range 8 {
 		w := nibbleValue + j%2
@@ -155,8 +160,9 @@ func (k *nibbleRows) blockByDoubleWords() {
 }
 
 func (k *nibbleRows) blockByBytes() {
-	k.op("VMOVDQU (R9), Y%d", nibbleCodes)
-	k.op("VPSRLW $4, Y%d, Y%d", nibbleCodes, nibbleValue)
+	k.op(`
+		VMOVDQU (R9), Y%d
+		VPSRLW $4, Y%d, Y%d`, nibbleCodes, nibbleCodes, nibbleValue)
 	for i, r := range []int{nibbleCodes, nibbleValue} {
 		k.op("VPAND Y%d, Y%d, Y%d", nibbleMask, r, r)
 		k.op("VPSHUFB Y%d, Y%d, Y%d", r, nibbleTable, r)
@@ -192,17 +198,20 @@ func (e *emitter) orderNibbles() {
 	e.loop("block", "CX", func() {
 		for u := range 8 {
 			if e.wide() {
-				e.op("KXNORW K1, K1, K1")
-				e.op("VGATHERDPS %d(SI)(Z1*4), K1, Z0", 4*u)
+				e.op(`
+					KXNORW K1, K1, K1
+					VGATHERDPS %d(SI)(Z1*4), K1, Z0`, 4*u)
 			} else {
 				// Of group u/4: even elements 0 to 14, 16 to 30, odd ones 1 to 15, 17 to 31.
-				e.op("VPCMPEQD Y2, Y2, Y2")
-				e.op("VGATHERDPS Y2, %d(SI)(Y1*4), Y0", 4*(32*(u/4)+u%4/2+16*(u%2)))
+				e.op(`
+					VPCMPEQD Y2, Y2, Y2
+					VGATHERDPS Y2, %d(SI)(Y1*4), Y0`, 4*(32*(u/4)+u%4/2+16*(u%2)))
 			}
 			e.op("VMOVUPS V0, %d(DI)", u*e.bytes())
 		}
-		e.op("ADDQ $%d, SI", 8*e.bytes())
-		e.op("ADDQ $%d, DI", 8*e.bytes())
+		e.op(`
+			ADDQ $%d, SI
+			ADDQ $%d, DI`, 8*e.bytes(), 8*e.bytes())
 	})
 	e.ret()
 }
@@ -221,31 +230,35 @@ func (e *emitter) scalesToFloat() {
 	e.op(`
 		MOVQ vecArgs_dst(AX), DI
 		MOVQ vecArgs_a(AX), SI
-		MOVQ vecArgs_steps(AX), CX`)
-	e.op("VMOVUPS scaleOfZero%s<>(SB), V%d", e.name, least)
-	e.op("VMOVUPS scaleNaN%s<>(SB), V%d", e.name, nan)
+		MOVQ vecArgs_steps(AX), CX
+		VMOVUPS scaleOfZero%s<>(SB), V%d
+		VMOVUPS scaleNaN%s<>(SB), V%d`, e.name, least, e.name, nan)
 	e.op("VMOVUPS scaleLast%s<>(SB), V%d", e.name, last)
 	e.zero(2)
 	e.loop("step", "CX", func() {
-		e.op("VPMOVZXBD (SI), V0")
-		e.op("VPSLLD $23, V0, V1")
+		e.op(`
+			VPMOVZXBD (SI), V0
+			VPSLLD $23, V0, V1`)
 		if e.wide() {
-			e.op("VPCMPEQD Z2, Z0, K1")
-			e.op("VPCMPEQD Z%d, Z0, K2", last)
-			e.op("VMOVAPS Z%d, K1, Z1", least)
-			e.op("VMOVAPS Z%d, K2, Z1", nan)
+			e.op(`
+				VPCMPEQD Z2, Z0, K1
+				VPCMPEQD Z%d, Z0, K2
+				VMOVAPS Z%d, K1, Z1
+				VMOVAPS Z%d, K2, Z1`, last, least, nan)
 		} else {
-			e.op("VPCMPEQD Y2, Y0, Y3")
-			e.op("VBLENDVPS Y3, Y%d, Y1, Y1", least)
-			e.op("VPCMPEQD Y%d, Y0, Y3", last)
-			e.op("VBLENDVPS Y3, Y%d, Y1, Y1", nan)
+			e.op(`
+				VPCMPEQD Y2, Y0, Y3
+				VBLENDVPS Y3, Y%d, Y1, Y1
+				VPCMPEQD Y%d, Y0, Y3
+				VBLENDVPS Y3, Y%d, Y1, Y1`, least, last, nan)
 		}
 		if !e.wide() { // numbers are twice their value
 			e.op("VMULPS oneHalf<>(SB), Y1, Y1")
 		}
-		e.op("VMOVUPS V1, (DI)")
-		e.op("ADDQ $%d, SI", e.lanes)
-		e.op("ADDQ $%d, DI", e.bytes())
+		e.op(`
+			VMOVUPS V1, (DI)
+			ADDQ $%d, SI
+			ADDQ $%d, DI`, e.lanes, e.bytes())
 	})
 	e.ret()
 }

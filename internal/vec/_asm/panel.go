@@ -42,8 +42,9 @@ func (k *panel) write() {
 		MOVQ panelArgs_ldw(AX), R14
 		LEAQ (R14)(R14*2), R15`)
 	if k.wide() {
-		k.op("MOVQ panelArgs_mask(AX), R12")
-		k.op("KMOVW R12, K1")
+		k.op(`
+			MOVQ panelArgs_mask(AX), R12
+			KMOVW R12, K1`)
 	}
 	tile, fresh, ready := k.label("tile"), k.label("fresh"), k.label("ready")
 	k.at(tile)
@@ -53,8 +54,8 @@ func (k *panel) write() {
 		MOVQ BX, SI
 		MOVQ panelArgs_w(AX), R11
 		LEAQ (R14)(R14*4), R9
-		CMPQ panelArgs_first(AX), $0`)
-	k.op("JNE %s", fresh)
+		CMPQ panelArgs_first(AX), $0
+		JNE %s`, fresh)
 	for i := range k.mr * k.nr {
 		k.op("VMOVUPS %d(R8), V%d", i*k.bytes(), i)
 	}
@@ -67,50 +68,58 @@ func (k *panel) write() {
 	k.steps()
 	k.finish()
 	for range k.mr {
-		k.op("ADDQ CX, BX")
-		k.op("ADDQ R9, DI")
+		k.op(`
+			ADDQ CX, BX
+			ADDQ R9, DI`)
 	}
-	k.op("ADDQ $%d, R8", k.mr*k.nr*k.bytes())
-	k.op("DECQ R13")
-	k.op("JNZ %s", tile)
+	k.op(`
+		ADDQ $%d, R8
+		DECQ R13
+		JNZ %s`, k.mr*k.nr*k.bytes(), tile)
 	k.ret()
 }
 
 // fetch requests the next lines of every row that the next panel is made of.
 func (k *panel) fetch() {
 	line, none := k.label("line"), k.label("nofetch")
-	k.op("MOVQ panelArgs_lines(AX), R12")
-	k.op("TESTQ R12, R12")
-	k.op("JZ %s", none)
-	k.op("MOVQ panelArgs_ahead(AX), R11")
+	k.op(`
+		MOVQ panelArgs_lines(AX), R12
+		TESTQ R12, R12
+		JZ %s
+		MOVQ panelArgs_ahead(AX), R11`, none)
 	k.at(line)
 	k.op("MOVQ R11, SI")
 	for range k.nr {
-		k.op("PREFETCHT1 (SI)")
-		k.op("ADDQ panelArgs_ldAhead(AX), SI")
+		k.op(`
+			PREFETCHT1 (SI)
+			ADDQ panelArgs_ldAhead(AX), SI`)
 	}
-	k.op("ADDQ $64, R11")
-	k.op("DECQ R12")
-	k.op("JNZ %s", line)
-	k.op("MOVQ R11, panelArgs_ahead(AX)")
+	k.op(`
+		ADDQ $64, R11
+		DECQ R12
+		JNZ %s
+		MOVQ R11, panelArgs_ahead(AX)`, line)
 	k.at(none)
 }
 
 // fetchY requests the lines of y that the tile will be written to.
 func (k *panel) fetchY() {
-	k.op("MOVQ panelArgs_ldy(AX), R9")
-	k.op("LEAQ (R9)(R9*2), R10")
+	k.op(`
+		MOVQ panelArgs_ldy(AX), R9
+		LEAQ (R9)(R9*2), R10`)
 	for m := range k.mr {
-		k.op("PREFETCHT0 %s", k.yAt(m, 0))
-		k.op("PREFETCHT0 %s", k.yAt(m, k.nr-1))
+		k.op(`
+			PREFETCHT0 %s
+			PREFETCHT0 %s`, k.yAt(m, 0), k.yAt(m, k.nr-1))
 	}
 }
 
 func (k *panel) steps() {
 	loop, tail, none := k.label("loop"), k.label("tail"), k.label("notail")
-	k.op("MOVQ panelArgs_steps(AX), R12")
-	k.op("TESTQ R12, R12")
-	k.op("JZ %s", tail)
+	k.op(`
+		MOVQ panelArgs_steps(AX), R12
+		TESTQ R12, R12
+		JZ %s`, tail)
 	k.at(loop)
 	for m := range k.mr {
 		k.op("VMOVUPS %s, V%d", spaced("SI", "CX", "DX", "", 0, m), k.x(m))
@@ -118,13 +127,15 @@ func (k *panel) steps() {
 	k.multiply(func(n int) {
 		k.op("VMOVUPS %s, V%d", k.wAt(n), k.w())
 	})
-	k.op("ADDQ $%d, SI", k.bytes())
-	k.op("ADDQ $%d, R11", k.bytes())
-	k.op("DECQ R12")
-	k.op("JNZ %s", loop)
+	k.op(`
+		ADDQ $%d, SI
+		ADDQ $%d, R11
+		DECQ R12
+		JNZ %s`, k.bytes(), k.bytes(), loop)
 	k.at(tail)
-	k.op("CMPQ panelArgs_mask(AX), $0")
-	k.op("JE %s", none)
+	k.op(`
+		CMPQ panelArgs_mask(AX), $0
+		JE %s`, none)
 	if k.wide() {
 		for m := range k.mr {
 			k.op("VMOVUPS.Z %s, K1, V%d", spaced("SI", "CX", "DX", "", 0, m), k.x(m))
@@ -133,8 +144,9 @@ func (k *panel) steps() {
 			k.op("VMOVUPS.Z %s, K1, V%d", k.wAt(n), k.w())
 		})
 	} else {
-		k.op("MOVQ panelArgs_maskVec(AX), R12")
-		k.op("VMOVUPS (R12), V%d", k.w())
+		k.op(`
+			MOVQ panelArgs_maskVec(AX), R12
+			VMOVUPS (R12), V%d`, k.w())
 		for m := range k.mr {
 			k.op("VMASKMOVPS %s, V%d, V%d", spaced("SI", "CX", "DX", "", 0, m), k.w(), k.x(m))
 		}
@@ -166,8 +178,8 @@ func (k *panel) finish() {
 	k.op(`
 		MOVQ panelArgs_ldy(AX), R9
 		LEAQ (R9)(R9*2), R10
-		CMPQ panelArgs_last(AX), $0`)
-	k.op("JNE %s", fold)
+		CMPQ panelArgs_last(AX), $0
+		JNE %s`, fold)
 	for i := range k.mr * k.nr {
 		k.op("VMOVUPS V%d, %d(R8)", i, i*k.bytes())
 	}

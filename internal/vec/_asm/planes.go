@@ -43,8 +43,8 @@ func (e *emitter) planePeaks() {
 	e.op(`
 		MOVQ packArgs_count(AX), R10
 		LEAQ packArgs_rows(AX), R11
-		LEAQ packArgs_peaks(AX), R12`)
-	e.op("VPBROADCASTD planeMagnitude<>(SB), Z%d", bits)
+		LEAQ packArgs_peaks(AX), R12
+		VPBROADCASTD planeMagnitude<>(SB), Z%d`, bits)
 	e.loop("row", "R10", func() {
 		e.op(`
 			MOVQ (R11), BX
@@ -52,27 +52,31 @@ func (e *emitter) planePeaks() {
 		for i := range 4 {
 			e.op("VPXORD Z%d, Z%d, Z%d", i, i, i)
 		}
-		e.op("SUBQ $64, SI")
-		e.op("JLT %s", rest)
+		e.op(`
+			SUBQ $64, SI
+			JLT %s`, rest)
 		e.at(whole)
 		for i := range 4 {
 			e.op("VPANDD %d(BX), Z%d, Z%d", 64*i, bits, 4+i)
 			e.op("VPMAXUD Z%d, Z%d, Z%d", 4+i, i, i)
 		}
-		e.op("ADDQ $256, BX")
-		e.op("SUBQ $64, SI")
-		e.op("JGE %s", whole)
+		e.op(`
+			ADDQ $256, BX
+			SUBQ $64, SI
+			JGE %s`, whole)
 		e.at(rest)
-		e.op("ADDQ $64, SI")
-		e.op("JZ %s", done)
-		e.op("MOVQ $-1, R8")
-		e.op("BZHIQ SI, R8, R8")
+		e.op(`
+			ADDQ $64, SI
+			JZ %s
+			MOVQ $-1, R8
+			BZHIQ SI, R8, R8`, done)
 		for i := range 4 {
-			e.op("KMOVW R8, K1")
-			e.op("SHRQ $16, R8")
-			e.op("VMOVDQU32.Z %d(BX), K1, Z4", 64*i)
-			e.op("VPANDD Z4, Z%d, Z4", bits)
-			e.op("VPMAXUD Z4, Z%d, Z%d", i, i)
+			e.op(`
+				KMOVW R8, K1
+				SHRQ $16, R8
+				VMOVDQU32.Z %d(BX), K1, Z4
+				VPANDD Z4, Z%d, Z4
+				VPMAXUD Z4, Z%d, Z%d`, 64*i, bits, i, i)
 		}
 		e.at(done)
 		for i := range 3 {
@@ -108,13 +112,15 @@ func (e *emitter) packPlanes(rows int) {
 		MOVQ packArgs_steps(AX), R8
 		MOVQ packArgs_offset(AX), SI`)
 	e.at(loop)
-	e.op("CMPQ R8, $2")
-	e.op("JNE %s", full)
-	e.op("VMOVDQU64 packArgs_last(AX), X16")
-	e.op("VMOVDQU64 X16, packArgs_lanes(AX)")
+	e.op(`
+		CMPQ R8, $2
+		JNE %s
+		VMOVDQU64 packArgs_last(AX), X16
+		VMOVDQU64 X16, packArgs_lanes(AX)`, full)
 	e.at(full)
-	e.op("VPBROADCASTD planeSigns<>(SB), Z%d", signs)
-	e.op("VMOVDQU64 planeOrder<>(SB), Z%d", order)
+	e.op(`
+		VPBROADCASTD planeSigns<>(SB), Z%d
+		VMOVDQU64 planeOrder<>(SB), Z%d`, signs, order)
 	row := func() {
 		for i := range 8 {
 			e.loadLanes(i, i)
@@ -135,8 +141,9 @@ func (e *emitter) packPlanes(rows int) {
 			LEAQ packArgs_scales(AX), R12
 			MOVQ DI, R13`)
 		e.loop("row", "R10", func() {
-			e.op("MOVQ (R11), BX")
-			e.op("VBROADCASTSS (R12), Z%d", scale)
+			e.op(`
+				MOVQ (R11), BX
+				VBROADCASTSS (R12), Z%d`, scale)
 			row()
 			for plane := range 2 {
 				for step := range 2 {
@@ -159,8 +166,9 @@ func (e *emitter) packPlanes(rows int) {
 		e.op("ADDQ $%d, DI", 4*1024)
 	case 8, 4:
 		for r := range rows {
-			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			e.op("VBROADCASTSS packArgs_scales+%d(AX), Z%d", 4*r, scale)
+			e.op(`
+				MOVQ packArgs_rows+%d(AX), BX
+				VBROADCASTSS packArgs_scales+%d(AX), Z%d`, 8*r, 4*r, scale)
 			row()
 			for plane := range 2 {
 				for step := range 2 {
@@ -179,8 +187,9 @@ func (e *emitter) packPlanes(rows int) {
 		}
 		e.op("ADDQ $%d, DI", 2*16*8*rows)
 	case 1:
-		e.op("MOVQ packArgs_rows(AX), BX")
-		e.op("VBROADCASTSS packArgs_scales(AX), Z%d", scale)
+		e.op(`
+			MOVQ packArgs_rows(AX), BX
+			VBROADCASTSS packArgs_scales(AX), Z%d`, scale)
 		row()
 		for plane := range 2 {
 			for step := range 2 {
@@ -189,16 +198,18 @@ func (e *emitter) packPlanes(rows int) {
 		}
 		e.op("ADDQ $%d, DI", 2*128)
 	}
-	e.op("ADDQ $%d, SI", 4*128)
-	e.op("SUBQ $2, R8")
-	e.op("JNZ %s", loop)
+	e.op(`
+		ADDQ $%d, SI
+		SUBQ $2, R8
+		JNZ %s`, 4*128, loop)
 	e.ret()
 }
 
 // loadLanes brings sixteen of 128 elements of the row at BX into a register, as far as they exist.
 func (e *emitter) loadLanes(sixteenth, to int) {
-	e.op("KMOVW packArgs_lanes+%d(AX), K1", 2*sixteenth)
-	e.op("VMOVUPS.Z %d(BX)(SI*1), K1, Z%d", 64*sixteenth, to)
+	e.op(`
+		KMOVW packArgs_lanes+%d(AX), K1
+		VMOVUPS.Z %d(BX)(SI*1), K1, Z%d`, 2*sixteenth, 64*sixteenth, to)
 }
 
 // planeRows is the names of the rows of a group.
@@ -243,9 +254,10 @@ func (e *emitter) foldPlanes(rows int) {
 		var out []int
 		switch rows {
 		case 16:
-			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second)
-			e.op("MOVQ foldArgs_exponentsX(AX), R10")
-			e.op("VMOVUPS (R10), Z%d", exponents)
+			e.op(`
+				VPBROADCASTD planeSecond<>(SB), Z%d
+				MOVQ foldArgs_exponentsX(AX), R10
+				VMOVUPS (R10), Z%d`, second, exponents)
 			for r := range 16 {
 				for plane, z := range []int{r, 16} {
 					e.op("VMOVDQU64 %d(SI), Z%d", 1024*plane+64*r, z)
@@ -262,22 +274,25 @@ func (e *emitter) foldPlanes(rows int) {
 			}
 			column := e.transpose16()
 			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second) // the transpose uses all registers
-			e.op("MOVQ foldArgs_exponentsX(AX), R10")
-			e.op("VMOVUPS (R12), Z%d", exponents)
+			e.op(`
+				MOVQ foldArgs_exponentsX(AX), R10
+				VMOVUPS (R12), Z%d`, exponents)
 			for r := range rows {
 				e.op("VADDPS.BCST %d(R10), Z%d, Z18", 4*r, exponents)
 				combine(column[r], column[rows+r], 18)
 				out = append(out, column[r])
 			}
 		case 1:
-			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second)
-			e.op("MOVQ foldArgs_exponentsX(AX), R10")
-			e.op("VMOVUPS (R12), Z%d", exponents)
-			e.op("VADDPS.BCST (R10), Z%d, Z%d", exponents, exponents)
-			e.op("VMOVDQU64 (SI), Z4")
+			e.op(`
+				VPBROADCASTD planeSecond<>(SB), Z%d
+				MOVQ foldArgs_exponentsX(AX), R10
+				VMOVUPS (R12), Z%d
+				VADDPS.BCST (R10), Z%d, Z%d
+				VMOVDQU64 (SI), Z4`, second, exponents, exponents, exponents)
 			for plane := range 2 {
-				e.op("VMOVDQU64 planeSums%d<>(SB), Z%d", plane, plane)
-				e.op("VPERMI2D 64(SI), Z4, Z%d", plane)
+				e.op(`
+					VMOVDQU64 planeSums%d<>(SB), Z%d
+					VPERMI2D 64(SI), Z4, Z%d`, plane, plane, plane)
 			}
 			combine(0, 1, exponents)
 			out = []int{0}

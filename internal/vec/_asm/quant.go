@@ -37,8 +37,9 @@ func (e *emitter) emitRotateQuant() {
 		e.op("VMOVUPS %s<>(SB), Z%d", c.name, at[c.name])
 	}
 	for i, mask := range []int{0xAAAA, 0xCCCC, 0xF0F0, 0xFF00} {
-		e.op("MOVQ $%d, R9", mask)
-		e.op("KMOVW R9, K%d", 1+i)
+		e.op(`
+			MOVQ $%d, R9
+			KMOVW R9, K%d`, mask, 1+i)
 	}
 	loop, free := e.label("loop"), e.label("free")
 	e.at(loop)
@@ -60,9 +61,10 @@ func (e *emitter) emitRotateQuant() {
 			case 3:
 				e.op("VSHUFF64X2 $0x4E, Z%d, Z%d, Z8", i, i)
 			}
-			e.op("VADDPS Z8, Z%d, Z9", i)
-			e.op("VSUBPS Z%d, Z8, K%d, Z9", i, 1+stage)
-			e.op("VMOVAPS Z9, Z%d", i)
+			e.op(`
+				VADDPS Z8, Z%d, Z9
+				VSUBPS Z%d, Z8, K%d, Z9
+				VMOVAPS Z9, Z%d`, i, i, 1+stage, i)
 		}
 	}
 	for _, h := range []int{1, 2, 4} {
@@ -83,8 +85,9 @@ func (e *emitter) emitRotateQuant() {
 	e.note("the largest magnitude: NaN counts as zero, infinity as the largest number")
 	e.op("VPXORD Z8, Z8, Z8")
 	for i := range 8 {
-		e.op("VPANDD Z%d, Z%d, Z9", at["quantAbs"], i)
-		e.op("VPCMPUD $2, Z%d, Z9, K5", at["quantInf"]) // magnitude <= infinity
+		e.op(`
+			VPANDD Z%d, Z%d, Z9
+			VPCMPUD $2, Z%d, Z9, K5`, at["quantAbs"], i, at["quantInf"]) // magnitude <= infinity
 		e.op("VPMAXUD Z9, Z8, K5, Z8")
 	}
 	e.op(`
@@ -93,20 +96,23 @@ func (e *emitter) emitRotateQuant() {
 		VEXTRACTF128 $1, Y8, X9
 		VPMAXUD X9, X8, X8`)
 	for _, order := range []int{0x4E, 0xB1} {
-		e.op("VPSHUFD $%#x, X8, X9", order)
-		e.op("VPMAXUD X9, X8, X8")
+		e.op(`
+			VPSHUFD $%#x, X8, X9
+			VPMAXUD X9, X8, X8`, order)
 	}
-	e.op("VPBROADCASTD X8, Z8")
-	e.op("VPMINUD Z%d, Z8, Z8", at["quantTop"])
-	e.op("VMAXPS Z%d, Z8, Z8", at["quantFloor"])
-	e.op("VDIVPS Z%d, Z8, Z8", at["quantMax"])
-	e.op("TESTQ R8, R8")
-	e.op("JZ %s", free)
+	e.op(`
+		VPBROADCASTD X8, Z8
+		VPMINUD Z%d, Z8, Z8
+		VMAXPS Z%d, Z8, Z8
+		VDIVPS Z%d, Z8, Z8
+		TESTQ R8, R8
+		JZ %s`, at["quantTop"], at["quantFloor"], at["quantMax"], free)
 	e.note("the next power of two: the scale is positive and normal")
-	e.op("VPADDD Z%d, Z8, Z8", at["quantCarry"])
-	e.op("VPSRLD $23, Z8, Z8")
-	e.op("VPMINUD Z%d, Z8, Z8", at["quantExpHigh"])
-	e.op("VPSLLD $23, Z8, Z8")
+	e.op(`
+		VPADDD Z%d, Z8, Z8
+		VPSRLD $23, Z8, Z8
+		VPMINUD Z%d, Z8, Z8
+		VPSLLD $23, Z8, Z8`, at["quantCarry"], at["quantExpHigh"])
 	e.at(free)
 	e.op("VMOVSS X8, (DX)")
 	for i := range 8 {
@@ -117,8 +123,8 @@ func (e *emitter) emitRotateQuant() {
 		ADDQ $512, SI
 		ADDQ $128, DI
 		ADDQ $4, DX
-		DECQ CX`)
-	e.op("JNZ %s", loop)
+		DECQ CX
+		JNZ %s`, loop)
 	e.ret()
 }
 
@@ -137,24 +143,26 @@ func (e *emitter) roundHalf(at map[string]int, i, t int) {
 // arithmetic is that of package num: adding a number whose last bit equals
 // one step of the code leaves the rounded number of steps.
 func (e *emitter) quantRegister(at map[string]int, i int) {
-	e.op("VDIVPS Z8, Z%d, Z9", i)
-	e.op("VPSRLD $24, Z9, Z13")
-	e.op("VPANDD Z%d, Z13, Z13", at["quantSign"])
-	e.op("VCMPPS $3, Z9, Z9, K5")
-	e.op("VPSRLD $24, Z%d, K5, Z13", i) // a NaN keeps its own sign
-	e.op("VPANDD Z%d, Z9, Z9", at["quantAbs"])
-	e.op("VPMINUD Z%d, Z9, Z9", at["quantMax"])
-	e.op("VPSRLD $23, Z9, Z10")
-	e.op("VPMAXUD Z%d, Z10, Z10", at["quantLeast"])
-	e.op("VPADDD Z%d, Z10, Z11", at["quantUnits"])
 	e.op(`
+		VDIVPS Z8, Z%d, Z9
+		VPSRLD $24, Z9, Z13
+		VPANDD Z%d, Z13, Z13
+		VCMPPS $3, Z9, Z9, K5
+		VPSRLD $24, Z%d, K5, Z13`, i, at["quantSign"], i) // a NaN keeps its own sign
+	e.op(`
+		VPANDD Z%d, Z9, Z9
+		VPMINUD Z%d, Z9, Z9
+		VPSRLD $23, Z9, Z10
+		VPMAXUD Z%d, Z10, Z10
+		VPADDD Z%d, Z10, Z11
 		VPSLLD $23, Z11, Z11
 		VADDPS Z11, Z9, Z12
-		VPSUBD Z11, Z12, Z12`)
-	e.op("VPSUBD Z%d, Z10, Z10", at["quantLeast"])
-	e.op("VPSLLD $3, Z10, Z10")
-	e.op("VPADDD Z10, Z12, Z12")
-	e.op("VMOVDQA32 Z%d, K5, Z12", at["quantNaN"])
-	e.op("VPANDD Z%d, Z13, Z13", at["quantSign"])
-	e.op("VPORD Z12, Z13, Z%d", i)
+		VPSUBD Z11, Z12, Z12`, at["quantAbs"], at["quantMax"], at["quantLeast"], at["quantUnits"])
+	e.op(`
+		VPSUBD Z%d, Z10, Z10
+		VPSLLD $3, Z10, Z10
+		VPADDD Z10, Z12, Z12
+		VMOVDQA32 Z%d, K5, Z12
+		VPANDD Z%d, Z13, Z13
+		VPORD Z12, Z13, Z%d`, at["quantLeast"], at["quantNaN"], at["quantSign"], i)
 }

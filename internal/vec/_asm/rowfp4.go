@@ -35,16 +35,17 @@ func (e *emitter) emitRowFP4() {
 		MOVQ CX, R13
 		MOVQ R10, R14
 		MOVQ rowArgs_leftAhead(AX), R15
-		VMOVDQU64 rowArgs_places(AX), Z18`)
-	e.op("VMOVDQU64 windowOfLane<>(SB), Z%d", windowLane)
-	e.op("VMOVDQU64 nibbleValuesRow<>(SB), Z%d", nibbleValues)
-	e.op("MOVL $%d, SI", rowOffset)
-	e.op("VPBROADCASTB SI, Z0")
+		VMOVDQU64 rowArgs_places(AX), Z18
+		VMOVDQU64 windowOfLane<>(SB), Z%d
+		VMOVDQU64 nibbleValuesRow<>(SB), Z%d
+		MOVL $%d, SI
+		VPBROADCASTB SI, Z0`, windowLane, nibbleValues, rowOffset)
 	for i := range 4 {
 		e.op("VPXORD Z%d, Z%d, Z%d", 1+i, 1+i, 1+i)
 	}
-	e.op("MOVQ rowArgs_x(AX), DI")
-	e.op("MOVQ rowArgs_blocks(AX), R11")
+	e.op(`
+		MOVQ rowArgs_x(AX), DI
+		MOVQ rowArgs_blocks(AX), R11`)
 	e.loop("offset", "R11", func() {
 		for i := range 4 {
 			e.op("VPDPBUSD %d(DI), Z0, Z%d", 64*i, 1+i)
@@ -56,11 +57,13 @@ func (e *emitter) emitRowFP4() {
 		e.op("VPADDD Z%d, Z%d, Z%d", 1+plane, 3+plane, 1+plane)
 		e.op("VPSUBD Z%d, Z0, Z%d", 1+plane, begin+plane)
 	}
-	e.op("MOVL $15, SI")
-	e.op("VPBROADCASTB SI, Z%d", nibbleBits)
+	e.op(`
+		MOVL $15, SI
+		VPBROADCASTB SI, Z%d`, nibbleBits)
 	e.loop("row", "rowArgs_rows(AX)", func() {
-		e.op("MOVQ rowArgs_x(AX), DI")
-		e.op("MOVQ rowArgs_blocks(AX), R11")
+		e.op(`
+			MOVQ rowArgs_x(AX), DI
+			MOVQ rowArgs_blocks(AX), R11`)
 		for i := range 2 * cursors {
 			e.op("VMOVDQA64 Z%d, Z%d", begin+i%2, i)
 		}
@@ -73,17 +76,19 @@ func (e *emitter) emitRowFP4() {
 				e.rowCodes(c, x)
 			}
 			e.op("MOVQ rowArgs_aheadScales(AX), SI") // sixteen lines of weights have a line of scales
-			e.op("PREFETCHT1 (SI)")
-			e.op("ADDQ $32, rowArgs_aheadScales(AX)")
-			e.op("ADDQ $64, R9")
-			e.op("ADDQ $4, BX")
-			e.op("ADDQ $64, R12")
+			e.op(`
+				PREFETCHT1 (SI)
+				ADDQ $32, rowArgs_aheadScales(AX)
+				ADDQ $64, R9
+				ADDQ $4, BX
+				ADDQ $64, R12`)
 			same := e.label("same")
-			e.op("DECQ R15")
-			e.op("JNZ %s", same)
-			e.op("MOVQ rowArgs_next(AX), R12")
-			e.op("MOVQ rowArgs_runNext(AX), R13")
-			e.op("LEAQ (R13)(R13*2), R14")
+			e.op(`
+				DECQ R15
+				JNZ %s
+				MOVQ rowArgs_next(AX), R12
+				MOVQ rowArgs_runNext(AX), R13
+				LEAQ (R13)(R13*2), R14`, same)
 			e.at(same)
 		})
 		e.op(`

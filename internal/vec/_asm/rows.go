@@ -81,17 +81,19 @@ func (k *rows) write() {
 		}
 	}
 	if k.nr == 4 && k.wide() {
-		k.op("MOVL $0x1111, R11")
-		k.op("KMOVW R11, K1")
+		k.op(`
+			MOVL $0x1111, R11
+			KMOVW R11, K1`)
 	}
 	k.loop("group", "rowsArgs_groups(AX)", func() {
 		for i := range k.mr * k.nr {
 			k.zero(i)
 		}
-		k.op("MOVQ rowsArgs_x(AX), SI")
-		k.op("MOVQ R8, R11")
-		k.op("LEAQ (R8)(R9*%d), BX", k.nr)
-		k.op("MOVQ rowsArgs_steps(AX), R12")
+		k.op(`
+			MOVQ rowsArgs_x(AX), SI
+			MOVQ R8, R11
+			LEAQ (R8)(R9*%d), BX
+			MOVQ rowsArgs_steps(AX), R12`, k.nr)
 		if k.w == fp8 {
 			k.blocks()
 		} else {
@@ -122,18 +124,21 @@ func (k *rows) blocks() {
 	block, full, done := k.label("block"), k.label("full"), k.label("blocksdone")
 	k.op("MOVQ rowsArgs_scale(AX), R13")
 	k.at(block)
-	k.op("TESTQ R12, R12")
-	k.op("JLE %s", done)
-	k.op("MOVQ R12, R15")
-	k.op("CMPQ R15, $%d", perBlock)
-	k.op("JLE %s", full)
-	k.op("MOVQ $%d, R15", perBlock)
+	k.op(`
+		TESTQ R12, R12
+		JLE %s
+		MOVQ R12, R15
+		CMPQ R15, $%d
+		JLE %s
+		MOVQ $%d, R15`, done, perBlock, full, perBlock)
 	k.at(full)
-	k.op("SUBQ R15, R12")
-	k.op("VBROADCASTSS (R13), V%d", k.scale())
-	k.op("VBROADCASTSS rowsArgs_bias(AX), V%d", k.temp(0))
-	k.op("VMULPS V%d, V%d, V%d", k.temp(0), k.scale(), k.scale())
-	k.op("ADDQ $4, R13")
+	k.op(`
+		SUBQ R15, R12
+		VBROADCASTSS (R13), V%d
+		VBROADCASTSS rowsArgs_bias(AX), V%d`, k.scale(), k.temp(0))
+	k.op(`
+		VMULPS V%d, V%d, V%d
+		ADDQ $4, R13`, k.temp(0), k.scale(), k.scale())
 	k.prefetch(128)
 	k.steps()
 	k.op("JMP %s", block)
@@ -143,19 +148,23 @@ func (k *rows) blocks() {
 // steps runs R15 steps of one register each, unrolled while enough are left.
 func (k *rows) steps() {
 	many, few, one, done := k.label("many"), k.label("few"), k.label("one"), k.label("done")
-	k.op("SUBQ $%d, R15", k.unroll)
-	k.op("JLT %s", few)
+	k.op(`
+		SUBQ $%d, R15
+		JLT %s`, k.unroll, few)
 	k.at(many)
 	k.step(k.unroll)
-	k.op("SUBQ $%d, R15", k.unroll)
-	k.op("JGE %s", many)
+	k.op(`
+		SUBQ $%d, R15
+		JGE %s`, k.unroll, many)
 	k.at(few)
-	k.op("ADDQ $%d, R15", k.unroll)
-	k.op("JLE %s", done)
+	k.op(`
+		ADDQ $%d, R15
+		JLE %s`, k.unroll, done)
 	k.at(one)
 	k.step(1)
-	k.op("DECQ R15")
-	k.op("JNZ %s", one)
+	k.op(`
+		DECQ R15
+		JNZ %s`, one)
 	k.at(done)
 }
 
@@ -184,8 +193,9 @@ func (k *rows) step(u int) {
 	if k.w != fp8 {
 		k.prefetch(u * k.lanes * k.w.size)
 	}
-	k.op("ADDQ $%d, SI", u*k.bytes())
-	k.op("ADDQ $%d, R11", u*k.lanes*k.w.size)
+	k.op(`
+		ADDQ $%d, SI
+		ADDQ $%d, R11`, u*k.bytes(), u*k.lanes*k.w.size)
 }
 
 // prefetch requests size bytes of every row of the next group, which follows in this
@@ -278,10 +288,11 @@ func (k *rows) halves(at, prefix string, t int) {
 // tail adds one step of already widened, zero-padded registers.
 func (k *rows) tail() {
 	none := k.label("notail")
-	k.op("MOVQ rowsArgs_xTail(AX), SI")
-	k.op("TESTQ SI, SI")
-	k.op("JZ %s", none)
-	k.op("MOVQ rowsArgs_wTail(AX), R11")
+	k.op(`
+		MOVQ rowsArgs_xTail(AX), SI
+		TESTQ SI, SI
+		JZ %s
+		MOVQ rowsArgs_wTail(AX), R11`, none)
 	for m := range k.mr {
 		k.op("VMOVUPS %d(SI), V%d", m*k.bytes(), k.x(m, 0))
 	}
@@ -297,8 +308,9 @@ func (k *rows) tail() {
 // reduce folds the sums of row m and stores them. R13 is free by now.
 func (k *rows) reduce(m int) {
 	if m == 0 {
-		k.op("MOVQ rowsArgs_ldy(AX), R13")
-		k.op("LEAQ (R13)(R13*2), R12")
+		k.op(`
+			MOVQ rowsArgs_ldy(AX), R13
+			LEAQ (R13)(R13*2), R12`)
 	}
 	to := spaced("DI", "R13", "R12", "", 0, m)
 	a := k.acc(m, 0)

@@ -26,12 +26,14 @@ func (e *emitter) emitCount() {
 			e.op("VCMPPS $2, (SI), Z1, K1") // floor <= x
 			e.op("KMOVW K1, R10")
 		} else {
-			e.op("VCMPPS $2, (SI), Y1, Y0")
-			e.op("VMOVMSKPS Y0, R10")
+			e.op(`
+				VCMPPS $2, (SI), Y1, Y0
+				VMOVMSKPS Y0, R10`)
 		}
-		e.op("POPCNTQ R10, R10")
-		e.op("ADDQ R10, R8")
-		e.op("ADDQ $%d, SI", e.bytes())
+		e.op(`
+			POPCNTQ R10, R10
+			ADDQ R10, R8
+			ADDQ $%d, SI`, e.bytes())
 	})
 	e.op("MOVQ R8, selectArgs_n(AX)")
 	e.ret()
@@ -45,8 +47,9 @@ func (e *emitter) emitCollect(name string, placed bool) {
 	for _, f := range [][2]string{{"x", "SI"}, {"steps", "CX"}, {"at", "DI"}, {"kept", "DX"}, {"places", "R9"}} {
 		e.op("MOVQ selectArgs_%s(AX), %s", f[0], f[1])
 	}
-	e.op("VBROADCASTSS selectArgs_floor(AX), Z1")
-	e.op("XORQ R8, R8")
+	e.op(`
+		VBROADCASTSS selectArgs_floor(AX), Z1
+		XORQ R8, R8`)
 	if !placed {
 		e.op(`
 			VPBROADCASTD selectArgs_base(AX), Z2
@@ -60,8 +63,8 @@ func (e *emitter) emitCollect(name string, placed bool) {
 		VMOVUPS (SI), Z0
 		VCMPPS $2, Z0, Z1, K1
 		KMOVW K1, R10
-		TESTQ R10, R10`)
-	e.op("JZ %s", next)
+		TESTQ R10, R10
+		JZ %s`, next)
 	if placed {
 		e.op("VMOVDQU32 (R9), Z2")
 	}
@@ -78,10 +81,11 @@ func (e *emitter) emitCollect(name string, placed bool) {
 	} else {
 		e.op("VPADDD Z3, Z2, Z2")
 	}
-	e.op("ADDQ $64, SI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
-	e.op("MOVQ R8, selectArgs_n(AX)")
+	e.op(`
+		ADDQ $64, SI
+		DECQ CX
+		JNZ %s
+		MOVQ R8, selectArgs_n(AX)`, loop)
 	e.ret()
 }
 

@@ -103,12 +103,13 @@ func (k *stream) write() {
 	k.nextX()
 	k.at(entry)
 	k.phase(1, true)
-	k.op("ADDQ $128, BX")
-	k.op("ADDQ $%d, R11", entryBytes)
-	k.op("DECQ streamArgs_left(AX)")
-	k.op("JNZ %s", loop)
-	k.op("DECQ streamArgs_units(AX)")
-	k.op("JZ %s", done)
+	k.op(`
+		ADDQ $128, BX
+		ADDQ $%d, R11
+		DECQ streamArgs_left(AX)
+		JNZ %s
+		DECQ streamArgs_units(AX)
+		JZ %s`, entryBytes, loop, done)
 	k.nextUnit()
 	k.op("JMP %s", loop)
 	k.at(done)
@@ -130,10 +131,10 @@ func (k *stream) begin() {
 		MOVQ streamArgs_scales(AX), R11
 		MOVQ streamArgs_ahead(AX), R12
 		MOVQ streamArgs_ldAhead(AX), R13
-		LEAQ (R13)(R13*2), R14`)
-	k.op("MOVQ $%d, DX", k.line())
-	k.op("MOVQ $64, R15")
-	k.op("VMOVDQU64 codeSign<>(SB), Z%d", streamCodes.sign)
+		LEAQ (R13)(R13*2), R14
+		MOVQ $%d, DX
+		MOVQ $64, R15
+		VMOVDQU64 codeSign<>(SB), Z%d`, k.line(), streamCodes.sign)
 	for t := range k.sums() {
 		if k.scaled { // nothing is to be added before the first block is done
 			k.emit(tilezero(t))
@@ -147,11 +148,12 @@ func (k *stream) begin() {
 // the unit before.
 func (k *stream) nextX() {
 	same := k.label("same")
-	k.op("ADDQ $%d, SI", 4*k.tilesX()*k.tile())
-	k.op("MOVQ streamArgs_left(AX), R9")
-	k.op("CMPQ R9, streamArgs_blocks(AX)")
-	k.op("JNE %s", same)
-	k.op("MOVQ streamArgs_x(AX), SI")
+	k.op(`
+		ADDQ $%d, SI
+		MOVQ streamArgs_left(AX), R9
+		CMPQ R9, streamArgs_blocks(AX)
+		JNE %s
+		MOVQ streamArgs_x(AX), SI`, 4*k.tilesX()*k.tile(), same)
 	if !k.scaled {
 		k.storeSums()
 		k.op("ADDQ $%d, R8", k.unitSums())
@@ -174,9 +176,9 @@ func (k *stream) unitAhead() {
 		MOVQ R9, streamArgs_left(AX)
 		MOVQ streamArgs_unitAhead(AX), R12
 		ADDQ streamArgs_ahead(AX), R12
-		CMPQ streamArgs_units(AX), $1`)
-	k.op("JNE %s", more)
-	k.op("MOVQ streamArgs_lastAhead(AX), R12")
+		CMPQ streamArgs_units(AX), $1
+		JNE %s
+		MOVQ streamArgs_lastAhead(AX), R12`, more)
 	k.at(more)
 	k.op(`
 		MOVQ R12, streamArgs_ahead(AX)
@@ -264,11 +266,12 @@ func (k *stream) fill(half, q int) {
 // after the last.
 func (k *stream) added() {
 	same := k.label("same")
-	k.op("DECQ streamArgs_leftSums(AX)")
-	k.op("JNZ %s", same)
-	k.op("ADDQ $%d, R8", k.unitSums())
-	k.op("MOVQ streamArgs_blocks(AX), R9")
-	k.op("MOVQ R9, streamArgs_leftSums(AX)")
+	k.op(`
+		DECQ streamArgs_leftSums(AX)
+		JNZ %s
+		ADDQ $%d, R8
+		MOVQ streamArgs_blocks(AX), R9
+		MOVQ R9, streamArgs_leftSums(AX)`, same, k.unitSums())
 	k.at(same)
 }
 
@@ -401,13 +404,13 @@ func (k *stream) fetchPlace(r int) {
 // the next run after the last.
 func (e *emitter) nextRun() {
 	same := e.label("same")
-	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", streamLine)
-	e.op("JGT %s", same)
 	e.op(`
+		SUBQ $%d, streamArgs_leftAhead(AX)
+		JGT %s
 		ADDQ streamArgs_jumpAhead(AX), R12
 		PUSHQ R9
 		MOVQ streamArgs_runAhead(AX), R9
 		MOVQ R9, streamArgs_leftAhead(AX)
-		POPQ R9`)
+		POPQ R9`, streamLine, same)
 	e.at(same)
 }

@@ -90,19 +90,19 @@ func (k *streamFP4) write() {
 	k.phase(true)
 	k.nextX()
 	k.at(entry)
-	k.op("NEGQ DI")
-	k.op("ADDQ streamArgs_halves(AX), DI")
-	k.op("ADDQ $64, streamArgs_w(AX)")
-	k.op("ADDQ $4, streamArgs_scales(AX)")
-	k.op("DECQ streamArgs_left(AX)")
-	k.op("JNZ %s", loop)
-	k.op("DECQ streamArgs_units(AX)")
-	k.op("JZ %s", done)
 	k.op(`
+		NEGQ DI
+		ADDQ streamArgs_halves(AX), DI
+		ADDQ $64, streamArgs_w(AX)
+		ADDQ $4, streamArgs_scales(AX)
+		DECQ streamArgs_left(AX)
+		JNZ %s
+		DECQ streamArgs_units(AX)
+		JZ %s
 		MOVQ streamArgs_nextW(AX), R9
 		ADDQ R9, streamArgs_w(AX)
 		MOVQ streamArgs_nextScales(AX), R9
-		ADDQ R9, streamArgs_scales(AX)`)
+		ADDQ R9, streamArgs_scales(AX)`, loop, done)
 	k.unitAhead()
 	k.op("JMP %s", loop)
 	k.at(done)
@@ -123,21 +123,23 @@ func (k *streamFP4) begin() {
 		MOVQ streamArgs_ahead(AX), R12
 		MOVQ streamArgs_ldAhead(AX), R13
 		LEAQ (CX)(CX*2), BX
-		LEAQ (R13)(R13*2), R14`)
-	k.op("MOVQ $%d, DX", k.line())
-	k.op("LEAQ %d(DI)(DI*1), R15", groupHalf)
-	k.op("MOVQ R15, streamArgs_halves(AX)")
+		LEAQ (R13)(R13*2), R14
+		MOVQ $%d, DX
+		LEAQ %d(DI)(DI*1), R15
+		MOVQ R15, streamArgs_halves(AX)`, k.line(), groupHalf)
 	if k.tilesX() == 1 {
 		k.op("MOVQ $64, R15")
 	} else {
 		k.op("LEAQ (R8)(R8*2), R15")
 	}
-	k.op("VMOVDQU64 windowOfLane<>(SB), Z%d", windowLane)
-	k.op("VMOVDQU64 nibbleValues<>(SB), Z%d", nibbleValues)
-	k.op("VMOVDQU64 findPlaces<>(SB), Z%d", findPlaces)
+	k.op(`
+		VMOVDQU64 windowOfLane<>(SB), Z%d
+		VMOVDQU64 nibbleValues<>(SB), Z%d
+		VMOVDQU64 findPlaces<>(SB), Z%d`, windowLane, nibbleValues, findPlaces)
 	for _, c := range []struct{ value, reg int }{{15, nibbleBits}, {3, findLimit}} {
-		k.op("MOVL $%d, R9", c.value)
-		k.op("VPBROADCASTB R9, Z%d", c.reg)
+		k.op(`
+			MOVL $%d, R9
+			VPBROADCASTB R9, Z%d`, c.value, c.reg)
 	}
 	k.clearSums()
 }
@@ -159,11 +161,12 @@ func (k *streamFP4) storeSums() {
 // the sums of this unit.
 func (k *streamFP4) nextX() {
 	same := k.label("same")
-	k.op("MOVQ streamArgs_left(AX), R9")
-	k.op("CMPQ R9, streamArgs_blocks(AX)")
-	k.op("JNE %s", same)
-	k.op("MOVQ streamArgs_x(AX), SI")
-	k.op("MOVQ streamArgs_sums(AX), R9")
+	k.op(`
+		MOVQ streamArgs_left(AX), R9
+		CMPQ R9, streamArgs_blocks(AX)
+		JNE %s
+		MOVQ streamArgs_x(AX), SI
+		MOVQ streamArgs_sums(AX), R9`, same)
 	k.storeSums()
 	k.clearSums()
 	k.op("ADDQ $%d, streamArgs_sums(AX)", k.sumTiles()*k.tile())
@@ -172,14 +175,16 @@ func (k *streamFP4) nextX() {
 
 // phase fills a block of a group and, meanwhile, multiplies what was filled before.
 func (k *streamFP4) phase(multiply bool) {
-	k.op("MOVQ streamArgs_w(AX), R9")
-	k.op("MOVQ streamArgs_scales(AX), R11")
+	k.op(`
+		MOVQ streamArgs_w(AX), R9
+		MOVQ streamArgs_scales(AX), R11`)
 	k.steps(multiply, true)
 	k.nextRun()
 	k.op("MOVQ streamArgs_aheadScales(AX), R9") // sixteen lines of weights have a line of scales
-	k.op("PREFETCHT1 (R9)")
-	k.op("PREFETCHT1 64(R9)")
-	k.op("ADDQ $128, streamArgs_aheadScales(AX)")
+	k.op(`
+		PREFETCHT1 (R9)
+		PREFETCHT1 64(R9)
+		ADDQ $128, streamArgs_aheadScales(AX)`)
 	k.nextWindows()
 }
 
@@ -193,28 +198,33 @@ func (k *streamFP4) phase(multiply bool) {
 func (k *streamFP4) nextWindows() {
 	const top, t, distance, place = 16, 17, 18, 19
 	done, row := k.label("found"), k.label("find")
-	k.op("MOVQ streamArgs_findEach(AX), R11")
-	k.op("MOVQ R11, streamArgs_steps(AX)")
+	k.op(`
+		MOVQ streamArgs_findEach(AX), R11
+		MOVQ R11, streamArgs_steps(AX)`)
 	k.at(row)
-	k.op("CMPQ streamArgs_findLeft(AX), $0")
-	k.op("JEQ %s", done)
+	k.op(`
+		CMPQ streamArgs_findLeft(AX), $0
+		JEQ %s`, done)
 	// Whole registers of scales, and the last one.
 	each := func(body func(last bool)) {
 		more, last := k.label("more"), k.label("last")
-		k.op("MOVQ streamArgs_findScales(AX), R9")
-		k.op("MOVQ streamArgs_findRegisters(AX), R11")
-		k.op("TESTQ R11, R11")
-		k.op("JZ %s", last)
+		k.op(`
+			MOVQ streamArgs_findScales(AX), R9
+			MOVQ streamArgs_findRegisters(AX), R11
+			TESTQ R11, R11
+			JZ %s`, last)
 		k.at(more)
 		body(false)
-		k.op("ADDQ $64, R9")
-		k.op("DECQ R11")
-		k.op("JNZ %s", more)
+		k.op(`
+			ADDQ $64, R9
+			DECQ R11
+			JNZ %s`, more)
 		k.at(last)
 		body(true)
 	}
-	k.op("KMOVQ streamArgs_findMask(AX), K1")
-	k.op("VPXORD Z%d, Z%d, Z%d", top, top, top)
+	k.op(`
+		KMOVQ streamArgs_findMask(AX), K1
+		VPXORD Z%d, Z%d, Z%d`, top, top, top)
 	each(func(last bool) {
 		if last {
 			k.op("VMOVDQU8.Z (R9), K1, Z%d", t)
@@ -258,13 +268,14 @@ func (k *streamFP4) nextWindows() {
 		if last {
 			k.op("VMOVDQU8 Z%d, K1, (R10)", place)
 		} else {
-			k.op("VMOVDQU64 Z%d, (R10)", place)
-			k.op("ADDQ $64, R10")
+			k.op(`
+				VMOVDQU64 Z%d, (R10)
+				ADDQ $64, R10`, place)
 		}
 	})
-	k.op("VPCMPUB $6, Z%d, Z20, K2", findLimit)
-	k.op("MOVQ streamArgs_findBelow(AX), R10")
 	k.op(`
+		VPCMPUB $6, Z%d, Z20, K2
+		MOVQ streamArgs_findBelow(AX), R10
 		KORTESTQ K2, K2
 		SETNE (R10)
 		INCQ streamArgs_findBelow(AX)
@@ -274,8 +285,8 @@ func (k *streamFP4) nextWindows() {
 		MOVQ streamArgs_ldScale(AX), R9
 		ADDQ R9, streamArgs_findWindows(AX)
 		DECQ streamArgs_findLeft(AX)
-		DECQ streamArgs_steps(AX)`)
-	k.op("JNZ %s", row)
+		DECQ streamArgs_steps(AX)
+		JNZ %s`, findLimit, row)
 	k.at(done)
 }
 
@@ -285,8 +296,9 @@ func (k *streamFP4) steps(multiply, fill bool) {
 	if n > 1 {
 		index = "DX"
 	}
-	k.op("MOVQ streamArgs_halves(AX), R10")
-	k.op("SUBQ DI, R10")
+	k.op(`
+		MOVQ streamArgs_halves(AX), R10
+		SUBQ DI, R10`)
 	loadW := func(i int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i)) }
 	loadX := func(j int) {
 		m := memory{base: "SI", index: "DX", disp: j * k.tile()}
@@ -324,8 +336,9 @@ func (k *streamFP4) steps(multiply, fill bool) {
 				k.fill(row)
 			}
 		}
-		k.op("ADDQ $%d, DI", groupRows/2*64)
-		k.op("ADDQ $%d, R10", groupStep)
+		k.op(`
+			ADDQ $%d, DI
+			ADDQ $%d, R10`, groupRows/2*64, groupStep)
 		if multiply {
 			k.op("ADDQ $%d, SI", n*k.tile())
 		}

@@ -60,14 +60,14 @@ func (k *tiles) write() {
 	if k.nx == 2 {
 		k.nextRows()
 	}
-	k.op("ADDQ $%d, DI", 1024*k.nw*k.nx)
 	k.op(`
+		ADDQ $%d, DI
 		MOVQ tileArgs_groupX(AX), R8
 		ADDQ R8, tileArgs_offsetX(AX)
 		MOVQ tileArgs_groupW(AX), R8
 		ADDQ R8, tileArgs_offsetW(AX)
-		DECQ R9`)
-	k.op("JNZ %s", group)
+		DECQ R9
+		JNZ %s`, 1024*k.nw*k.nx, group)
 	k.emit(tilerelease())
 	k.ret()
 }
@@ -89,16 +89,19 @@ func (k *tiles) begin() {
 		MOVQ tileArgs_x(AX), SI
 		ADDQ tileArgs_offsetX(AX), SI`)
 	if k.nw == 2 {
-		k.op("MOVQ tileArgs_nextW(AX), R11")
-		k.op("ADDQ BX, R11")
+		k.op(`
+			MOVQ tileArgs_nextW(AX), R11
+			ADDQ BX, R11`)
 	}
 	if k.nx == 2 {
-		k.op("MOVQ tileArgs_nextX(AX), R12")
-		k.op("ADDQ SI, R12")
+		k.op(`
+			MOVQ tileArgs_nextX(AX), R12
+			ADDQ SI, R12`)
 	}
-	k.op("CMPQ tileArgs_fresh(AX), $0")
-	k.op("JNE %s", fresh)
-	k.op("MOVQ $64, R8")
+	k.op(`
+		CMPQ tileArgs_fresh(AX), $0
+		JNE %s
+		MOVQ $64, R8`, fresh)
 	k.each(func(w, x int) {
 		k.emit(tileload(memory{base: "DI", index: "R8", disp: k.place(w, x)}, k.sum(w, x)))
 	})
@@ -140,8 +143,9 @@ func (k *tiles) steps() {
 		}
 	}
 	k.each(func(w, x int) { k.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
-	k.op("TESTQ R13, R13")
-	k.op("JZ %s", plain)
+	k.op(`
+		TESTQ R13, R13
+		JZ %s`, plain)
 	for range 4 * k.nw {
 		for i := range 4 {
 			k.op("PREFETCHT0 %s", spaced("R13", "R10", "R15", "", 0, i))
@@ -156,20 +160,21 @@ func (k *tiles) steps() {
 		}
 		k.op("ADDQ $64, R14")
 	}
-	k.op("DECQ R8")
-	k.op("JNZ %s", step)
+	k.op(`
+		DECQ R8
+		JNZ %s`, step)
 }
 
 // nextRows advances to the next four rows to prefetch, or stays at the last ones.
 func (k *tiles) nextRows() {
 	done := k.label("fetched")
-	k.op("MOVQ tileArgs_soon(AX), R14")
-	k.op("CMPQ tileArgs_soonRows(AX), $4")
-	k.op("JLE %s", done)
 	k.op(`
+		MOVQ tileArgs_soon(AX), R14
+		CMPQ tileArgs_soonRows(AX), $4
+		JLE %s
 		SUBQ $4, tileArgs_soonRows(AX)
 		LEAQ (R14)(R10*4), R14
-		MOVQ R14, tileArgs_soon(AX)`)
+		MOVQ R14, tileArgs_soon(AX)`, done)
 	k.at(done)
 }
 
@@ -178,9 +183,10 @@ func (k *tiles) nextRows() {
 func (k *tiles) end(next string) {
 	scaled, first, add := k.label("scaled"), k.label("first"), k.label("add")
 	added, done := k.label("added"), k.label("done")
-	k.op("MOVQ $64, R8")
-	k.op("CMPQ tileArgs_scaled(AX), $0")
-	k.op("JNE %s", scaled)
+	k.op(`
+		MOVQ $64, R8
+		CMPQ tileArgs_scaled(AX), $0
+		JNE %s`, scaled)
 	k.each(func(w, x int) {
 		k.emit(tilestore(k.sum(w, x), memory{base: "DI", index: "R8", disp: k.place(w, x)}))
 	})
@@ -195,10 +201,10 @@ func (k *tiles) end(next string) {
 		MOVQ tileArgs_scales(AX), R8
 		ADDQ tileArgs_offsetScale(AX), R8
 		VBROADCASTSS (R8), Z31
-		CMPQ tileArgs_scaled(AX), $1`)
-	k.op("JEQ %s", add)
-	k.op("CMPQ tileArgs_offsetScale(AX), $0")
-	k.op("JEQ %s", first)
+		CMPQ tileArgs_scaled(AX), $1
+		JEQ %s
+		CMPQ tileArgs_offsetScale(AX), $0
+		JEQ %s`, add, first)
 	k.at(add)
 	for i := range 16 * k.nw * k.nx {
 		r := i % 16
@@ -211,8 +217,9 @@ func (k *tiles) end(next string) {
 	k.note("added to zero, so that a negative one does not depend on the way")
 	k.op("VPXORD Z30, Z30, Z30")
 	for i := range 16 * k.nw * k.nx {
-		k.op("VMOVUPS %d(R13), Z%d", 64*i, i%16)
-		k.op("VFMADD213PS Z30, Z31, Z%d", i%16)
+		k.op(`
+			VMOVUPS %d(R13), Z%d
+			VFMADD213PS Z30, Z31, Z%d`, 64*i, i%16, i%16)
 		k.op("VMOVUPS Z%d, %d(DI)", i%16, 64*i)
 	}
 	k.at(added)
@@ -220,8 +227,8 @@ func (k *tiles) end(next string) {
 		XORL R13, R13
 		ADDQ $4, tileArgs_offsetScale(AX)
 		MOVQ tileArgs_offsetScale(AX), R8
-		CMPQ R8, tileArgs_endScale(AX)`)
-	k.op("JLT %s", next)
-	k.op("MOVQ $0, tileArgs_offsetScale(AX)")
+		CMPQ R8, tileArgs_endScale(AX)
+		JLT %s
+		MOVQ $0, tileArgs_offsetScale(AX)`, next)
 	k.at(done)
 }

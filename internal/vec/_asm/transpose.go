@@ -33,14 +33,16 @@ func (e *emitter) emitTranspose() {
 			e.op("VEXTRACTI32X4 $%d, Z%d, %d(DI)", lane, i, (16*lane+i)*rowBytes)
 		}
 	}
-	e.op("ADDQ $%d, SI", 16*keyBytes)
-	e.op("ADDQ $16, DI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", group)
+	e.op(`
+		ADDQ $%d, SI
+		ADDQ $16, DI
+		DECQ CX
+		JNZ %s`, 16*keyBytes, group)
 	e.note("the other 64 bytes of the same keys")
-	e.op("SUBQ $%d, SI", keys*keyBytes-64)
-	e.op("ADDQ $%d, DI", 64*rowBytes-rowBytes)
-	e.op("DECQ DX")
-	e.op("JNZ %s", half)
+	e.op(`
+		SUBQ $%d, SI
+		ADDQ $%d, DI
+		DECQ DX
+		JNZ %s`, keys*keyBytes-64, 64*rowBytes-rowBytes, half)
 	e.ret()
 }

@@ -124,8 +124,9 @@ func (v *vectors) sum(name, doc string, body func() step) {
 func (v *vectors) softmax() {
 	v.function("softmax"+v.name, "vecArgs", "dst = exp(s*dst - largest), with the largest of acc[0] and s*dst.")
 	begin := func() {
-		v.op("MOVQ vecArgs_dst(AX), DI")
-		v.op("MOVQ vecArgs_steps(AX), CX")
+		v.op(`
+			MOVQ vecArgs_dst(AX), DI
+			MOVQ vecArgs_steps(AX), CX`)
 	}
 	around := func(body func()) {
 		v.loop("loop", "CX", func() {
@@ -134,8 +135,9 @@ func (v *vectors) softmax() {
 		})
 	}
 	begin()
-	v.op("VBROADCASTSS vecArgs_s(AX), V15")
-	v.op("VBROADCASTSS vecArgs_acc(AX), V14")
+	v.op(`
+		VBROADCASTSS vecArgs_s(AX), V15
+		VBROADCASTSS vecArgs_acc(AX), V14`)
 	around(func() {
 		v.op(`
 			VMULPS (DI), V15, V0
@@ -143,23 +145,28 @@ func (v *vectors) softmax() {
 			VMAXPS V0, V14, V14`)
 	})
 	v.across("VMAXPS", 14)
-	v.op("VMOVSS X14, vecArgs_acc(AX)")
-	v.op("VBROADCASTSS X14, V15")
+	v.op(`
+		VMOVSS X14, vecArgs_acc(AX)
+		VBROADCASTSS X14, V15`)
 	if v.wide() {
-		v.op("VCMPPS $0, %s, Z15, K1", v.konst("minusInf"))
-		v.op("VXORPS Z15, Z15, K1, Z15")
+		v.op(`
+			VCMPPS $0, %s, Z15, K1
+			VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf"))
 	} else {
-		v.op("VCMPPS $0, %s, Y15, Y0", v.konst("minusInf"))
-		v.op("VANDNPS Y15, Y0, Y15")
+		v.op(`
+			VCMPPS $0, %s, Y15, Y0
+			VANDNPS Y15, Y0, Y15`, v.konst("minusInf"))
 	}
 	v.zero(13)
 	begin()
 	around(func() {
-		v.op("VMOVUPS (DI), V0")
-		v.op("VSUBPS V15, V0, V0")
+		v.op(`
+			VMOVUPS (DI), V0
+			VSUBPS V15, V0, V0`)
 		v.exp()
-		v.op("VMOVUPS V0, (DI)")
-		v.op("VADDPS V0, V13, V13")
+		v.op(`
+			VMOVUPS V0, (DI)
+			VADDPS V0, V13, V13`)
 	})
 	v.across("VADDPS", 13)
 	v.op("VMOVSS X13, 4+vecArgs_acc(AX)")
@@ -210,8 +217,9 @@ func (v *vectors) turned(i, x, y, to int) {
 
 func (v *vectors) pairs() {
 	for i := range 64 / v.lanes {
-		v.op("VMOVUPS %d(DI), V0", i*v.bytes())
-		v.op("VPERMILPS $0xB1, V0, V1")
+		v.op(`
+			VMOVUPS %d(DI), V0
+			VPERMILPS $0xB1, V0, V1`, i*v.bytes())
 		v.turned(i, 0, 1, 2)
 	}
 }
@@ -219,8 +227,9 @@ func (v *vectors) pairs() {
 func (v *vectors) halves() {
 	half := 32 / v.lanes
 	for i := range half {
-		v.op("VMOVUPS %d(DI), V0", i*v.bytes())
-		v.op("VMOVUPS %d(DI), V1", (half+i)*v.bytes())
+		v.op(`
+			VMOVUPS %d(DI), V0
+			VMOVUPS %d(DI), V1`, i*v.bytes(), (half+i)*v.bytes())
 		v.turned(i, 0, 1, 2)
 		v.turned(half+i, 1, 0, 4)
 	}
@@ -253,34 +262,39 @@ func (v *vectors) widenBF16() step {
 // narrowBF16 adds half a unit less one plus the last kept bit, so that the
 // carry rounds to nearest even; NaN takes its upper half and the quiet bit.
 func (v *vectors) narrowBF16() step {
-	v.op("VMOVUPS (SI), V0")
-	v.op("VPSRLD $16, V0, V1")
+	v.op(`
+		VMOVUPS (SI), V0
+		VPSRLD $16, V0, V1`)
 	v.and(v.konst("oneBit"), 1, 2)
-	v.op("VPADDD %s, V2, V2", v.konst("roundBias"))
-	v.op("VPADDD V0, V2, V2")
-	v.op("VPSRLD $16, V2, V2")
+	v.op(`
+		VPADDD %s, V2, V2
+		VPADDD V0, V2, V2
+		VPSRLD $16, V2, V2`, v.konst("roundBias"))
 	if v.wide() {
-		v.op("VCMPPS $3, Z0, Z0, K1")
-		v.op("VPORD %s, Z1, K1, Z2", v.konst("quietBit"))
-		v.op("VPMOVDW Z2, (DI)")
-	} else {
-		v.op("VCMPPS $3, Y0, Y0, Y3")
-		v.op("VPOR %s, Y1, Y1", v.konst("quietBit"))
 		v.op(`
+			VCMPPS $3, Z0, Z0, K1
+			VPORD %s, Z1, K1, Z2
+			VPMOVDW Z2, (DI)`, v.konst("quietBit"))
+	} else {
+		v.op(`
+			VCMPPS $3, Y0, Y0, Y3
+			VPOR %s, Y1, Y1
 			VBLENDVPS Y3, Y1, Y2, Y2
 			VPACKUSDW Y2, Y2, Y2
 			VPERMQ $8, Y2, Y2
-			VMOVUPS X2, (DI)`)
+			VMOVUPS X2, (DI)`, v.konst("quietBit"))
 	}
 	return step{dst: 2 * v.lanes, a: v.bytes()}
 }
 
 func (v *vectors) expSum() step {
-	v.op("VMOVUPS (SI), V0")
-	v.op("VSUBPS V15, V0, V0")
+	v.op(`
+		VMOVUPS (SI), V0
+		VSUBPS V15, V0, V0`)
 	v.exp()
-	v.op("VMOVUPS V0, (DI)")
-	v.op("VADDPS V0, V14, V14")
+	v.op(`
+		VMOVUPS V0, (DI)
+		VADDPS V0, V14, V14`)
 	return step{dst: v.bytes(), a: v.bytes()}
 }
 
@@ -288,11 +302,11 @@ func (v *vectors) siluMul() step {
 	v.op("VMOVUPS (SI), V5")
 	v.xor(v.konst("signBit"), 5, 0)
 	v.exp()
-	v.op("VADDPS %s, V0, V0", v.konst("one"))
 	v.op(`
+		VADDPS %s, V0, V0
 		VDIVPS V0, V5, V0
 		VMULPS (DX), V0, V0
-		VMOVUPS V0, (DI)`)
+		VMOVUPS V0, (DI)`, v.konst("one"))
 	return step{dst: v.bytes(), a: v.bytes(), b: v.bytes()}
 }
 
@@ -350,14 +364,17 @@ func (v *vectors) exp() {
 }
 
 func (v *vectors) maximum() step {
-	v.op("VMOVUPS (SI), V0")
-	v.op("VMAXPS V0, V14, V14")
+	v.op(`
+		VMOVUPS (SI), V0
+		VMAXPS V0, V14, V14`)
 	if v.wide() {
-		v.op("VCMPPS $3, Z0, Z0, K2")
-		v.op("KORW K2, K1, K1")
+		v.op(`
+			VCMPPS $3, Z0, Z0, K2
+			KORW K2, K1, K1`)
 	} else {
-		v.op("VCMPPS $3, Y0, Y0, Y0")
-		v.op("VORPS Y0, Y13, Y13")
+		v.op(`
+			VCMPPS $3, Y0, Y0, Y0
+			VORPS Y0, Y13, Y13`)
 	}
 	return step{a: v.bytes()}
 }

@@ -16,14 +16,16 @@ func (v *vectors) widenE4M3() {
 	v.zero(seen)
 	pair, single, next := v.label("pair"), v.label("single"), v.label("next")
 	block := v.openBlock(scale)
-	v.op("SUBQ $2, R8")
-	v.op("JLT %s", single)
+	v.op(`
+		SUBQ $2, R8
+		JLT %s`, single)
 
 	v.at(pair)
-	v.op("VPAND (SI), H%d, H2", code)
-	v.op("VPMAXUB H2, H%d, H%d", seen, seen)
-	v.op("VPMOVSXBW (SI), V0")
-	v.op("VPSLLW $7, V0, V0")
+	v.op(`
+		VPAND (SI), H%d, H2
+		VPMAXUB H2, H%d, H%d
+		VPMOVSXBW (SI), V0
+		VPSLLW $7, V0, V0`, code, seen, seen)
 	v.and("V14", 0, 0)
 	// Halves pass through memory, as in the row kernels: here through dst.
 	v.op("VMOVUPS V0, (DI)")
@@ -34,34 +36,39 @@ func (v *vectors) widenE4M3() {
 		v.op("VMULPS V%d, V%d, V%d", scale, i, i)
 		v.op("VMOVUPS V%d, %d(DI)", i, i*v.bytes())
 	}
-	v.op("ADDQ $%d, SI", 2*v.lanes)
-	v.op("ADDQ $%d, DI", 2*v.bytes())
-	v.op("SUBQ $2, R8")
-	v.op("JGE %s", pair)
+	v.op(`
+		ADDQ $%d, SI
+		ADDQ $%d, DI
+		SUBQ $2, R8
+		JGE %s`, 2*v.lanes, 2*v.bytes(), pair)
 
 	v.at(single)
-	v.op("ADDQ $2, R8")
-	v.op("JZ %s", next)
+	v.op(`
+		ADDQ $2, R8
+		JZ %s`, next)
 	if v.wide() {
 		v.op("VMOVDQU (SI), X0")
 	} else {
 		v.op("VMOVQ (SI), X0")
 	}
-	v.op("VPAND X%d, X0, X2", code)
-	v.op("VPMAXUB H2, H%d, H%d", seen, seen)
-	v.op("VPMOVSXBW X0, H0")
-	v.op("VPSLLW $7, H0, H0")
-	v.op("VPAND H%d, H0, H0", half)
-	v.op("VCVTPH2PS H0, V0")
-	v.op("VMULPS V%d, V0, V0", scale)
-	v.op("VMOVUPS V0, (DI)")
-	v.op("ADDQ $%d, SI", v.lanes)
-	v.op("ADDQ $%d, DI", v.bytes())
+	v.op(`
+		VPAND X%d, X0, X2
+		VPMAXUB H2, H%d, H%d
+		VPMOVSXBW X0, H0
+		VPSLLW $7, H0, H0
+		VPAND H%d, H0, H0
+		VCVTPH2PS H0, V0`, code, seen, seen, half)
+	v.op(`
+		VMULPS V%d, V0, V0
+		VMOVUPS V0, (DI)
+		ADDQ $%d, SI
+		ADDQ $%d, DI`, scale, v.lanes, v.bytes())
 
 	v.at(next)
-	v.op("TESTQ CX, CX")
-	v.op("JNZ %s", block)
-	v.op("VMOVUPS V%d, vecArgs_codes(AX)", seen)
+	v.op(`
+		TESTQ CX, CX
+		JNZ %s
+		VMOVUPS V%d, vecArgs_codes(AX)`, block, seen)
 	v.ret()
 }
 
@@ -72,16 +79,18 @@ func (v *vectors) openBlock(reg int) string {
 	perBlock := 128 / v.lanes
 	block, full := v.label("block"), v.label("full")
 	v.at(block)
-	v.op("MOVQ CX, R8")
-	v.op("CMPQ R8, $%d", perBlock)
-	v.op("JLE %s", full)
-	v.op("MOVQ $%d, R8", perBlock)
+	v.op(`
+		MOVQ CX, R8
+		CMPQ R8, $%d
+		JLE %s
+		MOVQ $%d, R8`, perBlock, full, perBlock)
 	v.at(full)
-	v.op("SUBQ R8, CX")
-	v.op("VBROADCASTSS vecArgs_s(AX), V%d", reg)
-	v.op("VBROADCASTSS (DX), V0")
-	v.op("VMULPS V0, V%d, V%d", reg, reg)
-	v.op("ADDQ vecArgs_stride(AX), DX")
+	v.op(`
+		SUBQ R8, CX
+		VBROADCASTSS vecArgs_s(AX), V%d
+		VBROADCASTSS (DX), V0
+		VMULPS V0, V%d, V%d
+		ADDQ vecArgs_stride(AX), DX`, reg, reg, reg)
 	return block
 }
 
@@ -98,30 +107,34 @@ func (v *vectors) scaleExact() {
 	v.op("VMOVUPS %s, V%d", v.konst("one"), inverse)
 	v.op("VDIVPS V%d, V%d, V%d", factor, inverse, inverse)
 	v.at(loop)
-	v.op("VMOVUPS (SI), V0")
-	v.op("VMULPS V0, V%d, V1", factor)
-	v.op("VMOVUPS V1, (DI)")
-	v.op("VMULPS V1, V%d, V1", inverse)
+	v.op(`
+		VMOVUPS (SI), V0
+		VMULPS V0, V%d, V1
+		VMOVUPS V1, (DI)
+		VMULPS V1, V%d, V1`, factor, inverse)
 	v.xor("V1", 0, 1)
 	if v.wide() {
 		v.op("VPORD Z1, Z%d, Z%d", bad, bad)
 	} else {
 		v.op("VPOR Y1, Y%d, Y%d", bad, bad)
 	}
-	v.op("ADDQ $%d, SI", v.bytes())
-	v.op("ADDQ $%d, DI", v.bytes())
-	v.op("DECQ R8")
-	v.op("JNZ %s", loop)
-	v.op("TESTQ CX, CX")
-	v.op("JNZ %s", block)
+	v.op(`
+		ADDQ $%d, SI
+		ADDQ $%d, DI
+		DECQ R8
+		JNZ %s
+		TESTQ CX, CX
+		JNZ %s`, v.bytes(), v.bytes(), loop, block)
 	if v.wide() {
-		v.op("VPTESTMD Z%d, Z%d, K1", bad, bad)
-		v.op("KMOVW K1, R8")
+		v.op(`
+			VPTESTMD Z%d, Z%d, K1
+			KMOVW K1, R8`, bad, bad)
 	} else {
-		v.op("VPXOR Y0, Y0, Y0")
-		v.op("VPCMPEQD Y0, Y%d, Y0", bad)
-		v.op("VMOVMSKPS Y0, R8")
-		v.op("XORQ $0xFF, R8")
+		v.op(`
+			VPXOR Y0, Y0, Y0
+			VPCMPEQD Y0, Y%d, Y0
+			VMOVMSKPS Y0, R8
+			XORQ $0xFF, R8`, bad)
 	}
 	v.op("MOVQ R8, vecArgs_nan(AX)")
 	v.ret()

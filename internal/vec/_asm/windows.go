@@ -24,8 +24,9 @@ func (e *emitter) emitWindows() {
 		MOVQ windowArgs_largest(AX), CX
 		VMOVDQU64 windowPlaces<>(SB), Z29`)
 	for _, c := range []struct{ value, reg int }{{15, windowMost}, {3, windowLimit}} {
-		e.op("MOVL $%d, R9", c.value)
-		e.op("VPBROADCASTB R9, Z%d", c.reg)
+		e.op(`
+			MOVL $%d, R9
+			VPBROADCASTB R9, Z%d`, c.value, c.reg)
 	}
 	for _, vectors := range []int{1, 2} {
 		e.windowsOf(vectors)
@@ -37,36 +38,40 @@ func (e *emitter) emitWindows() {
 			MOVQ windowArgs_count(AX), R12
 			KXNORQ K1, K1, K1`)
 		e.at(loop)
-		e.op("CMPQ R12, $64")
-		e.op("JGE %s", whole)
 		e.op(`
+			CMPQ R12, $64
+			JGE %s
 			MOVQ $-1, R9
 			BZHIQ R12, R9, R9
-			KMOVQ R9, K1`)
+			KMOVQ R9, K1`, whole)
 		e.at(whole)
-		e.op("VMOVDQU8.Z (SI), K1, Z0")
-		e.op("VPCMPUB $2, Z%d, Z0, K1, K4", windowLargest)
+		e.op(`
+			VMOVDQU8.Z (SI), K1, Z0
+			VPCMPUB $2, Z%d, Z0, K1, K4`, windowLargest)
 		body()
-		e.op("ADDQ $64, SI")
-		e.op("SUBQ $64, R12")
-		e.op("JGT %s", loop)
+		e.op(`
+			ADDQ $64, SI
+			SUBQ $64, R12
+			JGT %s`, loop)
 	}
 	e.loop("row", "R10", func() {
-		e.op("VPXORD Z1, Z1, Z1")
-		e.op("VPBROADCASTB (CX), Z%d", windowLargest)
+		e.op(`
+			VPXORD Z1, Z1, Z1
+			VPBROADCASTB (CX), Z%d`, windowLargest)
 		each(func() { e.op("VPMAXUB Z0, Z1, K4, Z1") })
 		e.windowTop()
 		e.op(`
 			KXORQ K3, K3, K3
 			MOVQ DI, R11`)
 		each(func() {
-			e.op("VPSUBB Z0, Z3, Z4")
-			e.op("VPMINUB Z%d, Z4, Z5", windowMost)
-			e.op("VPSHUFB.Z Z5, Z%d, K4, Z5", windowPlaces)
-			e.op("VMOVDQU8 Z5, K1, (R11)")
-			e.op("VPCMPUB $6, Z%d, Z4, K4, K2", windowLimit)
-			e.op("KORQ K2, K3, K3")
-			e.op("ADDQ $64, R11")
+			e.op(`
+				VPSUBB Z0, Z3, Z4
+				VPMINUB Z%d, Z4, Z5
+				VPSHUFB.Z Z5, Z%d, K4, Z5
+				VMOVDQU8 Z5, K1, (R11)
+				VPCMPUB $6, Z%d, Z4, K4, K2
+				KORQ K2, K3, K3
+				ADDQ $64, R11`, windowMost, windowPlaces, windowLimit)
 		})
 		e.op("KORTESTQ K3, K3")
 		e.nextWindow()
@@ -85,10 +90,11 @@ const (
 // windowsOf does all rows, if they have that many whole registers of scales. In a first window no scale is too large.
 func (e *emitter) windowsOf(vectors int) {
 	other, below := e.label("other"), e.label("below")
-	e.op("CMPQ windowArgs_count(AX), $%d", 64*vectors)
-	e.op("JNE %s", other)
-	e.op("CMPQ windowArgs_first(AX), $0")
-	e.op("JEQ %s", below)
+	e.op(`
+		CMPQ windowArgs_count(AX), $%d
+		JNE %s
+		CMPQ windowArgs_first(AX), $0
+		JEQ %s`, 64*vectors, other, below)
 	e.windowRows(vectors, true)
 	e.at(below)
 	e.windowRows(vectors, false)
@@ -135,8 +141,9 @@ func (e *emitter) windowRows(vectors int, first bool) {
 			if vectors == 2 {
 				e.op("VPMAXUB Z12, Z4, Z4")
 			}
-			e.op("VPCMPUB $6, Z%d, Z4, K2", windowLimit)
-			e.op("KORTESTQ K2, K2")
+			e.op(`
+				VPCMPUB $6, Z%d, Z4, K2
+				KORTESTQ K2, K2`, windowLimit)
 		} else {
 			e.op("KORTESTQ K2, K%d", 1+vectors)
 		}
