@@ -134,7 +134,7 @@ screenshots:
 # for DURATION. A broken rule prints the command that repeats it.
 DURATION ?= 1m
 torture:
-	$(GO) run ./internal/sim/torture -duration $(DURATION)
+	$(GO) test ./internal/sim -count=1 -timeout 0 -run TestTorture -v -args -duration $(DURATION)
 	$(GO) run ./server/hostile -duration $(DURATION)
 	$(GO) test ./internal/sim -count=1 -timeout 30m -run TestFirstTokensBesideMixes -v -args -mixes 1000
 	$(GO) test ./cmd/sparrow -count=1 -timeout 30m -run TestAnswersUnderFire -v -args -fire-answers 2000

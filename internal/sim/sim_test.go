@@ -18,7 +18,7 @@ func TestSeeds(t *testing.T) {
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r, err := Run(seed, DefaultRequests)
 		if err != nil {
-			t.Fatalf("seed %d: %v\nrepeat it with:\n\tgo run ./internal/sim/torture -count 1 -seed %d", seed, err, seed)
+			t.Fatalf("seed %d: %v\nrepeat it with:\n\t%s", seed, err, repeat(seed))
 		}
 		all.Add(r)
 	}

@@ -21,7 +21,7 @@ var order = []string{
 		"cmd/dist examples/ask examples/batch internal/tree/plots internal/tree/width internal/tree/platforms",
 	// Tests of other projects' programs with a server.
 	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
-	"server/hostile internal/sim/torture", // what make torture runs
+	"server/hostile", // make torture runs it
 	"verify internal/eval internal/bench/load " +
 		"internal/bench/kernels internal/bench/model internal/sim/fleet internal/sim/script",
 	"internal/bench/pause internal/bench/peak internal/bench/plot", // peak starts workers of its own
@@ -34,7 +34,6 @@ var order = []string{
 	"api/openai",
 	"internal/wire",
 	".",
-	"internal/sim",
 	"internal/testkit/kept",
 	"internal/device",
 	"builtin engine",
@@ -96,7 +95,7 @@ var testOnly = []string{
 	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/archive",
 	"internal/testkit/astray", "internal/testkit/memnet", "internal/testkit/placed", "internal/testkit/planread",
 	"internal/testkit/gpu", "internal/testkit/respserver", "internal/testkit/steps",
-	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
+	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/sim",
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 	"internal/testkit/await", "internal/testkit/cputime", "internal/testkit/heap",
 }

@@ -1,41 +1,45 @@
-// Command torture runs simulations of the engine (package sim), seed after seed, until one violates an invariant or the
-// time is up; `make torture` runs it. For a violation it prints the command that repeats it.
-package main
+package sim
 
 import (
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
+	"testing"
 	"time"
-
-	"sparrow/internal/sim"
 )
 
-func main() {
-	seed := flag.Uint64("seed", 0, "the first seed; 0 takes one from the time")
-	count := flag.Int("count", 0, "how many seeds to run; 0 runs until the duration is over")
-	duration := flag.Duration("duration", time.Minute, "how long to run")
-	requests := flag.Int("requests", sim.DefaultRequests, "approximate number of requests per seed")
-	workers := flag.Int("workers", runtime.NumCPU(), "number of concurrent seeds")
-	flag.Parse()
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
+var (
+	tortureSeed     = flag.Uint64("seed", 0, "the first seed of TestTorture; 0 takes one from the time")
+	tortureCount    = flag.Int("count", 0, "number of its seeds; 0 runs until the duration is over")
+	tortureDuration = flag.Duration("duration", 0, "how long it runs")
+	tortureRequests = flag.Int("requests", DefaultRequests, "approximate number of requests per seed")
+	tortureWorkers  = flag.Int("workers", runtime.NumCPU(), "number of concurrent seeds")
+)
+
+// TestTorture runs simulations, seed after seed, until one violates an invariant or the time is up; `make torture` runs
+// it. For a violation it prints the command that repeats it.
+func TestTorture(t *testing.T) {
+	if *tortureDuration == 0 && *tortureCount == 0 {
+		t.Skip("TestSeeds runs some seeds; make torture runs more")
 	}
-	c := campaign{next: *seed, requests: *requests, end: time.Now().Add(*duration), begun: time.Now()}
-	if *count > 0 {
-		c.last = *seed + uint64(*count)
+	seed := *tortureSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
 	}
-	fmt.Printf("torture: seeds from %d on\n", *seed)
+	c := campaign{next: seed, requests: *tortureRequests, end: time.Now().Add(*tortureDuration), begun: time.Now()}
+	if *tortureCount > 0 {
+		c.last = seed + uint64(*tortureCount)
+	}
+	fmt.Printf("torture: seeds from %d on\n", seed)
 	var running sync.WaitGroup
-	for range *workers {
+	for range *tortureWorkers {
 		running.Go(c.work)
 	}
 	running.Wait()
 	c.print()
 	if c.failed {
-		os.Exit(1)
+		t.Fail()
 	}
 }
 
@@ -48,7 +52,7 @@ type campaign struct {
 	mu      sync.Mutex
 	next    uint64
 	seeds   int
-	all     sim.Report
+	all     Report
 	printed time.Time
 	failed  bool
 }
@@ -76,8 +80,8 @@ func (c *campaign) work() {
 		c.all.Add(report)
 		if err != nil {
 			c.failed = true
-			fmt.Printf("seed %d violated an invariant: %v\nrepeat it with:\n\tgo run ./internal/sim/torture -count 1 "+
-				"-requests %d -seed %d\n", seed, err, c.requests, seed)
+			fmt.Printf("seed %d violated an invariant: %v\nrepeat it with:\n\t%s -requests %d\n", seed, err,
+				repeat(seed), c.requests)
 		}
 		tell := time.Since(c.printed) > 30*time.Second
 		c.mu.Unlock()
@@ -87,21 +91,26 @@ func (c *campaign) work() {
 	}
 }
 
+// repeat is the command that runs a seed again.
+func repeat(seed uint64) string {
+	return fmt.Sprintf("go test ./internal/sim -count=1 -run TestTorture -v -args -count 1 -seed %d", seed)
+}
+
 // patience is the maximum time of a seed; normally it takes less than a second.
 const patience = 2 * time.Minute
 
 // run simulates a seed. If it does not end it is abandoned, because the engine loops endlessly.
-func (c *campaign) run(seed uint64) (report sim.Report, err error) {
+func (c *campaign) run(seed uint64) (report Report, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		report, err = sim.Run(seed, c.requests)
+		report, err = Run(seed, c.requests)
 	}()
 	select {
 	case <-done:
 		return report, err
 	case <-time.After(patience):
-		return sim.Report{}, fmt.Errorf("it has not ended after %v", patience)
+		return Report{}, fmt.Errorf("it has not ended after %v", patience)
 	}
 }
 
