@@ -59,8 +59,13 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	if len(items) != 1 || items[0].Seq != long || !s.Load().Divided() || !s.Load().Apart() {
 		t.Fatalf("%d items, divided %v; want the prompt alone", len(items), s.Load().Divided())
 	}
-	for range 3 {
+	served := streams[0].request.served
+	for i := range int64(3) {
 		inner, load := s.Between()
+		if got := streams[0].request.served; got != served+i+1 { // as in any batch
+			t.Fatalf("%d tokens of a stream were scheduled after %d batches between operations, want %d", got, i+1,
+				served+i+1)
+		}
 		if len(inner) != 2 || inner[0].Seq != streams[0] || inner[1].Seq != streams[1] || load.Divided() ||
 			!s.Load().Divided() {
 			t.Fatalf("%d items between, want the streams", len(inner))

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -132,6 +133,66 @@ func TestTheSpanOfAChunk(t *testing.T) {
 	} {
 		if got := s.in(c.at, c.n); got != c.want {
 			t.Errorf("%d positions from %d on: %v, want %v", c.n, c.at, got, c.want)
+		}
+	}
+}
+
+// A batch takes the rows of a chunk before its span, and as many of the span as it may record and replay.
+func TestTheRoomOfABatch(t *testing.T) {
+	for _, c := range []struct {
+		room           room
+		record, replay Span
+		at, n, want    int
+	}{
+		{room{3, 3}, Span{}, Span{}, 0, 9, 9},
+		{room{3, 3}, Span{From: 4, To: 20}, Span{}, 0, 9, 7},
+		{room{3, 3}, Span{}, Span{From: 4, To: 20}, 0, 9, 7},
+		{room{3, 3}, Span{From: 4, To: 20}, Span{From: 2, To: 20}, 0, 9, 5},
+		{room{3, 2}, Span{From: 4, To: 20}, Span{From: 5, To: 20}, 0, 9, 7},
+		{room{0, 0}, Span{From: 4, To: 20}, Span{}, 0, 9, 4},
+		{room{0, 0}, Span{From: 4, To: 20}, Span{}, 4, 9, 0},
+		{room{0, 0}, Span{From: 4, To: 20}, Span{}, 20, 9, 9},
+		{room{3, 3}, Span{From: 4, To: 6}, Span{}, 0, 9, 9},
+		{room{3, 3}, Span{From: 4, To: 20}, Span{}, 6, 9, 3},
+	} {
+		q := &Sequence{Record: c.record, Replay: c.replay}
+		left := c.room
+		if got := left.most(q, c.at, c.n); got != c.want {
+			t.Errorf("%+v, record %v, replay %v: %d of %d positions from %d on, want %d", c.room, c.record, c.replay,
+				got, c.n, c.at, c.want)
+		}
+		if left.take(q, c.at, c.want); left.record < 0 || left.replay < 0 ||
+			left.record != c.room.record-c.record.in(c.at, c.want).len() ||
+			left.replay != c.room.replay-c.replay.in(c.at, c.want).len() {
+			t.Errorf("%+v, record %v, replay %v: %+v is left", c.room, c.record, c.replay, left)
+		}
+	}
+}
+
+// Of an account the youngest sequence of its largest request is suspended, among equal requests the youngest of all,
+// and never the oldest of the account.
+func TestTheYoungestOfTheLargestRequest(t *testing.T) {
+	for _, c := range []struct {
+		requests []int // of the sequences, in order of arrival
+		want     int
+	}{
+		{[]int{1}, -1}, {[]int{1, 2}, 1}, {[]int{1, 2, 3}, 2}, {[]int{1, 1, 2, 2}, 3}, {[]int{1, 2, 1, 2, 1}, 4},
+		{[]int{1, 1, 1, 2, 2}, 2}, {[]int{2, 1, 1, 3}, 2}, {[]int{1, 2, 2, 1, 3}, 3},
+	} {
+		f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 8, MaxPrompts: 8})
+		var list []*Sequence
+		for i, r := range c.requests {
+			list = append(list, mustAdd(t, f, &Sequence{Tokens: prompt(int32(100*i), 3), Tenant: "a", Request: r}, 40))
+		}
+		for len(f.sched.roster.running) < len(list) {
+			mustStep(t, f)
+		}
+		got := slices.Index(list, f.sched.roster.youngestOf(list[0].tenant(), (*Sequence).tenant, -1))
+		if got != c.want {
+			t.Errorf("requests %v: sequence %d, want %d", c.requests, got, c.want)
+		}
+		if f.sched.roster.youngestOf(list[0].tenant(), (*Sequence).tenant, 1) != nil {
+			t.Errorf("requests %v: a sequence of another rank", c.requests)
 		}
 	}
 }

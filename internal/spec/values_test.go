@@ -125,3 +125,23 @@ func TestTrustFades(t *testing.T) {
 		t.Error("it learns of a draft that nothing was said of")
 	}
 }
+
+// A draft pass that the host saw late is an upper bound: it counts if nothing better is known, or if it took less time
+// than expected.
+func TestLateDraftPasses(t *testing.T) {
+	c := New(Auto(), 0)
+	c.DraftPass(2, 4, true)
+	if first := c.draft.at(2, 1); !c.draft.known || math.Abs(first-4) > 1e-9 {
+		t.Fatalf("the first pass, which was seen late, is estimated at %v, want 4", first)
+	}
+	for _, x := range []struct {
+		seconds float64
+		late    bool
+		counts  bool
+	}{{5, true, false}, {3, true, true}, {5, false, true}} {
+		before := c.draft.at(2, 1)
+		if c.DraftPass(2, x.seconds, x.late); (c.draft.at(2, 1) != before) != x.counts {
+			t.Errorf("%v s, late %v: estimated at %v, before at %v", x.seconds, x.late, c.draft.at(2, 1), before)
+		}
+	}
+}

@@ -88,3 +88,36 @@ func TestSnapshotsLeaveNoMemory(t *testing.T) {
 		t.Errorf("%d bytes are kept for the next batch", cap(out.events))
 	}
 }
+
+// A subscriber gets a batch of any size if no other waits for it; a batch that does not fit behind others, in bytes or
+// in number, is dropped and counted.
+func TestTheQueueOfASubscriber(t *testing.T) {
+	memory := make([]byte, maxQueuedSize+1)
+	for _, c := range []struct {
+		what    string
+		length  int
+		sizes   []int
+		dropped int64
+	}{
+		{"one larger than the bound", 4, []int{maxQueuedSize + 1}, 0},
+		{"exactly the bound", 4, []int{1, maxQueuedSize - 1}, 0},
+		{"a byte more", 4, []int{1, maxQueuedSize}, 1},
+		{"behind a large one", 4, []int{maxQueuedSize + 1, 1, 1}, 2},
+		{"too many", 2, []int{1, 1, 1, 1}, 2},
+	} {
+		p, s := &Publisher{}, newPeer(nil, c.length)
+		held := int64(0)
+		for i, n := range c.sizes {
+			s.push(p, frame{seq: uint64(i), payload: memory[:n]})
+		}
+		taken := len(s.queue)
+		for range taken {
+			held += int64(len((<-s.queue).payload))
+		}
+		if got := p.count.dropped.Load(); got != c.dropped || taken != len(c.sizes)-int(c.dropped) ||
+			s.bytes.Load() != held {
+			t.Errorf("%s: %d dropped, want %d; %d queued with %d bytes, counted as %d", c.what, got, c.dropped, taken,
+				held, s.bytes.Load())
+		}
+	}
+}

@@ -118,7 +118,12 @@ func TestClearFreesIdlePagesAndForgetsTheRest(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 8, PageTokens: 2})
 	add(t, ix, "", "aabb", 1, 2)
 	add(t, ix, "", "cc", 3)
+	add(t, ix, "", "ee", 4)
+	drop(ix, 4)
 	drop(ix, 1, 2)
+	if page, ok := ix.Evict(); !ok || page != 4 {
+		t.Fatalf("evicted page %d, %v", page, ok)
+	}
 	if freed := ix.Clear(nil); !slices.Equal(freed, []Page{2, 1}) {
 		t.Errorf("freed %v", freed)
 	}
@@ -126,8 +131,10 @@ func TestClearFreesIdlePagesAndForgetsTheRest(t *testing.T) {
 	if ix.Has(3) || ix.Drop(3) {
 		t.Error("page 3 is still stored")
 	}
-	if _, m := ix.Lookup(ix.Root(nil), tokens("aabb."), 1, nil); m.Stop != StopUnknown {
-		t.Errorf("%v after Clear", m)
+	for _, prompt := range []string{"aabb.", "ee."} { // stored before, and evicted before
+		if _, m := ix.Lookup(ix.Root(nil), tokens(prompt), 1, nil); m.Stop != StopUnknown {
+			t.Errorf("%s: %v after Clear", prompt, m)
+		}
 	}
 	add(t, ix, "", "aabb", 2, 1)
 }

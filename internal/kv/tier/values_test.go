@@ -3,6 +3,9 @@ package tier
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,5 +173,31 @@ func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
 	}
 	if s.peer("10.0.0.2:0"); len(s.peers) != 1 {
 		t.Errorf("%d engines are remembered after one more, want that one", len(s.peers))
+	}
+}
+
+// A page that cannot be written leaves no file behind and is not held; the next one is written.
+func TestAFileThatIsNotWrittenIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s := openStack(t, Options{DiskDir: dir, DiskBytes: int64(8 * spec.Size())}, spec)
+	list := chain(s, 1, 2)
+	keys := keysOf(list)
+	// A folder that is not empty has the name of the first page's file: renaming fails.
+	if err := os.MkdirAll(filepath.Join(dir, keys[0].String()+pageSuffix, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, s, list, Stored)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unfinishedStart) {
+			t.Errorf("%s was left behind", e.Name())
+		}
+	}
+	c := s.Counts()[0]
+	if s.Has(keys[0]) || !s.Has(keys[1]) || c.Failed != 1 || c.Stored != 1 || c.Pages != 1 {
+		t.Errorf("held: %v and %v; %+v", s.Has(keys[0]), s.Has(keys[1]), c)
 	}
 }

@@ -38,8 +38,11 @@ func TestShares(t *testing.T) {
 	if u.Top(1, 1) != 0.6 || u.Top(1, 2) != 0.9 || u.Top(1, 9) != 1 || u.Top(2, 1) != 0 {
 		t.Errorf("top %v %v %v %v", u.Top(1, 1), u.Top(1, 2), u.Top(1, 9), u.Top(2, 1))
 	}
-	if m := u.MeanTop(0.5); m != 0.9 {
-		t.Errorf("the mean over layers with choices is %v", m)
+	for share, want := range map[float64]float64{0.5: 0.9, 0.1: 0.6, 0.25: 0.6, 0.26: 0.9, 1: 1} { // at least one
+		if m := u.MeanTop(share); m != want {
+			t.Errorf("%v of the experts have %v of the choices in the mean over layers with choices, want %v", share, m,
+				want)
+		}
 	}
 	if m := New("x", 2, 4, 2).MeanTop(0.5); m != 0 {
 		t.Errorf("without counts %v", m)

@@ -79,6 +79,13 @@ func TestURLs(t *testing.T) {
 	if _, err := ParseURL("http://u:secret@h"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
+	for text, ok := range map[string]bool{"redis://h?ttl=1s": true, "redis://h?ttl=999ms": false, "redis://h/0": true,
+		"redis://h/-1": false, "redis://h/x": false, "redis://h?tll=1s": false, "redis://": false,
+		"redis://h#x": false} {
+		if a, err := ParseURL(text); (err == nil) != ok {
+			t.Errorf("%s: %+v, %v; want it to be taken: %v", text, a, err, ok)
+		}
+	}
 }
 
 func FuzzReader(f *testing.F) {
