@@ -1,0 +1,58 @@
+// Package table compares what code returns for many inputs with a table in testdata. A table shows every result of a
+// kind, so that a change of any of them is seen, and reviewed as a line of text. To write the tables anew after an
+// intended change, run the package's tests with WRITE_TABLES=1 and read the difference.
+package table
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Check compares lines with testdata/name.
+func Check(t testing.TB, name string, lines []string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	got := []byte(strings.Join(lines, "\n") + "\n")
+	if os.Getenv("WRITE_TABLES") != "" {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; WRITE_TABLES=1 writes it", err)
+	}
+	want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n"))
+	if bytes.Equal(got, want) {
+		return
+	}
+	old := strings.Split(strings.TrimSuffix(string(want), "\n"), "\n")
+	const most = 8
+	shown := 0
+	for i := range max(len(old), len(lines)) {
+		before, now := at(old, i), at(lines, i)
+		if before == now {
+			continue
+		}
+		if shown++; shown > most {
+			break
+		}
+		t.Errorf("%s:%d:\n got %s\nwant %s", path, i+1, now, before)
+	}
+	t.Errorf("%s has %d lines, want %d; if the change is intended, write the table with WRITE_TABLES=1 and read the "+
+		"difference", path, len(lines), len(old))
+}
+
+func at(list []string, i int) string {
+	if i < len(list) {
+		return list[i]
+	}
+	return "no such line"
+}
