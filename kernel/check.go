@@ -19,7 +19,7 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// tensor checks presence, type, exact columns, at least rows rows, and that the view is inside its buffer. cols < 0
+// tensor checks presence, type, exact columns, at least rows rows, and that the view is inside its buffer. cols -1
 // accepts any width.
 func (c *checker) tensor(name string, t Tensor, d DType, rows, cols int) {
 	if c.err != nil {
@@ -44,7 +44,7 @@ func (c *checker) shape(name string, t Tensor, rows, cols int) {
 		c.fail("%s is missing", name)
 	case t.Rows < rows:
 		c.fail("%s has %d rows, want %d", name, t.Rows, rows)
-	case cols >= 0 && t.Cols != cols:
+	case cols != -1 && t.Cols != cols:
 		c.fail("%s has %d columns, want %d", name, t.Cols, cols)
 	case t.Cols < 0 || t.Rows < 0 || (t.Rows > 1 && t.Stride < t.Cols):
 		c.fail("%s has stride %d for %d columns", name, t.Stride, t.Cols)

@@ -77,6 +77,10 @@ func openDetached(p Properties, free int64) *Device {
 	return d
 }
 
+// Watch makes see get every launch before it is enqueued, with the arguments of its kernel. With it, tests on machines
+// without a GPU compare what operations would launch.
+func (d *Device) Watch(see func(kernel string, l Launch, args any)) { d.watch = see }
+
 const (
 	detachedBase    = 1 << 40 // larger than any offset from zero, so that such mistakes are detected
 	detachedAlign   = 256     // of cuMemAlloc

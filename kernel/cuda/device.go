@@ -48,6 +48,7 @@ type Device struct {
 	// portable: kernels come from PTX that runs on every device from Ampere on, not from machine code for Hopper
 	portable bool
 	limits   limited
+	watch    func(kernel string, l Launch, args any) // see Watch
 }
 
 // native reports whether machine code for the device is embedded.

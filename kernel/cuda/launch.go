@@ -67,6 +67,9 @@ func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
 		return argumentError("kernel %s: argument struct %T has %d bytes, the kernel takes %d", fn.name, *args, size,
 			fn.paramBytes)
 	}
+	if see := s.device.watch; see != nil {
+		see(fn.name, l, *args)
+	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	// A view of *args: exactly its size, read before this function returns.

@@ -44,10 +44,26 @@ func Check(t testing.TB, name string, lines []string) {
 		if shown++; shown > most {
 			break
 		}
-		t.Errorf("%s:%d:\n got %s\nwant %s", path, i+1, now, before)
+		t.Errorf("%s:%d:\n got %s\nwant %s", path, i+1, around(now, before), around(before, now))
 	}
 	t.Errorf("%s has %d lines, want %d; if the change is intended, write the table with WRITE_TABLES=1 and read the "+
 		"difference", path, len(lines), len(old))
+}
+
+// around is the part of a line where it differs from another.
+func around(line, other string) string {
+	same := 0
+	for same < min(len(line), len(other)) && line[same] == other[same] {
+		same++
+	}
+	const before, after = 120, 200
+	if from := same - before; from > 0 {
+		line, same = line[:40]+" ... "+line[from:], 45+before
+	}
+	if len(line) > same+after {
+		line = line[:same+after] + " ..."
+	}
+	return line
 }
 
 func at(list []string, i int) string {
