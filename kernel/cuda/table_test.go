@@ -24,7 +24,8 @@ func TestTableOfChoices(t *testing.T) {
 	d := OpenDetached(H200)
 	for _, shape := range [][4]int32{ // columns, k, batch, columns of the whole
 		{2112, 7168, 1, 0}, {24576, 1536, 1, 0}, {7168, 16384, 1, 0}, {4608, 7168, 1, 0}, {7168, 2304, 1, 0},
-		{256, 7168, 1, 0}, {129280, 7168, 1, 0}, {512, 128, 128, 0}, {128, 512, 128, 0}, {16, 16, 1, 0}, {64, 7168, 1, 0},
+		{256, 7168, 1, 0}, {129280, 7168, 1, 0}, {512, 128, 128, 0}, {128, 512, 128, 0}, {16, 16, 1, 0},
+		{64, 7168, 1, 0},
 		{1024, 4096, 1, 8192}, {4096, 32768, 1, 0}, {272, 240, 3, 0}, {8192, 1024, 1, 0}, {512, 4096, 1, 0},
 	} {
 		for _, kind := range []ProductType{ProductBF16, ProductFP8} {
@@ -60,8 +61,8 @@ func TestTableOfChoices(t *testing.T) {
 			for _, n := range []int32{1, 9, 17, 65, 700, 5000} {
 				x := PackedProduct{Format: format, Rows: n, Columns: shape[0], K: shape[1]}
 				tiles, units, parts := x.size()
-				if text = fmt.Sprintf(" %d %d %d, %d tokens, %d bytes, %s;", tiles, units, parts, x.tokens(), x.SumBytes(),
-					format.kernel(x.tokens())); text != last {
+				if text = fmt.Sprintf(" %d %d %d, %d tokens, %d bytes, %s;", tiles, units, parts, x.tokens(),
+					x.SumBytes(), format.kernel(x.tokens())); text != last {
 					add("%s %d x %d, %d rows:%s of %d bytes", format, shape[0], shape[1], n, text,
 						format.Bytes(shape[0], shape[1]))
 				}
@@ -169,7 +170,8 @@ func TestTableOfRefusals(t *testing.T) {
 			func(_ *Kernels, _ *Stream, a *IndexRagged) error { _, err := a.Encode(d); return err }),
 		launcherOf("paged scores", IndexPaged{Queries: somewhere, Cache: somewhere, PageBytes: layout.IndexPageBytes,
 			Pages: 9, Weights: somewhere, ContextLengths: somewhere, BlockTable: somewhere, TableRows: somewhere,
-			Scores: somewhere, Stride: 64, TableStride: 4, Requests: 2, NextN: 2, Heads: 64, MaxContext: 64, MaxBlocks: 4},
+			Scores: somewhere, Stride: 64, TableStride: 4, Requests: 2, NextN: 2, Heads: 64, MaxContext: 64,
+			MaxBlocks: 4},
 			func(_ *Kernels, _ *Stream, a *IndexPaged) error { _, err := a.Encode(d); return err }),
 		launcherOf("experts", Experts{Shape: someShape, Packed: somePacked, X: somewhere, Out: somewhere,
 			IDs: somewhere, Weights: somewhere, Scratch: somewhere, XStride: 32, OutStride: 32, IDStride: 8,

@@ -20,7 +20,8 @@ func TestTableOfPlans(t *testing.T) {
 		batches   []string
 	}{
 		{"sm90", "deepseek_v32", 128, Policy{}, []string{"extend:9000", "extend:100+2047,3+40", "decode:64x70000"}},
-		{"sm90", "deepseek_v32", 16, Policy{KV: "fp8", Deterministic: true}, []string{"extend:3000+10", "decode:5x2000"}},
+		{"sm90", "deepseek_v32", 16, Policy{KV: "fp8", Deterministic: true},
+			[]string{"extend:3000+10", "decode:5x2000"}},
 		{"sm90", "deepseek_v32", 128, Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: 4}},
 			[]string{"verify:4:3x9000", "draft:2:2x100", "extend:12000+3"}},
 		{"sm90", "glm-5.2", 64, Policy{KV: "bf16"}, []string{"extend:5000+33", "decode:3x5000"}},

@@ -34,9 +34,10 @@ func TestTableOfLaunches(t *testing.T) {
 		}
 		var lines []string
 		var places []place
-		m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16, Made: func(name string, x kernel.Tensor) {
-			places = append(places, place{name, at(x), at(x).Add(x.Extent())})
-		}}
+		m := &ops.Maker{TB: t, Memory: d, Preparer: d, Activation: kernel.BF16,
+			Made: func(name string, x kernel.Tensor) {
+				places = append(places, place{name, at(x), at(x).Add(x.Extent())})
+			}}
 		all := m.All()
 		other := map[cuda.Ptr]string{}
 		named := func(p cuda.Ptr) string {

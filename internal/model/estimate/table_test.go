@@ -12,8 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// Each stage of steps, the parts of memory and the reasons of a placement have the figures of the tables: a term that is
-// missing from a formula, or wrong, changes a line. Figures have five digits, so that the order of sums does not matter.
+// Each stage of steps, the parts of memory and the reasons of a placement have the figures of the table: a term that is
+// missing from a formula, or wrong, changes a line. Figures have five digits: the order of sums does not matter.
 func TestTableOfEstimates(t *testing.T) {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

@@ -163,13 +163,13 @@ func (m *Maker) All() []Case {
 		WindowBase: m.ints("window base", t, 1), Extra: m.ints("extra", t, 600), ExtraLens: m.ints("extra lens", t, 1),
 		ExtraBase: m.ints("extra base", t, 1)})
 	add("store index", kernel.IndexStoreArgs{Key: m.rows("key", t, 128), Weight: m.f32("weight", 1, 128),
-		Bias: m.f32("bias", 1, 128), Eps: 1e-6, Angles: m.f32("angles", t, 64), Pairing: kernel.Interleaved, Hadamard: true,
-		Slots: m.ints("slots", t, 1), Pool: m.index("pool", 6, 64)})
+		Bias: m.f32("bias", 1, 128), Eps: 1e-6, Angles: m.f32("angles", t, 64), Pairing: kernel.Interleaved,
+		Hadamard: true, Slots: m.ints("slots", t, 1), Pool: m.index("pool", 6, 64)})
 	add("gather index", kernel.IndexGatherArgs{Out: m.index("out", 1, 12), Slots: m.ints("slots", 9, 1),
 		Pool: m.index("pool", 6, 64)})
 	add("index query", kernel.IndexQueryArgs{Out: m.tensor("out", kernel.E4M3, t, 64*128), W: m.f32("w", t, 64),
-		Q: m.rows("q", t, 32*128), Weights: m.f32("weights", t, 32), Angles: m.f32("angles", t, 64), Heads: 32, Padded: 64,
-		Offset: 64, Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScalePow2})
+		Q: m.rows("q", t, 32*128), Weights: m.f32("weights", t, 32), Angles: m.f32("angles", t, 64), Heads: 32,
+		Padded: 64, Offset: 64, Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScalePow2})
 	for next := range 3 {
 		a := kernel.ScoreArgs{Out: m.f32("out", 6, 200), Q: m.tensor("q", kernel.E4M3, 6, 64*128), W: m.f32("w", 6, 64),
 			Keys: m.index("keys", 6, 64), Lens: m.ints("lens", 6, 1), Heads: 64, SkipUpTo: 100}
@@ -188,8 +188,8 @@ func (m *Maker) All() []Case {
 		Table: m.ints("table", 3, 4), TableRow: m.ints("table row", t, 1), PageTokens: 64})
 	add("locate by offset", kernel.LocateArgs{Out: m.ints("out", t, 128), Positions: m.ints("positions", t, 128),
 		Offset: m.ints("offset", t, 1)})
-	add("spread", kernel.SpreadArgs{Out: m.ints("out", t, 67), Lens: m.ints("lens", t, 1), Pools: m.ints("pools", t, 16),
-		Seen: m.ints("seen", t, 1), Table: m.ints("table", 3, 4), TableRow: m.ints("table row", t, 1), PageTokens: 64,
+	add("spread", kernel.SpreadArgs{Out: m.ints("out", t, 67), Lens: m.ints("lens", t, 1),
+		Pools: m.ints("pools", t, 16), Seen: m.ints("seen", t, 1), Table: m.ints("table", 3, 4), TableRow: m.ints("table row", t, 1), PageTokens: 64,
 		Pool: 4})
 	add("compress", kernel.CompressArgs{Out: m.rows("out", 2, 512), Values: m.f32("values", t, 1024),
 		Gates: m.f32("gates", t, 1024), State: m.f32("state", 9, 2048), APE: m.f32("ape", 4, 1024),
@@ -275,6 +275,7 @@ func (m *Maker) All() []Case {
 		LogSum: m.f32("log sum", t, 1), Logits: m.f32("logits", t, 1000)})
 	add("sample", kernel.SampleArgs{IDs: m.ints("ids", t, 1), Logits: m.f32("logits", t, 1000),
 		Draws: m.ints("draws", t, 10)})
-	add("tally", kernel.TallyArgs{Counts: m.ints("counts", 1, 64), IDs: m.ints("ids", t, 6), Seen: m.ints("seen", t, 1)})
+	add("tally", kernel.TallyArgs{Counts: m.ints("counts", 1, 64), IDs: m.ints("ids", t, 6),
+		Seen: m.ints("seen", t, 1)})
 	return list
 }

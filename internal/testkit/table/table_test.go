@@ -24,7 +24,8 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		lines  []string
 		errors int
-	}{{[]string{"one", "two"}, 0}, {[]string{"one", "three"}, 2}, {[]string{"one"}, 2}, {[]string{"one", "two", ""}, 2}} {
+	}{{[]string{"one", "two"}, 0}, {[]string{"one", "three"}, 2}, {[]string{"one"}, 2},
+		{[]string{"one", "two", ""}, 2}} {
 		r := &record{TB: t}
 		if Check(r, "x.txt", c.lines); r.errors != c.errors {
 			t.Errorf("%q: %d errors, want %d", c.lines, r.errors, c.errors)
