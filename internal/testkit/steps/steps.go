@@ -198,27 +198,33 @@ func (b *Bench) Decode(s *Sequence, n int) [][]float32 {
 	return out
 }
 
-// BatchedEqualsAlone compares prompts of these lengths, and the step that next makes after each: alone, and in one
-// batch.
+// BatchedEqualsAlone compares prompts of these lengths, what they write to the caches, and the step that next makes
+// after each: alone, and in one batch.
 func (b *Bench) BatchedEqualsAlone(lengths []int, next func(s *Sequence, i int) step.Work) {
 	b.Helper()
 	const more = 5 // tokens that next may take
 	b.Reset()
 	var prompts, after [][]float32
+	var all []*Sequence
 	for i, n := range lengths {
-		s := b.Sequence(i, n+more)
-		prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
+		all = append(all, b.Sequence(i, n+more))
+		prompts = append(prompts, b.Step(all[i].Work(plan.ModeExtend, n))...)
+	}
+	bytes := b.Bytes()
+	for i, s := range all {
 		after = append(after, b.Step(next(s, i))...)
 	}
 	b.Reset()
-	var all []*Sequence
+	all = all[:0]
 	var works []step.Work
 	for i, n := range lengths {
 		s := b.Sequence(i, n+more)
 		all = append(all, s)
 		works = append(works, s.Work(plan.ModeExtend, n))
 	}
-	b.SameBits("prompts in one batch", b.Step(works...), prompts)
+	got := b.Step(works...)
+	b.SameBytes("prompts in one batch", b.Bytes(), bytes)
+	b.SameBits("prompts in one batch", got, prompts)
 	works = works[:0]
 	for i, s := range all {
 		works = append(works, next(s, i))
@@ -273,9 +279,19 @@ func (b *Bench) SameBytes(what string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
-	for i := range want {
-		if got[i] != want[i] {
-			b.Fatalf("%s: byte %d of the caches is %#x, want %#x", what, i, got[i], want[i])
+	at := 0
+	for l, layer := range b.Model.Pools() {
+		for _, p := range layer {
+			n := p.Mem.Rows * p.Mem.Cols
+			for i := at; i < at+n; i++ {
+				if got[i] != want[i] {
+					b.Errorf("%s: layer %d, layout %v, page %d: byte %d is %#x, want %#x", what, l, p.Layout,
+						(i-at)/p.Mem.Cols, (i-at)%p.Mem.Cols, got[i], want[i])
+					break // the first difference of every pool
+				}
+			}
+			at += n
 		}
 	}
+	b.FailNow()
 }
