@@ -38,6 +38,9 @@ type Estimate struct {
 // Of estimates a step of a batch on GPUs that share a model (docs/ranks.md), experts in the format that the family is
 // released in.
 func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, error) {
+	if err := measured(d); err != nil {
+		return nil, fmt.Errorf("estimate: %w", err)
+	}
 	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 &&
 		cfg.Layout != plan.FP8Row528 {
 		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; ask for --hw h200, or for "+
@@ -93,12 +96,11 @@ func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 	return slowest
 }
 
-// measured refuses a family whose kernels on a GPU were not measured one by one.
+// measured refuses the times of a family whose kernels on a GPU were not measured one by one.
 func measured(d config.Description) error {
 	if _, ok := d.(*config.V41); ok {
-		return fmt.Errorf("there is no estimate of %s on GPUs; supported are the other families, and CPUs (--hw "+
-			"\"cpu,512G\"): measure eight of its layers with 'sparrow bench model v41-eight --dummy --kernels cuda'",
-			d.Common().Family)
+		return fmt.Errorf("the times of %s on GPUs are not estimated: its kernels were not measured one by one. "+
+			"Measure eight of its layers: sparrow bench model v41-eight --dummy --kernels cuda", d.Common().Family)
 	}
 	return nil
 }

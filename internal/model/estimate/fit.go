@@ -77,14 +77,13 @@ type Fit struct {
 	// Assumed lists the assumptions about the sizes of missing weights; empty if the sizes are known.
 	Assumed string `json:"assumed,omitempty"`
 	Stated  string `json:"stated,omitempty"` // that of the Machine
+	// Untimed is why there are no speeds; empty where there are.
+	Untimed string `json:"untimed,omitempty"`
 }
 
 // Fit answers a question, or returns an error with the missing memory.
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
-	if err := measured(q.Model); err != nil {
-		return nil, fmt.Errorf("%s on %s: %w", q.Name, q.Asked, err)
-	}
 	if q.Usage != nil && m.GPUs > 1 {
 		return nil, fmt.Errorf("%s on %s: experts are placed by use on one GPU; leave --usage out", q.Name, q.Asked)
 	}
@@ -127,6 +126,13 @@ func (q *Question) Fit() (*Fit, error) {
 			rest = int64(float64(rest) * float64(q.Weights.Rest) / float64(restBytes(q.Model, alone.Heads, 1)))
 		}
 	}
+	tables := tableBytes(q.Model)
+	if tables > 0 && tables+hostBytes > m.CPU.MemoryBytes {
+		return nil, fmt.Errorf("%s on %s: the n-gram tables take %s of the host's memory, and the system %s, together "+
+			"more than the host's %s; state more, such as \"%s,%.0fG\"", q.Name, q.Asked, unit.Bytes(tables),
+			unit.Bytes(hostBytes), unit.Bytes(m.CPU.MemoryBytes), gpuName(q.Asked),
+			math.Ceil(float64(tables+hostBytes)/(1<<30)))
+	}
 	memory := m.GPU.MemoryBytes
 	switch {
 	case q.DeviceBytes > memory:
@@ -149,8 +155,8 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each,
 		Format: q.Format, Type: q.Weights.Type,
-		Host: max(m.CPU.MemoryBytes-hostBytes, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
-		Usage: q.Usage, Unused: q.Model.Common().NextN, Rows: Sequences}
+		Host: max(m.CPU.MemoryBytes-hostBytes-tables, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
+		Usage: q.Usage, Unused: len(e.layers) - q.Model.Common().Layers, Rows: Sequences}
 	ask.Device = memory
 	for _, p := range parts {
 		ask.Device -= p.Bytes
@@ -177,6 +183,13 @@ func (q *Question) Fit() (*Fit, error) {
 		Experts: choice, Device: parts, Host: []Part{
 			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
 			{"system and process", hostBytes, "assumed"}}}
+	if tables > 0 {
+		f.Host = append(f.Host, Part{"n-gram tables", tables, "rows are read over the bus"})
+	}
+	if err := measured(q.Model); err != nil {
+		f.Untimed = err.Error()
+		return f, nil
+	}
 	s := &split{ask: ask, placement: choice.Placement, ranks: float64(m.GPUs)}
 	f.speeds(q, &cfg, s)
 	return f, nil
@@ -226,6 +239,8 @@ func restBytes(d config.Description, heads, gpus int) int64 {
 		return int64(dsaRest(c, float64(heads), float64(gpus)))
 	case *config.V4:
 		return int64(v4Rest(c, float64(heads), float64(gpus)))
+	case *config.V41:
+		return int64(v41Rest(c, float64(heads), float64(gpus)))
 	case *config.Next: // on one GPU
 		return int64(nextRest(c))
 	}
@@ -248,6 +263,8 @@ func cacheBytes(d config.Description) int64 {
 		s := v4.SizesOf(c, layout.V4Packed{}, layout.IndexFP8{}, page)
 		windows := kv.Window{Pages: 1, Tokens: c.Attention.Window}.PerSequence(page)
 		return Sequences * (s.Page*(Tokens/page+1) + int64(windows)*s.Window + s.State)
+	case *config.V41:
+		return v41Cache(c)
 	case *config.Next:
 		return nextCache(c)
 	}
@@ -270,6 +287,8 @@ func rowBytes(d config.Description, of int) float64 {
 		streams, raw := 2*2*float64(c.Hyper.Streams*c.Hidden), 4*2*2*float64(a.Dim+layout.IndexDim)
 		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*groups*float64(a.OLora) + raw +
 			index(c.Indexer)
+	case *config.V41:
+		return v41Row(c, heads)
 	case *config.Next:
 		return nextRow(c)
 	}
@@ -303,7 +322,7 @@ func (f *Fit) Print(w io.Writer) error {
 		}
 	}
 	list("memory of "+where, f.Device, f.Memory[0])
-	if f.Experts.HostBytes > 0 {
+	if f.Experts.HostBytes > 0 || len(f.Host) > 2 {
 		list("memory of the host", f.Host, f.Memory[1])
 	}
 	if err := t.Flush(); err != nil {
@@ -312,6 +331,9 @@ func (f *Fit) Print(w io.Writer) error {
 	fmt.Fprintln(w, "\nexperts")
 	for _, r := range f.Experts.Reasons {
 		fmt.Fprintf(w, "  %s\n", r)
+	}
+	if f.Untimed != "" {
+		fmt.Fprintf(w, "\n%s\n", f.Untimed)
 	}
 	for _, s := range f.Speeds {
 		fmt.Fprintf(w, "\n%s: %.0f tokens/s, %.2f ms a step\n", s.What, s.Tokens, s.Step.Millis)

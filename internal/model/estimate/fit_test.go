@@ -37,11 +37,7 @@ func question(t *testing.T, preset, hw string) *Question {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &Question{Name: preset, Model: d, Format: cost.E4M3, Machine: m, Asked: hw}
-	if _, ok := d.(*config.V4); ok {
-		q.Format = cost.E2M1
-	}
-	return q
+	return &Question{Name: preset, Model: d, Format: releasedFormat(d), Machine: m, Asked: hw}
 }
 
 func fit(t *testing.T, preset, hw string) *Fit {
@@ -91,6 +87,65 @@ func TestFlashOnOneCard(t *testing.T) {
 		if w := whole.Speeds[i]; s.Tokens > w.Tokens || s.Tokens < w.Tokens/20 {
 			t.Errorf("%s: %.0f tokens/s, %.0f with all experts on the card", s.What, s.Tokens, w.Tokens)
 		}
+	}
+}
+
+// DeepSeek-V4.1-Flash on one H200 and on eight: n-gram tables take 189 GiB of the host's memory, experts that the cards
+// do not hold are beside them, and memory is stated without speeds, whose kernels were not measured one by one.
+func TestNewestFlash(t *testing.T) {
+	for hw, share := range map[string]float64{"h200,512G": 0.43, "4xh200,256G": 1} {
+		f := fit(t, "deepseek-v4.1-flash", hw)
+		got := float64(f.Experts.Resident) / float64(f.Experts.Experts)
+		t.Logf("%s: %.1f %% resident", hw, 100*got)
+		if math.Abs(got-share) > 0.03 || len(f.Speeds) > 0 {
+			t.Errorf("%s: %.3f of the experts are resident, want about %.2f; %d speeds, want none", hw, got, share,
+				len(f.Speeds))
+		}
+		for i, parts := range [][]Part{f.Device, f.Host} {
+			sum := int64(0)
+			for _, p := range parts {
+				sum += p.Bytes
+			}
+			if sum > f.Memory[i] {
+				t.Errorf("%s: memory %d: %d bytes of %d", hw, i, sum, f.Memory[i])
+			}
+		}
+		var text bytes.Buffer
+		if err := f.Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"memory of the host", "n-gram tables 188.83 GiB", "v41-eight"} {
+			if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), part) {
+				t.Errorf("no %q in\n%s", part, text.String())
+			}
+		}
+	}
+	for hw, want := range map[string]string{
+		"h200":      `such as "h200,193G"`,
+		"h200,192G": "the n-gram tables take",
+		"h200,256G": "the experts do not fit", // those that the card does not hold, beside the tables
+	} {
+		_, err := question(t, "deepseek-v4.1-flash", hw).Fit()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", hw, err, want)
+		}
+	}
+	hw, err := plan.HardwareFor("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := family.Facts(question(t, "deepseek-v4.1-flash", "h200").Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, facts, plan.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(100))
+	if _, err := Of(question(t, "deepseek-v4.1-flash", "h200").Model, &cfg, &b, 1); err == nil ||
+		!strings.Contains(err.Error(), "the times of deepseek_v41 on GPUs are not estimated") {
+		t.Errorf("times: %v", err)
 	}
 }
 
@@ -325,7 +380,7 @@ func TestParseMachine(t *testing.T) {
 // The estimated memory equals what a GPU's operations allocate: weights other than experts and the largest step,
 // measured on a device that only counts.
 func TestMemoryIsThatOfTheDevice(t *testing.T) {
-	for _, preset := range []string{"deepseek-v4-flash", "v32-slice", "glm-5"} {
+	for _, preset := range []string{"deepseek-v4-flash", "v32-slice", "glm-5", "v41-eight"} {
 		text, err := synth.PresetConfig(preset)
 		if err != nil {
 			t.Fatal(err)
@@ -365,10 +420,7 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, heads := expertsOf(src.Model), m.Facts().Heads
-		format := cost.E4M3
-		if _, ok := src.Model.(*config.V4); ok {
-			format = cost.E2M1
-		}
+		format := releasedFormat(src.Model)
 		weights := empty.(*op.Device).MemoryUse().Weights
 		want := int64(bytesOf(format, e.values()))*int64(e.count()) + restBytes(src.Model, heads, 1)
 		if share := float64(want) / float64(weights); math.Abs(share-1) > 0.02 {

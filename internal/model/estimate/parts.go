@@ -87,6 +87,12 @@ func expertsOf(d config.Description) experts {
 		for l := range e.layers {
 			e.layers[l] = c.FFN.Experts
 		}
+	case *config.V41: // the experts of drafting stages stay on the device and are not placed
+		e.chosen, e.inner, e.shared = float64(c.FFN.TopK), float64(c.FFN.Inner), float64(c.FFN.Shared)
+		e.layers = e.layers[:c.Layers]
+		for l := range e.layers {
+			e.layers[l] = c.FFN.Experts
+		}
 	}
 	return e
 }
@@ -249,7 +255,8 @@ func (p *parts) mixture(l int) {
 
 // releasedFormat returns the format of the experts in releases of a family.
 func releasedFormat(d config.Description) cost.Format {
-	if _, ok := d.(*config.V4); ok {
+	switch d.(type) {
+	case *config.V4, *config.V41:
 		return cost.E2M1
 	}
 	return cost.E4M3

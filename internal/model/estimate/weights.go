@@ -20,6 +20,7 @@ type Weights struct {
 func WeightsOf(src *family.Source) (w Weights) {
 	all := int64(0)
 	e := expertsOf(src.Model)
+	placed := len(e.layers) > src.Model.Common().Layers // experts of drafting layers are placed as those of others
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
 		values, _ := src.Weights.Parameters(t)
@@ -27,12 +28,13 @@ func WeightsOf(src *family.Source) (w Weights) {
 			w.Packed = packedType(src.Weights, t, values)
 		}
 		switch {
-		case strings.Contains(name, ".experts."):
+		case strings.Contains(name, ".experts.") && (placed || !strings.HasPrefix(name, "mtp.")):
 			if all += t.Bytes(); w.Type == "" && values > 0 {
 				w.Type = typeName(src.Weights, t, values)
 			}
 		case strings.Contains(name, ".kv_b_proj."): // bf16, as is and transposed
 			w.Rest += 4 * values
+		case strings.Contains(name, ".engram.embed."): // n-gram tables stay in host memory
 		case strings.HasPrefix(name, "model.visual."), strings.HasSuffix(name, ".shared_head.head.weight"),
 			strings.HasSuffix(name, ".embed_tokens.weight") && strings.Contains(name, ".layers."):
 			// A vision tower does not run, and copies of embedding and head are not loaded.
