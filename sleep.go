@@ -52,8 +52,7 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	p.tokenizer, p.tokenizerConfig, p.generation = e.parts.tokenizer, e.parts.tokenizerConfig, e.parts.generation
 	if !reflect.DeepEqual(p.source.Model, e.parts.source.Model) {
 		return errors.Join(fmt.Errorf("%w: the config.json of the checkpoint in %s differs from that of the served "+
-			"model; "+
-			"weights can be replaced only by others with the same config.json", ErrRequest, dir), p.source.Close())
+			"model; want a checkpoint with the same config.json", ErrRequest, dir), p.source.Close())
 	}
 	if c, err := e.core(); err == nil {
 		c.Discard()

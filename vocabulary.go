@@ -25,8 +25,8 @@ func (e *Engine) prepareText(p *parts) error {
 		return nil
 	}
 	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
-		return fmt.Errorf("sparrow: the tokenizer has %d tokens, but the model's vocabulary has %d; "+
-			"they do not belong together", n, v)
+		return fmt.Errorf("sparrow: the tokenizer has %d tokens, but the model's vocabulary has only %d; use the "+
+			"tokenizer of the same release", n, v)
 	}
 	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; v-n > v/mostWithoutText {
 		e.cfg.Warn(fmt.Sprintf("the model's vocabulary is larger than the tokenizer's: %d of %d ids have no text, so "+

@@ -91,8 +91,8 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 			}
 		case System, Assistant:
 			return Prompt{}, fieldError(messageField(last.index, "role"),
-				"is %q: a reply can only follow a user or tool message; to continue an assistant message, "+
-					"continue it",
+				"is %q: a reply can only follow a user or tool message; to continue an assistant message, set "+
+					"continue_final_message",
 				last.Role)
 		}
 	}

@@ -87,8 +87,8 @@ func (e *v32Encoder) encode() (Prompt, error) {
 	}
 	if role := e.turns[len(e.turns)-1].Role; e.req.AddGenerationPrompt && (role == System || role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
-			"is %q: a reply can only follow a user, developer or tool message; to continue an assistant message, "+
-				"continue it", role)
+			"is %q: a reply can only follow a user, developer or tool message; to continue an assistant message, set "+
+				"continue_final_message", role)
 	}
 	p := Prompt{HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
 	p.set(e.req, e.b.Text())

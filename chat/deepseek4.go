@@ -200,8 +200,8 @@ func (e *v4Encoder) encode() (Prompt, error) {
 	last := e.turns[len(e.turns)-1]
 	if e.req.AddGenerationPrompt && (last.Role == System && !e.asks(len(e.turns)-1) || last.Role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
-			"is %q: a reply can only follow a user, developer or tool message; to continue an assistant message, "+
-				"continue it", last.Role)
+			"is %q: a reply can only follow a user, developer or tool message; to continue an assistant message, set "+
+				"continue_final_message", last.Role)
 	}
 	if e.task != "" && last.Role != User && last.Role != Developer {
 		return Prompt{}, fieldError("chat_template_kwargs.task",

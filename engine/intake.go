@@ -118,7 +118,7 @@ func (in *intake) maxTokens(r *Request) (int, error) {
 		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case limit > left:
 		return 0, tooLong("max_tokens",
-			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d tokens has space for %d",
+			fmt.Sprintf("is %d; the prompt has %d tokens, and the context of %d tokens has space for %d more",
 				r.MaxTokens, prompt, context, left))
 	case r.MinTokens < 0 || limit > 0 && r.MinTokens > limit:
 		return 0, &RequestError{Field: "min_tokens",

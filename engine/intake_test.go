@@ -38,7 +38,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 			"answer; send fewer, or open the model with a larger --context if it allows that",
 			ask(127, func(*Request) {})},
 		{ask(100, func(r *Request) { r.MaxTokens = 29 }), "max_tokens",
-			"is 29; after the 100 tokens of the prompt the context of 128 tokens has space for 28",
+			"is 29; the prompt has 100 tokens, and the context of 128 tokens has space for 28 more",
 			ask(100, func(r *Request) { r.MaxTokens = 28 })},
 		{ask(5, func(r *Request) { r.MaxTokens = -2 }), "max_tokens", "is -2, want a positive number",
 			ask(5, func(r *Request) { r.MaxTokens = 0 })},

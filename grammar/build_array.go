@@ -66,7 +66,8 @@ func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]in
 	}
 	e.most = min(e.most, len(values))
 	if e.least > e.most {
-		c.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are needed, but there are only %d", e.least,
+		c.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are required, but the schema allows only "+
+			"%d", e.least,
 			e.most))
 		return kids, nil
 	}

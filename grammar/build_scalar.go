@@ -333,7 +333,8 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 	}
 	if kind == fractions {
 		if step != 1 {
-			return nil, failAt(parts, has, "multipleOf", ErrUnsupported, "together with the opposite of integer")
+			return nil, failAt(parts, has, "multipleOf", ErrUnsupported, "it cannot be combined with the negation of "+
+				"integer")
 		}
 		return newFractions(least, most, fraction, digits), nil
 	}

@@ -26,7 +26,7 @@ func TestCompileErrors(t *testing.T) {
 		{"not a schema inside", `{"properties":{"a/b":3}}`, ErrSchema, "/properties/a~1b", "", "number"},
 		{"unknown type", `{"type":"text"}`, ErrSchema, "", "type", "integer"},
 		{"no types", `{"type":[]}`, ErrSchema, "", "type", "empty"},
-		{"unknown keyword", `{"items":{"javaType":"x"}}`, ErrUnsupported, "/items", "javaType",
+		{"keyword is unknown", `{"items":{"javaType":"x"}}`, ErrUnsupported, "/items", "javaType",
 			"additionalProperties"},
 		{"not everything", `{"not":{}}`, ErrUnsatisfiable, "", "", "no document"},
 		{"opposite of a format", `{"not":{"format":"date"}}`, ErrUnsupported, "", "not", "opposite of format"},

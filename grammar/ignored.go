@@ -68,7 +68,7 @@ func (s *skipped) add(o origin, reason string) bool {
 		return false
 	}
 	s.at[o] = Ignored{o.pointer, o.keyword, reason, true}
-	if o.keyword == "patternProperties" { // what it allowed, additionalProperties must not forbid
+	if o.keyword == "patternProperties" { // additionalProperties must not forbid what patternProperties allowed
 		a := origin{o.pointer, "additionalProperties"}
 		s.at[a] = Ignored{a.pointer, a.keyword, "it depends on patternProperties, which is ignored", true}
 	}

@@ -99,7 +99,7 @@ func (k *keyword) read() (err error) {
 		}
 	default:
 		if !annotations[k.name] {
-			return k.ignore("an unknown keyword")
+			return k.ignore("the keyword is unknown")
 		}
 	}
 	return err

@@ -457,7 +457,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 			for i := range s.enum {
 				ok, err := c.holds(side.other, &s.enum[i], maxHolds)
 				if err != nil {
-					return false, nil // any caller that compiles it states why
+					return false, nil // a caller that compiles the schema reports the reason
 				}
 				none = none && !ok
 			}

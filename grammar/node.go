@@ -241,7 +241,7 @@ func (e *elements) completes(nodes []node, p progress) bool {
 	if known, ok := e.known[p]; ok {
 		return known
 	}
-	e.known[p] = false // a way that leads back here leads nowhere
+	e.known[p] = false // a path that returns to this state cannot complete the array
 	kinds := e.kinds[min(p.index, len(e.prefix))]
 	for kind := len(kinds) - 1; kind >= 0; kind-- {
 		if next, ok := e.after(p, kind); ok && nodes[kinds[kind]].depth <= p.room && e.completes(nodes, next) {

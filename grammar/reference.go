@@ -119,7 +119,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 		at = named
 	} else if fragment != "" {
 		found, missing := at.follow(fragment, p.old)
-		if missing != "" && at.value != &p.root { // many an id is not meant as an address
+		if missing != "" && at.value != &p.root { // many ids are not meant as addresses
 			found, missing = located{value: &p.root}.follow(fragment, p.old)
 		}
 		if missing != "" {

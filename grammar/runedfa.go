@@ -12,7 +12,7 @@ type runeDFA struct {
 	edges  [][]runeEdge // per state, sorted, disjoint, without surrogates
 	accept []bool
 
-	ascii []*[utf8.RuneSelf]int32           // [states] what next says for ASCII, once it was asked
+	ascii []*[utf8.RuneSelf]int32           // [states] cached results of next for ASCII
 	kinds []*[kindsEnd - kindLower]kindStep // [states] likewise for kinds of characters
 }
 
@@ -184,7 +184,7 @@ func (d *runeDFA) distances() []uint16 {
 	}
 	for ; len(queue) > 0; queue = queue[1:] {
 		for _, s := range back[queue[0]] {
-			if next := out[queue[0]] + 1; next < out[s] { // states number far less than maxCounted
+			if next := out[queue[0]] + 1; next < out[s] { // there are far fewer states than maxCounted
 				out[s] = next
 				queue = append(queue, s)
 			}

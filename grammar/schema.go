@@ -11,7 +11,7 @@ type schema struct {
 	id      int    // equal for schemas with the same meaning
 	pointer string // JSON pointer, for errors
 	partial bool   // something was left out, so that the opposite is unknown
-	base    string // address that references are relative to, "" if no $id says one
+	base    string // address that references are relative to, "" if there is no $id
 	truth   *bool  // the boolean schemas true and false
 
 	types    typeSet
@@ -47,7 +47,7 @@ type schema struct {
 	dependents []dependent
 	ref        string
 	negated    *schema // made by compiler.negate: everything but this
-	origin     *origin // of made schemas: the keyword that asked for them
+	origin     *origin // of derived schemas: the keyword that they were made for
 }
 
 type namedSchema struct {
@@ -103,11 +103,11 @@ var typeNames = map[string]typeSet{
 // parser parses JSON to schemas. Sub-schemas are parsed at once, references only when they are followed.
 type parser struct {
 	root      value
-	texts     map[string]int // what a schema says to its id
+	texts     map[string]int // id of a schema by its text
 	refs      map[string]*schema
 	addresses map[string]located // $id and $anchor
 	skip      *skipped
-	old       bool // draft 3 to 7: $ref replaces the keywords beside it
+	old       bool // draft 3 to 7: $ref replaces the keywords next to it
 }
 
 // annotations lists the keywords that do not affect which documents are valid.
@@ -153,7 +153,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 	s.id = p.number(key)
 	ref, hasRef := v.get("$ref")
 	if hasRef && p.old && ref.kind == stringValue && !p.skip.has(pointer, "$ref") {
-		s.base = base // beside $ref, $id says nothing either
+		s.base = base // next to $ref, $id has no effect either
 		s.ref = ref.text
 		return s, nil
 	}
@@ -161,7 +161,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 		m := &v.members[i]
 		k := keyword{p: p, s: s, name: m.name, v: &m.value, object: v}
 		if p.skip.has(pointer, m.name) {
-			p.skip.note(pointer, m.name, "ignored like others of its kind", true)
+			p.skip.note(pointer, m.name, "it is ignored, as are all keywords of this kind", true)
 			s.partial = true
 			if m.name != "oneOf" {
 				continue

@@ -13,8 +13,8 @@ const (
 	kindLower = utf8.RuneSelf + iota
 	kindUpper
 	kindDigit
-	kindSpace  // white space that is not ASCII, but for the ends of lines
-	kindLine   // U+2028 and U+2029, which the dot leaves out
+	kindSpace  // white space that is not ASCII, except ends of lines
+	kindLine   // U+2028 and U+2029, which the dot does not match
 	kindLetter // letters that are not ASCII
 	kindOther
 	kindsEnd

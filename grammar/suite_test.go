@@ -31,7 +31,7 @@ type suiteGroup struct {
 type tally struct {
 	written, blocked     int // valid ones
 	unreachable, escaped int // invalid ones
-	unenforced           int // invalid ones that can be written, where Ignored says so
+	unenforced           int // invalid ones that can be written because a keyword is ignored
 	refused              int // instances of schemas that do not compile
 }
 

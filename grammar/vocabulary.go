@@ -117,7 +117,7 @@ func (t *Tokens) family(pattern string) uint32 {
 	if !ok {
 		n := len(pattern)*9/8 + familyPlace
 		if t.families == nil || t.familyBytes+n > maxFamilyBytes {
-			t.families = map[string]uint32{} // numbers are never used again, so old masks only age
+			t.families = map[string]uint32{} // numbers are never reused, so old masks are evicted by age
 			t.familyBytes = 0
 		}
 		t.familyBytes += n

@@ -28,7 +28,7 @@ func (a AcceptArgs) Check() error {
 	c := checker{op: a.Name()}
 	d := a.Words.Cols - 3
 	if d < 0 {
-		c.fail("words of %d columns, want a place, a sequence and one word or more", a.Words.Cols)
+		c.fail("words have %d columns, want at least 3: a place, a sequence and one or more words", a.Words.Cols)
 	}
 	c.tensor("out", a.Out, I32, 1, -1)
 	c.tensor("tokens", a.Tokens, I32, a.Tokens.Rows, 1)
@@ -36,7 +36,7 @@ func (a AcceptArgs) Check() error {
 	c.tensor("words", a.Words, I32, a.Words.Rows, -1)
 	for _, t := range []Tensor{a.Drafts, a.Words} {
 		if t.Stride != t.Cols {
-			c.fail("rows of %d words are %d apart", t.Cols, t.Stride)
+			c.fail("rows of %d words are %d apart, want no gaps", t.Cols, t.Stride)
 		}
 	}
 	return c.err

@@ -45,7 +45,7 @@ func (a SparseArgs) Check() error {
 		c.tensor("max", a.Max, F32, r, a.Heads)
 	}
 	if a.SplitKeys < 0 || a.SplitKeys%64 != 0 {
-		c.fail("rows cut after %d keys each; want a multiple of 64, or 0 for whole rows", a.SplitKeys)
+		c.fail("rows are cut after %d keys each; want a multiple of 64, or 0 for whole rows", a.SplitKeys)
 	}
 	return c.err
 }

@@ -27,7 +27,8 @@ func (a BlockMaxArgs) Check() error {
 	c.tensor("out", a.Out, F32, r, -1)
 	c.tensor("lens", a.Lens, I32, r, 1)
 	if a.Size < 1 || a.Out.Cols*max(a.Size, 1) < a.Scores.Cols {
-		c.fail("%d blocks of %d keys for %d scores", a.Out.Cols, a.Size, a.Scores.Cols)
+		c.fail("there are %d blocks of %d keys for %d scores, want blocks that cover all "+
+			"scores", a.Out.Cols, a.Size, a.Scores.Cols)
 	}
 	return c.err
 }

@@ -26,7 +26,7 @@ func (c *checker) pool(name string, p Pool, l paged, err error) {
 	case err != nil:
 		c.fail("%s: %v", name, err)
 	case p.PageTokens <= 0:
-		c.fail("%s has %d tokens per page", name, p.PageTokens)
+		c.fail("%s has %d tokens per page, want at least 1", name, p.PageTokens)
 	default:
 		c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
 	}
@@ -159,7 +159,7 @@ func (a IndexGatherArgs) Check() error {
 	c.indexPool("pool", a.Pool)
 	c.tensor("slots", a.Slots, I32, a.Slots.Rows, 1)
 	if a.Out.Layout != a.Pool.Layout {
-		c.fail("out is %v, pool is %v", a.Out.Layout, a.Pool.Layout)
+		c.fail("out is %v and the pool %v, want the same layout", a.Out.Layout, a.Pool.Layout)
 	}
 	if a.Out.Mem.Rows != 1 || a.Out.PageTokens < a.Slots.Rows {
 		c.fail("out holds %d pages of %d tokens, want one of at least %d", a.Out.Mem.Rows, a.Out.PageTokens,
@@ -190,10 +190,12 @@ func (a ConvertArgs) Check() error {
 	c.mainPool("in", a.In)
 	c.tensor("pages", a.Pages, I32, a.Pages.Rows, 1)
 	if a.In.Layout != layout.FP8Row576 || a.Out.Layout != layout.FP8Row656 {
-		c.fail("%v to %v is not offered, only %v to %v", a.In.Layout, a.Out.Layout, layout.FP8Row576, layout.FP8Row656)
+		c.fail("pages of %v cannot be converted to %v, only %v to "+
+			"%v", a.In.Layout, a.Out.Layout, layout.FP8Row576, layout.FP8Row656)
 	}
 	if a.In.PageTokens != a.Out.PageTokens {
-		c.fail("pages of %d tokens to pages of %d", a.In.PageTokens, a.Out.PageTokens)
+		c.fail("pages of %d tokens cannot be converted to pages of %d; want the same "+
+			"number", a.In.PageTokens, a.Out.PageTokens)
 	}
 	if a.Out.Mem.Rows < a.Pages.Rows {
 		c.fail("out holds %d pages, want %d", a.Out.Mem.Rows, a.Pages.Rows)

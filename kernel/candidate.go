@@ -30,7 +30,8 @@ func (a CandidateArgs) Check() error {
 	c.tensor("ids", a.IDs, I32, r, n)
 	c.tensor("log sum", a.LogSum, F32, r, 1)
 	if n < 1 || n > min(MaxCandidates, a.Logits.Cols) {
-		c.fail("%d candidates of %d tokens, want 1 to %d", n, a.Logits.Cols, min(MaxCandidates, a.Logits.Cols))
+		c.fail("%d candidates of %d tokens are requested, want 1 to "+
+			"%d", n, a.Logits.Cols, min(MaxCandidates, a.Logits.Cols))
 	}
 	return c.err
 }

@@ -47,7 +47,7 @@ func (c *checker) shape(name string, t Tensor, rows, cols int) {
 	case cols != -1 && t.Cols != cols:
 		c.fail("%s has %d columns, want %d", name, t.Cols, cols)
 	case t.Cols < 0 || t.Rows < 0 || (t.Rows > 1 && t.Stride < t.Cols):
-		c.fail("%s has stride %d for %d columns", name, t.Stride, t.Cols)
+		c.fail("%s has stride %d, want at least its %d columns", name, t.Stride, t.Cols)
 	case t.Off < 0 || t.Off+t.Extent() > t.Buf.Len():
 		c.fail("%s %v at byte %d ends %d bytes beyond its buffer", name, t, t.Off, t.Off+t.Extent()-t.Buf.Len())
 	}

@@ -68,7 +68,7 @@ func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
 // check refuses a part that is not within all.
 func (p Part) check(c *checker, n int) {
 	if p != (Part{}) && (p.First < 0 || p.First+n > p.Of) {
-		c.fail("%d from number %d on, of %d", n, p.First, p.Of)
+		c.fail("the part has %d items from number %d on, but there are %d in all", n, p.First, p.Of)
 	}
 }
 
@@ -160,7 +160,7 @@ func (a BroadcastArgs) Fits(ranks int) error {
 	c := checker{op: "broadcast"}
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	if a.From < 0 || a.From >= ranks {
-		c.fail("from rank %d of %d", a.From, ranks)
+		c.fail("the root is rank %d, want one of %d ranks", a.From, ranks)
 	}
 	return c.err
 }
@@ -184,7 +184,8 @@ func (a ShareArgs) Fits(ranks int) error {
 	c := checker{op: a.Name()}
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	if len(a.Bounds) != ranks+1 || a.Bounds[0] != 0 || a.Bounds[ranks] != a.X.Rows || !slices.IsSorted(a.Bounds) {
-		c.fail("bounds %v of %d rows on %d ranks", a.Bounds, a.X.Rows, ranks)
+		c.fail("the bounds are %v for %d rows on %d ranks, want ascending bounds from 0 to the number of "+
+			"rows", a.Bounds, a.X.Rows, ranks)
 	}
 	return c.err
 }
@@ -315,7 +316,7 @@ func (t Tensor) padded(ownRows, ownCols, rows, cols int) (Tensor, error) {
 	}
 	from, ok := t.Buf.(HostBuffer)
 	if !ok {
-		return t, fmt.Errorf("%w: padding of a weight that is not in host memory", ErrArgument)
+		return t, fmt.Errorf("%w: a weight that is not in host memory cannot be padded", ErrArgument)
 	}
 	to, size := out.Buf.(HostBuffer), t.DType.Size()
 	for i := range ownRows {

@@ -132,6 +132,6 @@ func (a GateArgs) Check() error {
 // limit checks a clamp of activations.
 func (c *checker) limit(v float32) {
 	if !(v >= 0) {
-		c.fail("limit %v, want a positive number, or 0 for none", v)
+		c.fail("the limit is %v, want a positive number, or 0 for none", v)
 	}
 }

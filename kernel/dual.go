@@ -51,7 +51,7 @@ func (a DualArgs) Check() error {
 		c.stream("extra", a.Extra, a.Q.Rows)
 	}
 	if a.MostExtra < 0 || a.MostExtra > 0 && a.MostExtra < a.Extra.Indices.Cols {
-		c.fail("extra indices of %d columns, at most %d", a.Extra.Indices.Cols, a.MostExtra)
+		c.fail("the extra indices have %d columns, want at most %d", a.Extra.Indices.Cols, a.MostExtra)
 	}
 	return c.err
 }

@@ -47,10 +47,10 @@ func (a TableArgs) Check() error {
 		c.tensor("table", v, E4M3, v.Rows, v.Cols)
 		c.tensor("scales", a.Table.Scales, E8M0, v.Rows, v.Cols/TableScale)
 		if v.Cols%TableScale != 0 {
-			c.fail("rows of %d values, want a multiple of %d", v.Cols, TableScale)
+			c.fail("rows have %d values, want a multiple of %d", v.Cols, TableScale)
 		}
 	default:
-		c.fail("table is %v, want f32, bf16 or e4m3", v.DType)
+		c.fail("the table has type %v, want f32, bf16 or e4m3", v.DType)
 	}
 	return c.err
 }

@@ -196,7 +196,7 @@ func (a HeadNormArgs) Check() error {
 	c := checker{op: a.Name()}
 	c.float("x", a.X, a.X.Rows, a.X.Cols)
 	if a.Heads < 1 || a.X.Cols%a.Heads != 0 {
-		c.fail("%d heads in %d columns", a.Heads, a.X.Cols)
+		c.fail("%d heads do not divide %d columns", a.Heads, a.X.Cols)
 	}
 	return c.err
 }

@@ -40,7 +40,7 @@ func (a IndexQueryArgs) Check() error {
 	c := checker{op: a.Name()}
 	w := a.Heads * layout.IndexDim
 	if a.Padded != 0 && a.Padded < a.Heads {
-		c.fail("%d heads padded to %d", a.Heads, a.Padded)
+		c.fail("%d heads are padded to %d, want at least as many", a.Heads, a.Padded)
 	}
 	switch bf16 := a.V41 && a.Out.DType == BF16; { // which holds FP4 times a power of two
 	case a.Out.DType != E4M3 && a.Out.DType != F32 && !bf16:
@@ -118,12 +118,12 @@ func (a ScoreArgs) Check() error {
 	if a.Blocks.Given() {
 		c.tensor("blocks", a.Blocks, I32, r, -1)
 		if a.BlockKeys < 1 || !a.Table.Given() || a.NextN > 1 || a.Keys.PageTokens%max(a.BlockKeys, 1) != 0 {
-			c.fail("blocks of %d keys, %d rows at a time, pages of %d: want blocks that divide pages, a page "+
-				"table and single rows", a.BlockKeys, max(a.NextN, 1), a.Keys.PageTokens)
+			c.fail("blocks have %d keys, %d rows are scored at a time, and pages have %d keys; want blocks that "+
+				"divide pages, a page table and single rows", a.BlockKeys, max(a.NextN, 1), a.Keys.PageTokens)
 		}
 	}
 	if a.NextN > 1 && (!a.Table.Given() || r%a.NextN != 0) {
-		c.fail("%d rows in groups of %d of a request, want a page table and whole groups", r, a.NextN)
+		c.fail("there are %d rows in groups of %d of a request, want a page table and whole groups", r, a.NextN)
 	}
 	if a.Table.Given() {
 		c.tensor("table", a.Table, I32, 0, -1)
@@ -200,7 +200,7 @@ func (a LocateArgs) Check() error {
 		c.tensor("table", a.Table, I32, 0, -1)
 		c.tensor("table row", a.TableRow, I32, a.Positions.Rows, 1)
 		if a.PageTokens <= 0 {
-			c.fail("%d tokens per page", a.PageTokens)
+			c.fail("there are %d tokens per page, want at least 1", a.PageTokens)
 		}
 	} else {
 		c.tensor("offset", a.Offset, I32, a.Positions.Rows, 1)

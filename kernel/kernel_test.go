@@ -227,7 +227,7 @@ func TestChecks(t *testing.T) {
 			"expand: kvb has 3 rows, want 2"},
 		{"scales for the last block missing", fp8.Check(kernel.Projected), "prepare: weight scales has 1 rows, want 2"},
 		{"scales without blocks", kernel.Weight{Data: fp8.Data}.Check(kernel.Projected),
-			"prepare: weight is e4m3 without a block size"},
+			"prepare: weight is e4m3 and has no block size"},
 		{"scales of plain floats", kernel.Weight{Data: f(3, 4), Scale: f(1, 1)}.Check(kernel.Projected),
 			"prepare: weight is f32 and must not have scales"},
 		{"a weight of integers", kernel.Weight{Data: i(3, 4)}.Check(kernel.Projected), "prepare: weight has type i32"},

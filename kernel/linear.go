@@ -129,10 +129,10 @@ func (a DeltaArgs) Check() error {
 	}
 	c.sequences(a.Sequences, t)
 	if !(a.Bound < 0) {
-		c.fail("a decay bounded by %v, want a negative number", a.Bound)
+		c.fail("the bound of the decay is %v, want a negative number", a.Bound)
 	}
 	if a.Chunk < 0 {
-		c.fail("chunks of %d rows", a.Chunk)
+		c.fail("chunks have %d rows, want 0 or more", a.Chunk)
 	}
 	if a.Chunk > 0 {
 		c.tensor("first", a.First, I32, a.Spans.Rows, 1)
@@ -163,7 +163,7 @@ func (a GatedNormArgs) on(d Device) error { return run(d, GatedNormalizer.GatedN
 func (a GatedNormArgs) Check() error {
 	c := checker{op: a.Name()}
 	if a.Heads < 1 || a.X.Cols%max(a.Heads, 1) != 0 {
-		c.fail("%d heads in %d columns", a.Heads, a.X.Cols)
+		c.fail("%d heads do not divide %d columns", a.Heads, a.X.Cols)
 		return c.err
 	}
 	c.float("x", a.X, a.X.Rows, a.X.Cols)

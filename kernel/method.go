@@ -84,10 +84,11 @@ func (m ExpertMethods) check(c *checker, n int, host bool) {
 	switch {
 	case c.err != nil || len(m.Decode) == 0 && len(m.Prefill) == 0:
 	case len(m.Decode) != n || len(m.Prefill) != n:
-		c.fail("methods of decode for %d and of prefill for %d of %d experts", len(m.Decode), len(m.Prefill), n)
+		c.fail("there are %d methods of decode and %d of prefill, want one for each of %d "+
+			"experts", len(m.Decode), len(m.Prefill), n)
 	case slices.Max(m.Decode) > Fetched || slices.Max(m.Prefill) > Fetched:
-		c.fail("methods %v and %v, supported are up to %v", slices.Max(m.Decode), slices.Max(m.Prefill), Fetched)
+		c.fail("methods are %v and %v, want at most %v", slices.Max(m.Decode), slices.Max(m.Prefill), Fetched)
 	case m.Has(Computed) && !host:
-		c.fail("experts that the host computes, and no workers that compute them")
+		c.fail("experts are computed by the host, but there are no workers that compute them")
 	}
 }

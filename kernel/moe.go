@@ -32,10 +32,12 @@ func (a RouteArgs) Check() error {
 	c.tensor("ids", a.IDs, I32, t, -1)
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
 	if a.Groups <= 0 || a.KeepGroups <= 0 || a.KeepGroups > a.Groups || e%a.Groups != 0 {
-		c.fail("keep %d of %d groups of %d experts", a.KeepGroups, a.Groups, e)
+		c.fail("%d of %d groups of %d experts are to be kept; want equal groups, and at least one of "+
+			"them", a.KeepGroups, a.Groups, e)
 	}
 	if c.err == nil && a.IDs.Cols > a.KeepGroups*(e/a.Groups) {
-		c.fail("top %d of %d kept experts", a.IDs.Cols, a.KeepGroups*(e/a.Groups))
+		c.fail("the best %d of %d kept experts are requested, want 1 or more and not more than are "+
+			"kept", a.IDs.Cols, a.KeepGroups*(e/a.Groups))
 	}
 	return c.err
 }
@@ -74,7 +76,7 @@ func (a ExpertArgs) Check() error {
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
 	c.limit(a.Limit)
 	if a.Prompt < 0 || a.Prompt > t {
-		c.fail("%d of %d rows belong to prompts", a.Prompt, t)
+		c.fail("%d of %d rows belong to prompts, want 0 up to all rows", a.Prompt, t)
 	}
 	if a.Experts != nil {
 		a.Part.check(&c, a.Experts.Count())
@@ -90,6 +92,6 @@ func (c *checker) experts(x Experts, h int) {
 	case x == nil:
 		c.fail("experts are missing")
 	case x.Hidden() != h:
-		c.fail("experts read rows of %d, x has %d columns", x.Hidden(), h)
+		c.fail("experts read rows of %d columns, but x has %d", x.Hidden(), h)
 	}
 }

@@ -36,7 +36,7 @@ func Dispatch(d Device, op Op) error {
 	if o, ok := op.(own); ok {
 		return o.on(d)
 	}
-	return fmt.Errorf("%w: %s needs several ranks, and %s is one device", ErrUnsupported, op.Name(), d.Name())
+	return fmt.Errorf("%w: %s needs several ranks, but %s is one device", ErrUnsupported, op.Name(), d.Name())
 }
 
 // run calls the method of a device that has the operation.

@@ -56,7 +56,7 @@ func (a SpreadArgs) on(d Device) error { return run(d, PoolSpreader.Spread, a) }
 func (a SpreadArgs) Check() error {
 	c := checker{op: a.Name()}
 	if a.Pool < 1 || a.PageTokens < 1 || a.PageTokens%a.Pool != 0 {
-		c.fail("pools of %d tokens in pages of %d, want whole pools", a.Pool, a.PageTokens)
+		c.fail("pools have %d tokens and pages %d, want whole pools in a page", a.Pool, a.PageTokens)
 		return c.err
 	}
 	r := a.Pools.Rows

@@ -101,7 +101,7 @@ func (p *progress) where(m Mark) string {
 // reached describes how far the device is: "attention of layer 3, one of norm, project".
 func (p *progress) reached(m Mark) string {
 	if m == MarkReplay {
-		return "a captured pass, whose operations are not noted (--no-graphs runs passes without capturing them)"
+		return "a captured pass, whose operations are not recorded (--no-graphs runs passes without capturing them)"
 	}
 	n := int(m & 0xFFFF)
 	if n < 1 || n > len(p.stages) {

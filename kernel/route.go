@@ -32,7 +32,7 @@ func (c *checker) routed(ids, weights, logits Tensor) {
 	c.tensor("ids", ids, I32, logits.Rows, -1)
 	c.tensor("weights", weights, F32, logits.Rows, ids.Cols)
 	if c.err == nil && ids.Cols > logits.Cols {
-		c.fail("top %d of %d experts", ids.Cols, logits.Cols)
+		c.fail("the best %d of %d experts are requested, want 1 up to all", ids.Cols, logits.Cols)
 	}
 }
 

@@ -30,7 +30,7 @@ func (a SampleArgs) Check() error {
 		c.fail("draws are %d words apart, want %d", a.Draws.Stride, a.Draws.Cols)
 	}
 	if a.Logits.Cols > sample.MaxVocabulary {
-		c.fail("a vocabulary of %d tokens, at most %d are supported", a.Logits.Cols, sample.MaxVocabulary)
+		c.fail("the vocabulary has %d tokens, want at most %d", a.Logits.Cols, sample.MaxVocabulary)
 	}
 	return c.err
 }

@@ -108,7 +108,8 @@ func (w Weight) Check(role Role) error {
 	}
 	c.weight("weight", w, -1, -1)
 	if (role == LookedUp || role == Tied) && w.Scale.Given() {
-		c.fail("a %v of %s with scales, want f32, bf16 or f16: looking up rows applies no scales", role, w.Data.DType)
+		c.fail("a %v has type %s with scales, want f32, bf16 or f16: looking up rows applies no "+
+			"scales", role, w.Data.DType)
 	}
 	return c.err
 }
@@ -141,7 +142,8 @@ func (w *ExpertWeights) Select(experts []int) ExpertWeights {
 func (w *ExpertWeights) Check() error {
 	c := checker{op: "prepare experts"}
 	if len(w.Gate) == 0 || len(w.Up) != len(w.Gate) || len(w.Down) != len(w.Gate) {
-		c.fail("%d gate, %d up and %d down matrices", len(w.Gate), len(w.Up), len(w.Down))
+		c.fail("there are %d gate, %d up and %d down matrices, want the same number of "+
+			"each", len(w.Gate), len(w.Up), len(w.Down))
 		return c.err
 	}
 	inner, hidden := w.Gate[0].Out(), w.Gate[0].In()
@@ -215,7 +217,7 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 	cols := in
 	if n := w.Data.DType.Values(); n > 1 && in >= 0 {
 		if cols /= n; in%n != 0 {
-			c.fail("%s is %s, which holds %d values in an element, and cannot have %d columns", name, w.Data.DType, n,
+			c.fail("%s is %s with %d values in an element, so it cannot have %d columns", name, w.Data.DType, n,
 				in)
 		}
 	}
@@ -234,7 +236,7 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 		}
 	case d == E4M3:
 		if w.BlockRows <= 0 || w.BlockCols <= 0 {
-			c.fail("%s is e4m3 without a block size", name)
+			c.fail("%s is e4m3 and has no block size; want one", name)
 			return
 		}
 		c.scales(name, w, F32)
@@ -262,7 +264,7 @@ func (c *checker) groups(name string, w Weight) {
 		return
 	}
 	if w.Scale.DType == E4M3 && !(w.Factor > 0) {
-		c.fail("%s is e2m1x2 with e4m3 scales and the factor %v", name, w.Factor)
+		c.fail("%s is e2m1x2 with e4m3 scales and the factor %v, want a positive factor", name, w.Factor)
 	}
 	c.scales(name, w, E8M0, E4M3)
 }

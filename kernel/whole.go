@@ -40,7 +40,7 @@ func (a LatentArgs) Check() error {
 	c.tensor("table row", a.TableRow, I32, r, 1)
 	c.tensor("lens", a.Lens, I32, r, 1)
 	if a.SplitKeys < 0 || a.SplitKeys%64 != 0 {
-		c.fail("rows cut after %d keys each; want a multiple of 64, or 0 for whole rows", a.SplitKeys)
+		c.fail("rows are cut after %d keys each; want a multiple of 64, or 0 for whole rows", a.SplitKeys)
 	}
 	return c.err
 }

@@ -83,7 +83,7 @@ func ParseKind(s string) (Kind, error) {
 			return k, nil
 		}
 	}
-	return None, fmt.Errorf("layout: unknown layout %q, supported are %s: %w", s, supported(), ErrKind)
+	return None, fmt.Errorf("layout: unknown layout %q, want one of %s: %w", s, supported(), ErrKind)
 }
 
 // supported lists every name with its alias for error messages.

@@ -53,8 +53,8 @@ func MainOf(k Kind) (Main, error) {
 	case F32Row2048:
 		return NopeF32{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no latent rows, supported are %v, %v, %v, %v, and without a rotated part "+
-		"%v, %v and %v: %w", k, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, FP8Row528, BF16Row1024, F32Row2048,
+	return nil, fmt.Errorf("layout: %v holds no latent rows; want %v, %v, %v, %v, or without a rotated part %v, %v "+
+		"or %v: %w", k, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, FP8Row528, BF16Row1024, F32Row2048,
 		ErrKind)
 }
 
@@ -70,7 +70,7 @@ func IndexOf(k Kind) (Index, error) {
 	case V41Index68:
 		return IndexV41{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no indexer keys, supported are %v, %v, %v and %v: %w",
+	return nil, fmt.Errorf("layout: %v holds no indexer keys; want %v, %v, %v or %v: %w",
 		k, IndexPage132, IndexPage68, IndexF32Row512, V41Index68, ErrKind)
 }
 
@@ -103,5 +103,5 @@ func panicSlot(k Kind, slot, tokens, bytes int) {
 }
 
 func panicValues(k Kind, got, want int) {
-	panic(fmt.Sprintf("layout: %v: got %d values, a token has %d", k, got, want))
+	panic(fmt.Sprintf("layout: %v: got %d values, want %d, as a token has", k, got, want))
 }

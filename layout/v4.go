@@ -39,7 +39,7 @@ func V4Of(k Kind) (V4, error) {
 	case V41Window528:
 		return V41Window{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no V4 entries, supported are %v, %v, %v and %v: %w", k, V4Row584,
+	return nil, fmt.Errorf("layout: %v holds no V4 entries; want %v, %v, %v or %v: %w", k, V4Row584,
 		V4F32Row2048, V41Row288, V41Window528, ErrKind)
 }
 

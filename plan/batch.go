@@ -38,7 +38,7 @@ type Request struct {
 	Prefix int  `json:"prefix,omitempty"` // extend: cached tokens
 	Extend int  `json:"extend,omitempty"` // extend: new tokens; Seq = Prefix + Extend
 	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
-	// Logits is for how many of the last new tokens logits are computed.
+	// Logits is the number of last new tokens whose logits are computed.
 	Logits int `json:"logits,omitempty"`
 	// Best reports that only the best token of these rows is needed: whole rows stay on the device.
 	Best bool `json:"best,omitempty"`
@@ -47,11 +47,11 @@ type Request struct {
 	Padding bool `json:"padding,omitempty"`
 	// Rank is the rank that has the sequence's pages, if ranks divide attention by requests.
 	Rank int `json:"rank,omitempty"`
-	// Records is how many of the new tokens are recorded, from new token RecordFrom on. A plan depends only on their
+	// Records is the number of new tokens that are recorded, from new token RecordFrom on. A plan depends only on their
 	// number.
 	Records    int `json:"records,omitempty"`
 	RecordFrom int `json:"record_from,omitempty"`
-	// Replays is how many replay recorded choices, from ReplayFrom on.
+	// Replays is the number of new tokens that replay recorded choices, from ReplayFrom on.
 	Replays    int `json:"replays,omitempty"`
 	ReplayFrom int `json:"replay_from,omitempty"`
 }

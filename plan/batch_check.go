@@ -123,7 +123,7 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	}
 	if rows := b.Rows(cfg, i); !within(r.RecordFrom, r.Records, rows) || !within(r.ReplayFrom, r.Replays, rows) ||
 		b.Pass != PassTarget && (r.Records > 0 || r.Replays > 0) {
-		return ErrLengths("request %d of a pass of the %s that records %d of its %d new tokens from %d on and "+
+		return ErrLengths("request %d in a pass of the %s, which records %d of its %d new tokens from %d on and "+
 			"replays %d from %d on", i, b.Pass, r.Records, rows, r.RecordFrom, r.Replays, r.ReplayFrom)
 	}
 	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 ||
@@ -132,7 +132,8 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 			r.N)
 	}
 	if r.Padding && (r.Seq != 0 || !kind.DecodeLike()) {
-		return ErrLengths("request %d of kind %s and length %d as padding, which decode-like requests of length 0 are",
+		return ErrLengths("request %d of kind %s and length %d as padding; only decode, verify and draft requests of "+
+			"length 0 are padding",
 			i, kind, r.Seq)
 	}
 	switch kind {

@@ -85,7 +85,7 @@ func (b *Batch) parseList(text string, kind Mode, list string) error {
 			return err
 		}
 		if n < 1 {
-			return batchError(text, fmt.Sprintf("%s of %d rows", kind, n))
+			return batchError(text, fmt.Sprintf("%s has %d rows", kind, n))
 		}
 		list = rest
 	}

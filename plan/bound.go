@@ -9,9 +9,9 @@ type Most struct {
 	Requests int
 	Prompts  int // of the requests; 0 where every request decodes or follows such a row
 	Context  int // tokens of a sequence
-	Width    int // rows of a request that is no prompt
+	Width    int // rows of a request that is not a prompt
 	Logits   int
-	Whole    int // of them that return whole
+	Whole    int // rows of logits that are returned whole
 	Draws    bool
 	Record   Record
 	Recorded int
@@ -232,7 +232,7 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 func (w *bounder) boundInputs() {
 	p, m := w.plan, &w.cfg.Model
 	p.Inputs = make([]Array, 0, arrayCount)
-	closes := func(ratio int) int { // a request closes at most one more than its rows fill
+	closes := func(ratio int) int { // a request completes at most one group more than its rows fill
 		return min(p.Rows, p.Rows/ratio+p.Requests)
 	}
 	switch {

@@ -39,7 +39,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 }
 
 // JointRows is the maximum number of rows of a pass whose indexer queries are computed with the layer's other products.
-// A GPU reads weights far longer than it multiplies by them: every decode pass is below its number.
+// On a GPU, reading the weights takes far longer than multiplying by them, so every decode pass is below the limit.
 func JointRows(a Arch) int {
 	if a == CPU {
 		return 32

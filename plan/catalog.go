@@ -73,7 +73,7 @@ type Entry struct {
 	Both    bool // serves V4 and the DSA family
 	Dense   bool // serves models without an indexer, and no others
 	Pooled  bool // serves models with pooled index keys, and no others
-	// OnRequest reports that the kernel is taken where it is named and nowhere else.
+	// OnRequest reports that the kernel is used only if it is named.
 	OnRequest bool
 
 	// Reads are layouts that are read in place. Gathers are layouts whose rows are first gathered for the batch, by
@@ -94,8 +94,8 @@ type Entry struct {
 	// SplitKV reports that the key range is cut by a schedule and partial sums of
 	// every row are merged (dispatch 17).
 	SplitKV bool
-	// Segments reports that rows are cut into fixed segments of keys whose parts
-	// wait in scratch memory (sparseScratch).
+	// Segments reports that rows are cut into fixed segments of keys whose partial results are kept in scratch memory
+	// (sparseScratch).
 	Segments bool
 	// Ropes reports that FP8 rows are rotated and quantised inside the kernel.
 	Ropes bool

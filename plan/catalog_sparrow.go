@@ -31,7 +31,8 @@ var sparrowCatalogue = Catalogue{
 			Reads: dsaLayouts, Rows: countedHeads,
 			More: func(*Demand) []Objection {
 				return []Objection{
-					{E02, "it serves short prompt rows beside the prefill kernel; --dense turns it on and off"}}
+					{E02, "it computes short prompt rows in addition to the prefill kernel; --dense turns it on and " +
+						"off"}}
 			},
 		},
 		{
@@ -63,7 +64,7 @@ var sparrowCatalogue = Catalogue{
 				if !d.Model.V41() || d.Hardware.Arch == CPU || d.Hardware.Arch == SM90 {
 					return nil
 				}
-				return []Objection{{E02, fmt.Sprintf("%s runs on cpu and sm90, its kernels for %s are missing",
+				return []Objection{{E02, fmt.Sprintf("%s runs on cpu and sm90, but there are no kernels of it for %s",
 					d.Model.Family, d.Hardware.Arch)}}
 			},
 		},
@@ -92,9 +93,8 @@ var (
 	nopeLayouts = SetOf(BF16Row1024, FP8Row528, F32Row2048)
 )
 
-// The kernels for GPUs stay on their multiprocessors and share rows out among
-// themselves: no schedule is planned for them and no axis of a grid counts rows.
-// What bounds a launch is an int32 that counts units of work.
+// The GPU kernels are persistent and divide rows among their blocks: they need no planned schedule, and no axis of a
+// grid counts rows. The limit of a launch is an int32 that counts units of work.
 const (
 	unitHeads = 64 // heads of a unit of sparse attention
 	mostUnits = math.MaxInt32
@@ -131,8 +131,8 @@ func tileTopK(hw *Hardware, k int) string {
 	return MultipleOf(k, 64)
 }
 
-// pairs orders the pairs for a KV type and, where the user named one, a layout
-// or a kernel that settles it.
+// pairs returns the candidate pairs in order of preference, for the KV type and for the layout or kernel that the user
+// named, if any.
 func (r *resolver) pairs(settled Pair) []Pair {
 	times := r.hw.costs()
 	switch {

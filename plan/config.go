@@ -61,7 +61,7 @@ type Speculation struct {
 type Policy struct {
 	// KV is auto, bf16, fp8, fp8-656, fp8-576 or f32 (also "exact").
 	KV string `json:"kv,omitempty"`
-	// KVWhy and PrefillWhy state why KV and Prefill are named where the user did not name them.
+	// KVWhy and PrefillWhy are the reasons for KV and Prefill if the user did not set them.
 	KVWhy      string `json:"kv_why,omitempty"`
 	PrefillWhy string `json:"prefill_why,omitempty"`
 	// ExactIndex keeps indexer keys in float32 while rows have another type, to separate the two roundings; on cpu, for
@@ -73,16 +73,16 @@ type Policy struct {
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`
-	// V4SparsePrefill reports whether V4 prompts go through a gathered workspace;
-	// auto leaves that to measured times, as unset does.
+	// V4SparsePrefill reports whether V4 prompts go through a gathered workspace; if auto or unset, measured times
+	// decide.
 	V4SparsePrefill SparsePrefill `json:"v4_sparse_prefill,omitempty"`
 
 	Dense          Switch `json:"dense,omitempty"`           // the dense form for short prompt rows
 	DenseThreshold int    `json:"dense_threshold,omitempty"` // T
 	Deterministic  bool   `json:"deterministic,omitempty"`
-	// SplitKeys is after how many keys rows of FP8 pages are cut on sm90; unset, Running decides.
+	// SplitKeys is the number of keys after which rows of FP8 pages are cut on sm90; if unset, Running decides.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
-	// Running is how many sequences the server is set up to run at once; 0 means that it is not known.
+	// Running is the maximum number of concurrent sequences of the server; 0 means unknown.
 	Running     int         `json:"running,omitempty"`
 	Speculation Speculation `json:"speculation,omitzero"`
 	// MaxTransient is the reserve for transient memory in bytes; 0 means no bound.
@@ -110,7 +110,7 @@ type Config struct {
 	T             int  `json:"dense_threshold"`
 	C             int  `json:"chunk_capacity"` // keys of one dense call
 	Deterministic bool `json:"deterministic"`
-	// SplitKeys is after how many keys rows of FP8 pages are cut; unset where the kernels cut none.
+	// SplitKeys is the number of keys after which rows of FP8 pages are cut; unset if the kernels cut none.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 
 	ScoreCap     int64 `json:"score_cap"`     // bytes of one chunk of indexer scores

@@ -11,7 +11,7 @@ type costs struct{ cost.Choices }
 
 // costs returns the costs of hardware that our kernels run on.
 func (h *Hardware) costs() costs {
-	if h.Arch.CUDA() { // measured on one of them: which of two ways is faster is alike on the others
+	if h.Arch.CUDA() { // measured on one of them; the faster of two ways is the same on the others
 		return costs{cost.H200().Choices}
 	}
 	c := cost.XeonChoices()
@@ -65,7 +65,7 @@ func (c *costs) flat() bool {
 	return gathered < inPlace
 }
 
-// flatReason quotes the longest and the shortest prompt.
+// flatReason quotes the times of the longest and the shortest measured prompt.
 func (c *costs) flatReason() string {
 	short, long := c.V4[0], c.V4[len(c.V4)-1]
 	return fmt.Sprintf("on %s, attention of a prompt of %d tokens takes a layer %v ms gathered, %v in place; of "+
@@ -85,7 +85,7 @@ func (h *Hardware) group(n int) int {
 	return most
 }
 
-// groupReason quotes groups against split rows.
+// groupReason quotes the times of groups and of split rows.
 func (c *costs) groupReason() string {
 	return fmt.Sprintf("on %s over 32768 keys take %v ms in groups of %d, %v split", c.Verified, c.Verify.First,
 		c.Verify.Size, c.Verify.Second)

@@ -8,7 +8,7 @@ import (
 
 // Defaults returns a policy with the defaults of hardware, and those defaults as flags: on a GPU the cache is FP8 and
 // prompts read gathered rows, unless other settings are given. A layout that is set explicitly gives the same plan as
-// when it is the default. V4 has one type of cache, and pools have one kernel.
+// when it is the default. V4 has one type of cache, and pooled models have one kernel.
 func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
 	if on == CPU || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil

@@ -20,11 +20,11 @@ func (m *Model) shortRow() RowKind {
 	return RowShortPrefill
 }
 
-// withoutIndexer states why nothing is selected. Wishes for indexer keys cannot be granted.
+// withoutIndexer states why nothing is selected. It refuses settings for indexer keys.
 func (r *resolver) withoutIndexer() error {
 	if r.policy.ExactIndex {
 		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s", r.model.Family),
-			Supported: "indexer keys of models that have an indexer", Try: "no wish for indexer keys"}
+			Supported: "indexer keys of models that have an indexer", Try: "no setting for indexer keys"}
 	}
 	r.Because("dispatch 3", "nothing is selected: %s has no indexer, every row attends to every key that it sees; the "+
 		"time of a decode grows with its length", r.model.Family)
@@ -42,8 +42,8 @@ const expandedKeys, expandedOnGPU = 4096, 16384
 // expandedForm settles T of a dense model.
 func (r *resolver) expandedForm() error {
 	c, p := &r.cfg, r.policy
-	why := fmt.Sprintf(": expanding keys costs each pass of a prompt more the more keys it has, attention of a row in "+
-		"latent space %.1f times as much as over expanded keys", float64(latentDim+ropeDim+latentDim)/
+	why := fmt.Sprintf(": the cost of expanding keys grows with the keys of each pass of a prompt, and attention of "+
+		"a row in latent space costs %.1f times as much as over expanded keys", float64(latentDim+ropeDim+latentDim)/
 		float64(r.model.QKDim+r.model.VDim))
 	most := expandedKeys
 	if r.hw.Arch.CUDA() {

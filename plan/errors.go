@@ -45,7 +45,7 @@ const (
 var codeTitles = map[Code]string{
 	E01: "no kernel for this architecture",
 	E02: "kernel not valid for this phase or architecture",
-	E03: "kernel and kv type do not go together",
+	E03: "kernel and kv type cannot be combined",
 	E04: "prefill and decode need different cache layouts",
 	E05: "kv type not supported",
 	E06: "page size conflict",
@@ -59,7 +59,7 @@ var codeTitles = map[Code]string{
 	E14: "kv offload not possible",
 	E15: "draft head missing",
 	E16: "kernel build missing",
-	E17: "no room for transient memory",
+	E17: "not enough transient memory",
 	E20: "unknown mode",
 	E22: "page table out of range",
 	E23: "shared layer without carried indices",

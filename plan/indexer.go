@@ -39,7 +39,7 @@ func (w *Builder) rowIndexer(s *Segment) {
 		case w.cfg.Deterministic:
 			why.Text += ": deterministic verifies score like decodes"
 		default:
-			why.Text += fmt.Sprintf(": %d rows make no groups of %v, which are scored at once", s.NextN,
+			why.Text += fmt.Sprintf(": %d rows do not fill groups of %v, which would be scored at once", s.NextN,
 				w.cfg.Hardware.NativeNextN)
 		}
 	case RowDraft:
@@ -51,7 +51,7 @@ func (w *Builder) rowIndexer(s *Segment) {
 					"rows of it", w.cfg.Model.Block, w.cfg.Model.Window)
 				break
 			}
-			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see",
+			why.Text += fmt.Sprintf(": in one launch, for the last %d rows of each request, which later rows attend to",
 				w.cfg.Model.Window)
 		}
 	case RowUnset, RowWhole, RowLatentPrefill:
@@ -131,7 +131,7 @@ func (w *Builder) sizeScores(s *Segment) {
 	}
 	if n := s.Indexer.Heads; s.Row != RowWhole && s.Scores() && n > cfg.Model.IndexHeads {
 		s.Reason("dispatch 6",
-			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
+			"%d index heads run as %d: the score kernels need that many, and the added heads have weight zero",
 			cfg.Model.IndexHeads, n)
 	}
 	if !s.Scores() {

@@ -403,7 +403,7 @@ func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 				if from >= to {
 					continue
 				}
-				// position of segment row 0, were it this span's
+				// position of segment row 0 if it belonged to this span
 				first := w.b.FirstPosition(w.cfg, sp.Request) + sp.From - sp.FirstRow
 				r.add(w.cfg, first+from, first+to)
 			}

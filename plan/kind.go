@@ -184,7 +184,7 @@ func (v Variant) String() string                { return variants.text(v) }
 func (v Variant) MarshalText() ([]byte, error)  { return variants.marshal(v) }
 func (v *Variant) UnmarshalText(t []byte) error { return variants.unmarshal(v, t) }
 
-// Switch is a wish with three answers; unset lets Resolve decide.
+// Switch is a setting with three values: on, off, and unset, which lets Resolve decide.
 type Switch uint8
 
 // The answers.

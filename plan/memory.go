@@ -5,7 +5,7 @@ import "slices"
 // Transient memory of dispatch section 17. A launch first scores and selects, then attends; the memory of the two
 // stages is never needed at the same time, except for the selection between them.
 
-// held returns the memory of a launch of a segment, in bytes.
+// held is the memory of a launch of a segment, in bytes.
 type held struct {
 	selectRow   int64 // per row: its selection, alive in both stages
 	scoreRow    int64 // per row of a chunk of scores
@@ -74,8 +74,8 @@ const (
 	partFloatBytes = 4 // float32, of rows of bf16 that attend to every key
 )
 
-// latentScratch is sparseScratch of a row that attends to every key of a table of the given number of tokens: it is cut
-// after split keys, or an eighth more where that saves a part, into two parts at least.
+// latentScratch is sparseScratch for a row that attends to every key of a table of the given number of tokens. The row
+// is cut after split keys, or after an eighth more if that saves a part, into at least two parts.
 func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 	if split == 0 {
 		return 0, 0
@@ -168,8 +168,8 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// heldBy reads a segment whose form, kernel, conversion and indexer path are decided, with the entry of its kernel, in
-// a pass whose tables reach the given number of tokens.
+// heldBy returns the memory of a segment whose form, kernel, conversion and indexer path are decided, with the entry of
+// its kernel, in a pass whose tables reach the given number of tokens.
 func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 	var c held
 	if s.NeedIndices {
@@ -206,7 +206,7 @@ func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 	return c
 }
 
-// oneRowBytes is the least a single row of a full context needs on a kernel.
+// oneRowBytes is the minimum memory that a single row of a full context needs with a kernel.
 func oneRowBytes(cfg *Config, cat *Catalogue, k Kernel, phase Phase) int64 {
 	keys := cfg.Model.Context
 	s := Segment{Row: RowSparsePrefill, Kernel: k, NeedIndices: !cfg.Model.Dense()}

@@ -67,7 +67,7 @@ type Model struct {
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
-	// Division states how they share attention; unset where there is one.
+	// Division states how the ranks share attention; unset if there is one rank.
 	Division Division `json:"division,omitempty"`
 	// GroupHeads is the number of heads that stay together on a rank: the heads of an output group of V4. 0 means 1.
 	GroupHeads int `json:"group_heads,omitempty"`
@@ -245,7 +245,7 @@ func (m *Model) PageTokens() int {
 	return 64
 }
 
-// Stores reports whether rows of the model may have a layout; no layout is any.
+// Stores reports whether rows of the model may have a layout; an unset layout stands for any.
 func (m *Model) Stores(l Layout) bool { return l == LayoutNone || m.layouts().Has(l) }
 
 // Clone shares no memory with the model.
@@ -285,10 +285,11 @@ func (m *Model) check() error {
 		return bad(fmt.Sprintf("%d compression ratios for %d layers", len(m.Ratios), m.Layers))
 	}
 	if n := len(m.Linear); n != 0 && (n != m.Layers || !m.Pooled()) {
-		return bad(fmt.Sprintf("%d layers are marked as linear or not, of %d layers of %s", n, m.Layers, m.Family))
+		return bad(fmt.Sprintf("%d layers are marked as linear or not, but there are %d layers of "+
+			"%s", n, m.Layers, m.Family))
 	}
 	if m.Share.Shared(0) {
-		return bad("layer 0 shares indices but no layer comes before it")
+		return bad("layer 0 shares indices, but there is no layer before it")
 	}
 	return m.checkSharing()
 }

@@ -52,8 +52,9 @@ func (r *resolver) pooled() {
 			"the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
 			linear, r.model.Layers)
 	}
-	r.Because("dispatch 6", "%d layers select: one index key for each %d tokens, of which a row keeps the best %d "+
-		"whose tokens are all there, and the tokens after them; up to %d tokens every key is selected without scores",
+	r.Because("dispatch 6", "%d layers select: there is one index key for each %d tokens; a row attends to the "+
+		"tokens of the best %d complete keys, and to the tokens after the last complete key; up to %d tokens, every "+
+		"key is selected without scores",
 		r.model.Layers-linear, poolTokens, r.model.K, r.model.ShortKeys())
 }
 
@@ -100,16 +101,16 @@ const mostVerified = 12
 // back until it is known which of them are accepted.
 func (r *resolver) heldBack(n int) error {
 	if n <= mostVerified {
-		r.Because("design 6", "rows that are verified change no state of linear attention: what they would change is "+
-			"held back, and those that are accepted change it in the next pass")
+		r.Because("design 6", "rows that are verified do not change the state of linear attention: their changes are "+
+			"held back, and the next pass applies those of accepted rows")
 		return nil
 	}
 	return &Error{Code: E11, Asked: fmt.Sprintf("%d drafts for %s", n-1, r.model.Family),
 		Supported: fmt.Sprintf("at most %d drafts", mostVerified-1), Try: fmt.Sprintf("%d drafts", mostVerified-1)}
 }
 
-// splitOf is where rows of a segment are cut. Prompts of pooled models stay whole: they have rows enough for all
-// multiprocessors, and their parts would be written, read and added for nothing.
+// splitOf is where rows of a segment are cut. Prompts of pooled models stay whole: they have enough rows for all
+// multiprocessors, so that parts would only cost time.
 func (c *Config) splitOf(s *Segment) KeySplit {
 	if c.Model.Pooled() && s.NextN == 0 && c.SplitKeys != SplitUnset {
 		return SplitWhole
@@ -117,7 +118,8 @@ func (c *Config) splitOf(s *Segment) KeySplit {
 	return c.SplitKeys
 }
 
-// pooledScratch is sparseScratch of a row of the tokens of all pools that it keeps. Parts of rows of bf16 are float32.
+// pooledScratch is sparseScratch for a row that attends to the tokens of all pools it selects. Parts of rows of bf16
+// are float32.
 func pooledScratch(cfg *Config, split KeySplit) (row, rows int64) {
 	heads, keys := cfg.Model.Heads, cfg.Model.PoolWidth()
 	row, rows = sparseScratch(cfg.Hardware.SMs, heads, keys, keys, split.Keys())

@@ -94,7 +94,7 @@ func (n *Notes) Divided(m *Model) {
 			"over heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
 		if padded := m.PaddedHeads; padded > 0 {
 			n.Because("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+
-				"%d; their weights are zeros, which are computed and add nothing (--attention dp pads none)",
+				"%d; their weights are zeros, so they cost time and add nothing (--attention dp needs no padding)",
 				padded, m.Heads*m.Ranks-padded, m.inGroups(), m.Ranks)
 		}
 		n.Because("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and "+
@@ -107,7 +107,7 @@ func (n *Notes) Divided(m *Model) {
 	}
 }
 
-// inGroups reports that heads stay together.
+// inGroups returns text that states which heads stay together.
 func (m *Model) inGroups() string {
 	if m.GroupHeads < 2 {
 		return ""
@@ -154,8 +154,7 @@ func (b *Batch) ByRank(cfg *Config, visit func(request int) error) error {
 	return nil
 }
 
-// shares finds which part of the pass is whose, and where the rows of each rank
-// begin and end.
+// shares determines which part of the pass each rank computes, and where the rows of each rank begin and end.
 func (w *Builder) shares() {
 	p, m := w.plan, &w.cfg.Model
 	if !m.ByRequests() {

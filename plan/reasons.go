@@ -15,7 +15,7 @@ var (
 	ReasonRawToBlock  = Reason{"dispatch 9",
 		"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts"}
 	ReasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row has one arithmetic"}
-	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; no row reads indices, so no scores"}
+	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; no row reads indices, so nothing is scored"}
 	ReasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
 	reasonShort         = Reason{"dispatch 6",
 		"short variant: no request of the segment sees more than index_topk keys, so all are selected without scores"}
@@ -26,7 +26,7 @@ var (
 	reasonPagedGroups = Reason{"dispatch 12", "scores over pages, each block of keys read once for groups of "}
 	ReasonDraftSplit  = Reason{"dispatch 12", "draft rows are always scored one by one"}
 	reasonStoresOnly  = Reason{"dispatch 6",
-		"no logits are wanted and no layer follows: rows and indexer keys are stored, nothing attends"}
+		"no logits are requested and no layer follows: rows and indexer keys are stored, and attention is not computed"}
 	reasonEveryKey = Reason{"dispatch 3",
 		"nothing is selected: the model has no indexer, every row attends to every key that it sees"}
 	ReasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}

@@ -158,7 +158,7 @@ func (c *Chooser) nearest(k Kernel, p Phase) string {
 	return "--hw cpu"
 }
 
-// byName is the kernel that runs here and is only taken where it is named, or none.
+// byName is the kernel that runs here but is used only if it is named, or none.
 func (c *Chooser) byName() Kernel {
 	for i := range c.Entries {
 		if e := &c.Entries[i]; e.OnRequest && e.Archs.Has(c.Hardware.Arch) {
@@ -168,7 +168,7 @@ func (c *Chooser) byName() Kernel {
 	return KernelNone
 }
 
-// unless names that kernel as the exception to a refusal.
+// unless returns text that names the kernel of byName as the exception to a refusal.
 func (c *Chooser) unless() string {
 	if k := c.byName(); k != KernelNone {
 		return fmt.Sprintf(" but %s", k)

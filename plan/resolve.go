@@ -125,8 +125,8 @@ func (r *resolver) speculation() error {
 	by := fmt.Sprintf("layer %d", r.model.Layers)
 	if b := r.model.Block; b > 0 {
 		if n > b+1 {
-			return fmt.Errorf("plan: policy: %d drafts; the drafting stages of this model propose %d at once: ask for "+
-				"at most --draft %d", n-1, b, b)
+			return fmt.Errorf("plan: policy: %d drafts; the drafting stages of this model propose %d at once: use at "+
+				"most --draft %d", n-1, b, b)
 		}
 		by = fmt.Sprintf("%d stages, in blocks of %d,", r.model.NextN, b)
 	}
@@ -195,8 +195,8 @@ func (s Speculation) Chain(notes *Notes) (int, error) {
 func (r *resolver) kernels() error {
 	for i, name := range []string{r.policy.Prefill, r.policy.Decode} {
 		if fold(name) == Reference.String() {
-			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue plans the kernels of attention, and "+
-				"plain kernels compute every operation of a plan", phasePair[i], Reference),
+			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue plans the kernels of attention; these "+
+				"plain kernels can compute every operation of a plan", phasePair[i], Reference),
 				Supported: sparrowCatalogue.names(phasePair[i], r.model), Try: "--kernels ref"}
 		}
 	}

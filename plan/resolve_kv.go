@@ -2,8 +2,8 @@ package plan
 
 import "fmt"
 
-// ParseKV reads the type of a cache: of its elements, and of its rows where the word names those. An empty word, or
-// auto, is no type.
+// ParseKV reads the type of a cache: the type of its elements, and the layout of its rows if the word names one. An
+// empty word, or auto, sets no type.
 func ParseKV(word string) (kv DType, rows Layout, ok bool) {
 	switch fold(word) {
 	case "", "auto":
@@ -59,7 +59,7 @@ func (r *resolver) kvType() error {
 	return r.fp4Index()
 }
 
-// fp4Index checks the wish for indexer keys of four bits.
+// fp4Index checks the setting for indexer keys of four bits.
 func (r *resolver) fp4Index() error {
 	if !r.policy.FP4Index {
 		return nil

@@ -44,8 +44,8 @@ func (w *Builder) segmented() error {
 	return nil
 }
 
-// storesOnly reports whether rows of the drafting layer leave their keys for
-// later rows and nothing else: no later layer reads their outputs.
+// storesOnly reports whether rows of the drafting layer only store keys for later rows: no later layer reads their
+// outputs.
 func (w *Builder) storesOnly() bool {
 	return w.b.Pass != PassTarget && w.plan.Logits == 0 && !w.cfg.Model.V4()
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Sharing has the caches that layers of DeepSeek-V4.1 read of other layers, and the rows that its n-gram tables read
-// for a token.
+// Sharing describes which caches of other layers the layers of DeepSeek-V4.1 read, and how many rows of n-gram tables
+// are read for a token.
 type Sharing struct {
 	Entries []int `json:"entries"` // layers that compress tokens to entries
 	Index   []int `json:"index"`   // layers that select among them
@@ -76,9 +76,9 @@ func (s *Sharing) says(m *Model) string {
 			within = append(within, l)
 		}
 	}
-	return fmt.Sprintf("layers %v make entries and layers %v select; every other layer with a ratio reads the "+
-		"entries and the selection of the nearest before it. Layer %d keeps the best %d blocks of %d entries, in "+
-		"which layers %v select",
+	return fmt.Sprintf("layers %v store entries and layers %v select; every other layer with a ratio uses the "+
+		"entries and the selection of the nearest such layer before it. Layer %d keeps the best %d blocks of %d "+
+		"entries, among which layers %v select",
 		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
 }
 

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// scoreFloor is the chunk of scores that a launch is planned for, if it fits into half of the reserve that the index
-// keys leave.
+// scoreFloor is the number of rows of scores per chunk that a launch is planned for, if they fit into half of the
+// reserve that is left after the index keys.
 const scoreFloor = 64
 
 // slicer cuts the rows of a segment into launches that keep the row limit, the

@@ -253,7 +253,7 @@ func TestSparrowPlans(t *testing.T) {
 	}
 }
 
-// TestSparrowResolution: wishes to configuration, and refusals.
+// TestSparrowResolution: settings become a configuration or are refused.
 func TestSparrowResolution(t *testing.T) {
 	for _, c := range []struct {
 		name            string

@@ -7,7 +7,7 @@ import (
 )
 
 // KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, or of a row that attends to every key, so that
-// several multiprocessors take one row. Parts are added in order: the bits of a row depend on the cut, so that all
+// several multiprocessors compute one row. Parts are added in order. The bits of a row depend on the cut, so all
 // batches of a process have the same cut.
 type KeySplit uint8
 
@@ -64,7 +64,7 @@ func (k KeySplit) Micros(d cost.Decode) float64 {
 	return d.Whole
 }
 
-// Says describes the split to people.
+// Says describes the split in words.
 func (k KeySplit) Says() string {
 	if n := k.Keys(); n > 0 {
 		return fmt.Sprintf("cut after every %d keys", n)
@@ -99,8 +99,8 @@ func (r *resolver) split() error {
 	}
 	if p.Running == 0 {
 		c.SplitKeys = Split512
-		r.Because("dispatch 16", "rows over FP8 pages %s: neither the slowest for one row nor for many, and how many "+
-			"sequences run at once was not said (--max-running)", c.SplitKeys.Says())
+		r.Because("dispatch 16", "rows over FP8 pages %s: this is not the slowest for one row or for many, and the "+
+			"number of concurrent sequences was not given (--max-running)", c.SplitKeys.Says())
 		return nil
 	}
 	times := r.hw.costs()
@@ -116,8 +116,8 @@ func (r *resolver) split() error {
 	return nil
 }
 
-// splitPortable decides for the portable kernels, of which a multiprocessor has 32 heads of a part. Such machines
-// usually run few sequences at once: unless more are requested, the cut is chosen for a single sequence.
+// splitPortable decides where the portable kernels cut rows. A multiprocessor computes 32 heads of a part. Such
+// machines usually run few sequences at once: unless more are requested, the cut is chosen for a single sequence.
 func (r *resolver) splitPortable() {
 	c := &r.cfg
 	c.SplitKeys = Split256
@@ -133,7 +133,7 @@ func (r *resolver) splitPortable() {
 		"and 47", c.SplitKeys.Says(), rows, r.model.Heads)
 }
 
-// portableHeads is from how many heads of all rows on parts of 512 keys occupy a GPU, too.
+// portableHeads is the number of heads, over all rows, from which on parts of 512 keys also occupy a whole GPU.
 const portableHeads = 8 * 128
 
 // splitEvery decides where rows that attend to every key are cut. The number of parts grows with the keys of a row,
@@ -146,8 +146,8 @@ func (r *resolver) splitEvery() error {
 	}
 	if p.Running == 0 {
 		c.SplitKeys = split1024
-		r.Because("dispatch 16", "rows over all their keys %s: neither the slowest for one row nor for many, and how "+
-			"many sequences run at once was not said (--max-running)", c.SplitKeys.Says())
+		r.Because("dispatch 16", "rows over all their keys %s: this is not the slowest for one row or for many, and "+
+			"the number of concurrent sequences was not given (--max-running)", c.SplitKeys.Says())
 		return nil
 	}
 	rows := p.Running * c.N
@@ -169,8 +169,8 @@ func (r *resolver) splitEvery() error {
 	return nil
 }
 
-// Up to fewUnits of 64 heads short parts occupy more multiprocessors; from
-// manyUnits on long parts occupy all of them, too, and fewer are added.
+// Up to fewUnits of 64 heads short parts occupy more multiprocessors; from manyUnits on, long parts also occupy all of
+// them, and fewer parts have to be added.
 const fewUnits, manyUnits = 8, 32
 
 // decode is the measured decode nearest below a number of units of 64 heads.

@@ -30,7 +30,8 @@ type Plan struct {
 	// WholeLogits is how many of them are returned whole; for the others only a token is returned, the best one unless
 	// Draws.
 	WholeLogits int `json:"whole_logits"`
-	// Draws reports that the tokens of those others are sampled, with the parameters in the input block.
+	// Draws reports that the tokens of rows that are not returned whole are sampled, with the parameters in the input
+	// block.
 	Draws bool `json:"draws,omitempty"`
 	// Record defines what is recorded in every layer, for Recorded rows.
 	Record   Record `json:"record,omitzero"`
@@ -46,8 +47,8 @@ type Plan struct {
 	Segments   []Segment `json:"segments"`
 	// Shares has the rows of each rank, where they divide attention by requests; nil otherwise.
 	Shares []Share `json:"shares,omitempty"`
-	// RowBounds are the first rows of each rank, and the end of the last one's; DraftBounds the same for the computed
-	// rows of V4's drafting block. nil like Shares.
+	// RowBounds are the first rows of each rank, and the end of the rows of the last rank; DraftBounds are the same for
+	// the computed rows of V4's drafting block. Both are nil if Shares is nil.
 	RowBounds   []int `json:"-"`
 	DraftBounds []int `json:"-"`
 	// Inputs are the arrays of the pass: one block of int32 words that is
@@ -67,8 +68,7 @@ type Plan struct {
 // segments and, inside one, of its spans.
 type Segment struct {
 	Row RowKind `json:"row"`
-	// Rank is whose sequences its rows belong to, where ranks share attention by
-	// requests.
+	// Rank is the rank that has the sequences of its rows, if ranks share attention by requests.
 	Rank int `json:"rank,omitempty"`
 	// FirstRow is the row of the step at which the segment starts.
 	FirstRow int `json:"first_row"`
@@ -102,7 +102,7 @@ type Segment struct {
 	RopeInKernel bool `json:"rope_in_kernel,omitempty"`
 	// SplitsFixed means that the key range is cut in the same way for any batch.
 	SplitsFixed bool `json:"splits_fixed"`
-	// SplitKeys is after how many keys the kernel cuts a row; unset for kernels that do not.
+	// SplitKeys is the number of keys after which the kernel cuts a row; unset for kernels that do not cut rows.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	Variant   Variant  `json:"variant"`
 

@@ -95,7 +95,7 @@ func TestTheReasonOfADefaultType(t *testing.T) {
 	}
 }
 
-// The ranks that would hold all heads are rounded up.
+// The suggested number of ranks for all heads is rounded up.
 func TestTooManyHeadsNameASize(t *testing.T) {
 	for heads, want := range map[int]string{129: "size 2 times", 256: "size 2 times", 257: "size 3 times"} {
 		if got := TooManyHeads(heads, 128); !strings.Contains(got, want) {

@@ -187,8 +187,8 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 			continue
 		}
 		if list != nil && CountPositions(list) < visible {
-			return fmt.Errorf("replay: position %d attends to every one of its %d keys here, and to %d of them in "+
-				"layer %d of the replayed rows; replay with the dense threshold that they were recorded with", position,
+			return fmt.Errorf("replay: position %d attends to all of its %d keys here, but to %d of them in layer %d "+
+				"of the replayed rows; replay with the dense threshold that they were recorded with", position,
 				visible, CountPositions(list), i)
 		}
 		if list == nil && visible > k && !dense {

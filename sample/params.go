@@ -112,7 +112,7 @@ func (p *Params) Validate() error {
 	case p.TopLogprobs < 0 || p.TopLogprobs > MaxTopLogprobs:
 		e.add("top_logprobs", "%d is not in [0, %d]", p.TopLogprobs, MaxTopLogprobs)
 	case p.TopLogprobs > 0 && !p.Logprobs:
-		e.add("top_logprobs", "%d asked for, but logprobs is not set", p.TopLogprobs)
+		e.add("top_logprobs", "%d are requested, but logprobs is not set", p.TopLogprobs)
 	}
 	validateStops(e, p.Stop)
 	if len(p.StopTokenIDs) > MaxStopTokenIDs {

@@ -38,7 +38,7 @@ func (w *Scratch) best(need uint64, measure []uint64) int {
 			return i + 1
 		}
 	}
-	panic("sample: the tokens of a bucket are less than their sum")
+	panic("sample: the weights of a bucket's tokens add up to less than the bucket's sum")
 }
 
 // partition moves ids that are preferred to ids[pivot] before it. It returns the pivot's new index and the measure of

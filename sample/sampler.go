@@ -186,7 +186,7 @@ func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error)
 func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) error {
 	w := s.scratch
 	if len(dst) != w.Vocabulary() {
-		return fmt.Errorf("sample: probabilities of %d tokens were asked for, but the vocabulary has %d", len(dst),
+		return fmt.Errorf("sample: probabilities of %d tokens were requested, but the vocabulary has %d", len(dst),
 			w.Vocabulary())
 	}
 	best, err := s.adjust(logits, mask)

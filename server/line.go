@@ -67,7 +67,7 @@ func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad
 
 // lineBody returns the body of a line's request.
 func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
-	if b.Kind == anthropicBatch { // it was checked when it came
+	if b.Kind == anthropicBatch { // it was checked when it was received
 		var item anthropic.BatchItem
 		if err := json.Unmarshal(l.Text, &item); err != nil {
 			return nil, wire.NewError(wire.CodeInvalidJSON, "", "the request cannot be read: %v", err)

@@ -142,7 +142,7 @@ func (m *memory) take(ctx context.Context, n int64, patience time.Duration) erro
 	defer m.mu.Unlock()
 	if i := slices.Index(m.queue, w); i >= 0 {
 		m.queue = slices.Delete(m.queue, i, i+1)
-		m.admit() // who waited after it may fit
+		m.admit() // requests that waited after it may fit now
 		if err := ctx.Err(); err != nil {
 			return cause(ctx)
 		}

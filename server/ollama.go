@@ -137,7 +137,7 @@ func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 		line, err := wire.Marshal(&ollama.Chunk{Model: a.next.Model, Generated: a.next.Generated,
 			CreatedAt: a.service.now()})
 		if err != nil {
-			return dst // no chunk without calls fails
+			return dst // encoding a chunk without calls cannot fail
 		}
 		return append(append(dst, line...), '\n')
 	}

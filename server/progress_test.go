@@ -42,7 +42,7 @@ func TestProgressOfThePrompt(t *testing.T) {
 	if told == 0 || said != 1 {
 		t.Errorf("%d reports, %d answers", told, said)
 	}
-	// Nobody else gets them.
+	// A stream that did not request reports gets none.
 	if got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`); strings.Contains(got.body, "progress") {
 		t.Error(got.body)
 	}

@@ -60,7 +60,7 @@ func TestRecordedRowsAreSentWithTheirTokens(t *testing.T) {
 		}
 
 		var sum *record.Rows
-		var with []string // what each chunk with rows says
+		var with []string // the contents of each chunk with rows
 		for _, line := range strings.Split(post(t, hs.URL+path, body+`,"stream":true}`).body, "\n\n") {
 			text, ok := strings.CutPrefix(line, "data: ")
 			if !ok || text == "[DONE]" {

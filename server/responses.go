@@ -58,7 +58,7 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 			logprobs: chat.Logprobs, singleCall: singleCall(chat), inputs: &inputs{tools: newToolbox(chat.Tools)}}},
 		summary: req.Reasoning.Summarised(), sealed: req.WantsEncrypted(),
 	}
-	to.response.Reasoning.Effort = nil // of a request without a wish, and of a model that has no levels
+	to.response.Reasoning.Effort = nil // the request sets no effort, or the model has no levels
 	if slices.Contains(openai.Efforts, x.effort.used) {
 		to.response.Reasoning.Effort = &x.effort.used
 	}

@@ -96,15 +96,18 @@ func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	input := `"input":"x"`
 	kinds := map[string]string{
-		"a schema":         input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{"title":"%s"}}}`,
-		"a format's words": input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{},"description":"%s"}}`,
-		"instructions":     input + `,"instructions":"%s"`,
-		"a tool's schema":  input + `,"tools":[{"type":"function","name":"f","parameters":{"description":"%s"}}]`,
-		"a tool's words":   input + `,"tools":[{"type":"function","name":"f","description":"%s"}]`,
-		"one text":         `"input":"%s"`,
-		"many empty texts": `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":""}`, 1000) + `]}]`,
-		"many short texts": `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":"a"}`, 1000) + `]}]`,
-		"many items":       `"input":[` + many(`{"role":"user","content":""}`, 1000) + `]`,
+		"a schema": input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{"title":"%s"}}}`,
+		"a format's " +
+			"words": input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{},"description":"%s"}}`,
+		"instructions":    input + `,"instructions":"%s"`,
+		"a tool's schema": input + `,"tools":[{"type":"function","name":"f","parameters":{"description":"%s"}}]`,
+		"a tool's words":  input + `,"tools":[{"type":"function","name":"f","description":"%s"}]`,
+		"one text":        `"input":"%s"`,
+		"many empty " +
+			"texts": `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":""}`, 1000) + `]}]`,
+		"many short " +
+			"texts": `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":"a"}`, 1000) + `]}]`,
+		"many items": `"input":[` + many(`{"role":"user","content":""}`, 1000) + `]`,
 		"many calls": `"input":[` + many(`{"type":"function_call","call_id":"c","name":"n","arguments":""}`, 500) +
 			`]`,
 		"metadata":          input + `,"metadata":{"a":"b","c":"%.500s"}`,
@@ -120,7 +123,7 @@ func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 			id := func(i int) string { return fmt.Sprintf("resp_%030d", i) }
 			s := newResponseStore(limit)
 			before := heapInUse()
-			for i := 0; i < 10 || s.get("t", id(0)) != nil; i++ { // until the first one had to go
+			for i := 0; i < 10 || s.get("t", id(0)) != nil; i++ { // until the first one was dropped
 				req, err := openai.DecodeResponses(&wire.Decoder{}, []byte(body))
 				if err != nil {
 					t.Fatal(err)

@@ -37,7 +37,7 @@ type service struct {
 // The states of a service, in order.
 const (
 	stateServing  int32 = iota
-	stateLeaving        // /ready says no, requests are still taken
+	stateLeaving        // /ready returns 503, but requests are still accepted
 	stateDraining       // nothing new is taken
 )
 

@@ -71,8 +71,8 @@ func (d *detok) addStrip(value json.RawMessage) error {
 		return err
 	}
 	if !d.fused || c.Stop != 0 || d.stripCount != 0 || c.Content == "" || c.Start < 0 {
-		return fmt.Errorf("%w: decoder Strip of %q, start %d, stop %d; only one Strip is supported, after Fuse and "+
-			"from the start", ErrUnsupported, c.Content, c.Start, c.Stop)
+		return fmt.Errorf("%w: decoder Strip of %q, start %d, stop %d; want at most one Strip, after Fuse and from "+
+			"the start", ErrUnsupported, c.Content, c.Start, c.Stop)
 	}
 	d.stripChar, d.stripCount = c.Content, c.Start
 	return nil

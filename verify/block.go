@@ -129,7 +129,7 @@ func draftBlocks(dir string, m model.Model, cfg plan.Config, g *Golden, chunk in
 func (x *blockRun) prompt(chunk int) (err error) {
 	s, ok := x.m.(model.Stateful)
 	if !ok {
-		return fmt.Errorf("verify: the model drafts in blocks but has no states, which is not supported")
+		return fmt.Errorf("verify: the model drafts in blocks but has no states; models like this are not supported")
 	}
 	if x.state, err = s.NewState(); err != nil {
 		return err

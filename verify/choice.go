@@ -50,7 +50,7 @@ func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
 	c := choice{ids: make([]int32, ids.Rows*ids.Cols), scores: make([]float32, scores.Rows*scores.Cols)}
 	for _, t := range []kernel.Tensor{ids, scores} {
 		if t.Stride != t.Cols && t.Rows > 1 {
-			return fmt.Errorf("verify: choices %v with gaps between rows cannot be read", t)
+			return fmt.Errorf("verify: choices %v have gaps between rows, want none", t)
 		}
 	}
 	*to = append(*to, c)
@@ -97,8 +97,8 @@ func (d *follower) follow(c *choices) {
 // next returns the next recorded choice.
 func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
 	if *at >= len(list) || len(list[*at].ids) != t.Rows*t.Cols {
-		return choice{}, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no "+
-			"such choice", *at, t.Rows, t.Cols)
+		return choice{}, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, but the other run had "+
+			"no such choice", *at, t.Rows, t.Cols)
 	}
 	*at++
 	return list[*at-1], nil

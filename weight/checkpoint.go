@@ -61,7 +61,7 @@ func Open(dir string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("weight: checkpoint folder: %w", err)
 	case !info.IsDir():
 		return nil,
-			fmt.Errorf("weight: %s is a file, a checkpoint folder is expected; a single file is opened by OpenFile",
+			fmt.Errorf("weight: %s is a file, want a checkpoint folder; open a single file with OpenFile",
 				dir)
 	}
 	indexPath := filepath.Join(dir, IndexName)
@@ -233,8 +233,8 @@ func onlyFile(dir string, names []string) (string, error) {
 		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, IndexName, singleName,
 			extension, ErrNotFound)
 	}
-	return "", fmt.Errorf("weight: %s holds %d %s files (%s, ...) but no %s to say which tensors they hold: %w; "+
-		"fetch the index, or open one file with OpenFile",
+	return "", fmt.Errorf("weight: %s holds %d %s files, the first of them %s, but no %s, which lists their tensors: "+
+		"%w; download the index, or open one file with OpenFile",
 		dir, len(found), extension, found[0], IndexName, ErrNotFound)
 }
 

@@ -63,7 +63,8 @@ func finite(scale *Tensor) error {
 	if at < 0 {
 		return nil
 	}
-	return fmt.Errorf("weight: element %d of %s (%s %s) is NaN or infinite, in %s: %w; fetch the checkpoint again", at,
+	return fmt.Errorf("weight: element %d of %s (%s %s) is NaN or infinite, in %s: %w; download the checkpoint "+
+		"again", at,
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale)
 }
 

@@ -70,7 +70,7 @@ func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 		t = divisor
 	}
 	if t == nil {
-		return Matrix{}, scaleError(out.Data, out.Scale, fmt.Sprintf("groups of %d need the tensor %q or %q, and "+
+		return Matrix{}, scaleError(out.Data, out.Scale, fmt.Sprintf("groups of %d need the tensor %q or %q, but "+
 			"both are missing", nvGroup, m.stem+".weight_scale_2", m.stem+".weight_global_scale"))
 	}
 	v, err := scalar(t)

@@ -139,7 +139,7 @@ func (h *headerParser) readMetadata() error {
 	err := h.Object(func(key []byte, keyPos int) error {
 		name := string(key)
 		if _, twice := h.metadata[name]; twice {
-			h.add(prefixBytes+int64(keyPos), metadataKey, "key %q is there twice", clip(name))
+			h.add(prefixBytes+int64(keyPos), metadataKey, "key %q occurs twice", clip(name))
 		}
 		value, err := h.Str() // the format allows only strings
 		if err != nil {
@@ -179,7 +179,7 @@ func (h *headerParser) readEntry(e *entry) error {
 			return h.Skip()
 		}
 		if have&field != 0 {
-			h.add(prefixBytes+int64(keyPos), e.name, "field %q is there twice", key)
+			h.add(prefixBytes+int64(keyPos), e.name, "field %q occurs twice", key)
 		}
 		have |= field
 		ok, err := read(e)
@@ -215,7 +215,7 @@ func (h *headerParser) readDType(e *entry) (bool, error) {
 		return false, err
 	}
 	if e.dtype = dtypeNamed(text); e.dtype == Invalid {
-		h.addKind(errors.Join(ErrMalformed, ErrDType), e.at, e.name, "unknown dtype %q; supported are %s",
+		h.addKind(errors.Join(ErrMalformed, ErrDType), e.at, e.name, "unknown dtype %q; want one of %s",
 			clip(string(text)), dtypeList)
 	}
 	return e.dtype != Invalid, nil
@@ -265,7 +265,7 @@ func (h *headerParser) readOffsets(e *entry) (bool, error) {
 		return nil
 	})
 	if err == nil && n != 2 {
-		h.add(e.at, e.name, "data_offsets has %d numbers, begin and end are expected", n)
+		h.add(e.at, e.name, "data_offsets has %d numbers, want two: begin and end", n)
 		valid = false
 	}
 	return valid, err

@@ -133,7 +133,7 @@ func parseIndex(file string, text []byte) (map[string][]placement, error) {
 			return s.Skip()
 		}
 		if found++; found > 1 {
-			p.add(int64(keyPos), "", "weight_map is there twice")
+			p.add(int64(keyPos), "", "weight_map occurs twice")
 		}
 		return readWeightMap(s, p, byFile)
 	})

@@ -167,7 +167,7 @@ func (m *module) read(data *Tensor) (Matrix, error) {
 	case d == F32 || d == F16 || d == BF16 || blocked:
 		if scale != nil {
 			return Matrix{}, scaleError(data, scale,
-				"these values have no scale beside them, and whether to apply it is ambiguous")
+				"values of this type have no scale, but one is present, and whether to apply it is ambiguous")
 		}
 		out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: d}
 		out.RowBytes = rowBytes(data)
@@ -270,6 +270,6 @@ func missingScale(data *Tensor, names ...string) error {
 	for i, n := range names {
 		quoted[i] = fmt.Sprintf("%q", n)
 	}
-	return fmt.Errorf("weight: matrix %q in %s: %w: %s of shape %s needs block scales, and neither %s is in the "+
+	return fmt.Errorf("weight: matrix %q in %s: %w: %s of shape %s needs block scales, but neither %s is in the "+
 		"checkpoint", data.Name, data.File, ErrScale, data.DType, shapeText(data.Shape), strings.Join(quoted, " nor "))
 }

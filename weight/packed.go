@@ -114,7 +114,7 @@ func (m *module) inOrder(index *Tensor, cols, size int) error {
 	for c, g := range v {
 		if int(g) != c/size {
 			return fmt.Errorf("weight: %s puts column %d in group %d, in %s: %w: reordered columns (desc_act, "+
-				"actorder) are not supported; take a release with desc_act false", index.Name, c, g, index.File,
+				"actorder) are not supported; use a release with desc_act false", index.Name, c, g, index.File,
 				ErrScale)
 		}
 	}

@@ -48,7 +48,7 @@ func (r *Request) checkTools(p *wire.Problems) {
 		}
 		if t.Type != "" && t.Type != "custom" {
 			p.AddNew(wire.CodeUnsupportedValue, at+".type",
-				`%q is not supported: only other models have its schema; send a tool with an input_schema`,
+				`tools of type %q are not supported: their schema is built into other models; send a tool with an input_schema`,
 				jsonscan.Clip(t.Type))
 			continue
 		}

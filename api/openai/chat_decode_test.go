@@ -149,7 +149,7 @@ func TestChatFieldsOfTheWrongTypeAreRefusedByPath(t *testing.T) {
 func TestUnknownRefusedAndRepeatedNames(t *testing.T) {
 	checkRejections(t, strictChat, []rejection{
 		{"a mistyped name", chatWith(`"temprature":1`), "temprature", "unknown_parameter", "did you mean temperature?"},
-		{"a name like no other", chatWith(`"foo_bar_baz":1`), "foo_bar_baz", "unknown_parameter", "leave it out"},
+		{"a name like no other", chatWith(`"foo_bar_baz":1`), "foo_bar_baz", "unknown_parameter", "omit it"},
 		{"letter case counts", chatWith(`"Stream":true`), "Stream", "unknown_parameter", "did you mean stream?"},
 		{"an unknown member of a message", chatOf(`{"role":"user","content":"x","contents":"y"}`),
 			"messages[0].contents", "unknown_parameter", "did you mean content?"},

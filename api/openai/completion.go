@@ -93,7 +93,7 @@ func (r *CompletionRequest) check(p *wire.Problems) {
 	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 0)
 	if r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo && r.PromptLogprobs == nil {
 		p.AddNew(wire.CodeOutOfRange, "max_tokens",
-			"0 requests no text; only allowed if echo is true or with prompt_logprobs")
+			"0 is only allowed if echo is true or with prompt_logprobs; otherwise send 1 or more")
 	}
 	if r.MaxTokens == nil && r.MinTokens != nil && *r.MinTokens > DefaultCompletionTokens {
 		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d if not given",

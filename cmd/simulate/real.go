@@ -17,8 +17,8 @@ func costsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "costs",
 		Short: "Measure the costs of real servers' steps, as flags of simulate",
-		Long: `Costs sends requests to the first server alone and fits the costs of its steps; then to all servers at once, which shows how much work the machine that they share does at a time.
-The servers must be idle otherwise. It prints flags for simulate.`,
+		Long: `Costs sends requests to the first server alone and fits the costs of its steps. Then it sends requests to all servers at once, to measure how many of them a shared machine can serve at full speed.
+The servers must have no other work. It prints flags for simulate.`,
 		Example: `  simulate costs --server http://127.0.0.1:8001
   simulate costs --server http://127.0.0.1:8001 --server http://127.0.0.1:8002 --prompt-tokens 4000`,
 		Args: cobra.NoArgs,
@@ -43,10 +43,10 @@ The servers must be idle otherwise. It prints flags for simulate.`,
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringSliceVar(&urls, "server", nil, "`URL` of a server; given once for each")
+	s.StringSliceVar(&urls, "server", nil, "`URL` of a server; repeat the flag for each server")
 	s.StringVar(&key, "key", "", "bearer key of the servers")
-	s.IntVar(&prompt, "prompt-tokens", 512, "tokens of long prompts: about as many as prompts of the trace have to "+
-		"compute")
+	s.IntVar(&prompt, "prompt-tokens", 512, "tokens of a long prompt: about as many as are computed for a prompt of "+
+		"the trace")
 	return c
 }
 
@@ -83,10 +83,10 @@ func replayCommand() *cobra.Command {
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.StringVar(&trace, "trace", "", "file of the trace, JSON lines; - reads standard input")
-	fl.StringSliceVar(&s.URLs, "server", nil, "`URL` of a server; given once for each")
+	fl.StringSliceVar(&s.URLs, "server", nil, "`URL` of a server; repeat the flag for each server")
 	fl.StringVar(&s.Key, "key", "", "bearer key of the servers")
 	fl.StringVar(&policy, "policy", string(fleet.Prefix), "how to choose a server: "+strings.Join(policyNames(), ", "))
-	fl.Uint64Var(&s.Seed, "seed", 1, "of tokens, and of choices between equals")
+	fl.Uint64Var(&s.Seed, "seed", 1, "seed of tokens, and of choices between equally good servers")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -28,9 +28,9 @@ func simulateCommand() *cobra.Command {
 	var f simulateFlags
 	c := &cobra.Command{
 		Use:   "simulate",
-		Short: "Plan with simulated replicas: how many, which routing, what if one dies",
-		Long: `Simulate replays a trace of conversations against replicas on a virtual clock: scheduler and cache are the real ones, a pass takes the time of a formula. It answers with
-throughput, times to the first token and the share of prompts found in caches. The same trace, costs and seed give the same answer on every machine.`,
+		Short: "Simulate replicas, to choose their number and routing, and to see the effect of a failure",
+		Long: `Simulate replays a trace of conversations against replicas on a virtual clock: scheduler and cache are the real ones, and a formula gives the time of a pass. It prints
+throughput, times to the first token and the share of prompts found in caches. The same trace, costs and seed give the same result on every machine.`,
 		Example: `  simulate trace --sessions 500 --rate 4 > trace.jsonl
   simulate --trace trace.jsonl --replicas 8 --policy prefix
   simulate --trace trace.jsonl --replicas 8 --kill 3@60s+30s --json`,
@@ -46,12 +46,12 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.StringVar(&f.policy, "policy", string(fleet.Prefix),
 		"how a router chooses a server: "+strings.Join(policyNames(), ", "))
 	s.StringSliceVar(&f.kills, "kill", nil,
-		"servers that die, each as `number@time`, with +time after which it is back: 3@60s+30s")
+		"servers that fail, each as `number@time`, with +time after which it works again: 3@60s+30s")
 	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
 	s.IntVar(&f.config.ContextTokens, "context", 16384, "longest sequence in tokens")
 	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "maximum number of new tokens of one step")
 	s.IntVar(&f.config.MaxRunning, "max-running", 64, "maximum number of sequences in a batch")
-	s.IntVar(&f.config.MaxQueue, "max-queue", 2048, "maximum number of sequences that wait")
+	s.IntVar(&f.config.MaxQueue, "max-queue", 2048, "maximum number of waiting sequences")
 	s.DurationVar(&f.config.Cost.Pass, "cost-pass", 10*time.Millisecond, "time of a step")
 	s.DurationVar(&f.config.Cost.Row, "cost-row", 100*time.Microsecond, "time that each prompt token of a step adds")
 	s.DurationVar(&f.config.Cost.Decode, "cost-decode", 200*time.Microsecond,
@@ -59,8 +59,8 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.DurationVar(&f.config.Cost.Keys, "cost-keys", 5*time.Microsecond,
 		"time that each thousand keys before a step's tokens add")
 	s.Float64Var(&f.config.Capacity, "capacity", 0,
-		"how many servers' work a shared machine does at a time; 0 means one machine per server")
-	s.Uint64Var(&f.config.Seed, "seed", 1, "of tokens, and of choices between equals")
+		"how many servers a shared machine can serve at full speed; 0 means one machine per server")
+	s.Uint64Var(&f.config.Seed, "seed", 1, "seed of tokens, and of choices between equally good servers")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	c.AddCommand(traceCommand(), costsCommand(), replayCommand())
 	return c

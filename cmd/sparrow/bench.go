@@ -20,7 +20,7 @@ import (
 func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure how fast things are",
+		Short: "Measure the speed of a server, a model or kernels",
 		Example: `  sparrow bench serve
   sparrow bench serve --streams 8 --prompt-tokens 16000 --output-tokens 1 --concurrency 1 --requests 3
   sparrow bench serve --url http://127.0.0.1:8080 --rate 4 --requests 100
@@ -58,12 +58,12 @@ func benchServeCommand() *cobra.Command {
 		Long: `Bench serve sends completions and prints percentiles of the time to the first token, between tokens and to the end, and tokens per second.
 Without --url it serves a model itself, over HTTP on this machine. Requests arrive as a Poisson process (--rate), or a fixed number is kept
 in flight (--concurrency); several values make a sweep, one line each. Prompts are made of token ids drawn from a seed, so their lengths are
-exact and two runs send the same. --workload sets what is sent, where no other flag does:
+exact and two runs send the same. --workload selects what is sent, unless other flags set it:
   random       prompts of 256 tokens, answers of 64
   chat         conversations of 2 to 6 turns in words, sent to chat completions: 200 words of system prompt that all share, then 16 to 128
                words a turn, answers of 32 to 192 tokens
-  long-prefix  4 documents of 4096 tokens, of which each prompt begins with one, questions of 32 to 128 tokens, answers of 64
-With --goal the requests that meet it are counted: goodput. --url measures any server with OpenAI's interface.`,
+  long-prefix  each prompt begins with one of 4 documents of 4096 tokens, then a question of 32 to 128 tokens; answers of 64
+With --goal the requests that meet the goal are counted (goodput). --url measures any server with OpenAI's interface.`,
 		Example: `  sparrow bench serve
   sparrow bench serve --model /tmp/mini --concurrency 16 --prompt-tokens 2048 --output-tokens uniform:32-256
   sparrow bench serve --rate 2.5 --requests 200 --shared-prefix 1024 --groups 4 --json
@@ -94,7 +94,7 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	s.IntVar(&f.streams, "streams", 0, "streams of short prompts that run during the load; prints the gaps between "+
 		"their tokens")
 	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each of these streams")
-	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; without it that of --key")
+	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; default the key of --key")
 	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; requests in flight are completed")
 	s.DurationVar(&f.timeout, "timeout", 0, "maximum time of one request; 0 means no limit")
@@ -104,7 +104,7 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	s.BoolVar(&f.eos, "stop-at-eos", false,
 		"let answers end where the model ends them, instead of at their full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
-	s.BoolVar(&f.dummy, "dummy", false, "--model is a shape, as in bench model --dummy: random weights are "+
+	s.BoolVar(&f.dummy, "dummy", false, "--model is a shape, as for bench model --dummy: random weights are "+
 		"generated on the device, without files")
 	f.engineFlags.add(s)
 	f.addServing(s)

@@ -85,7 +85,7 @@ func (r *rankFlags) add(f *pflag.FlagSet) {
 // addRanks adds only --ranks.
 func addRanks(f *pflag.FlagSet, ranks *int) {
 	f.IntVar(ranks, "ranks", 0, "CPU devices that share the model, each with a part of its heads or requests, its "+
-		"experts, its vocabulary and of the threads (docs/ranks.md); 0 and 1 are one")
+		"experts, its vocabulary and the threads (docs/ranks.md); 0 and 1 mean one device")
 }
 
 // addAttention adds --attention.

@@ -23,7 +23,7 @@ func TestDraftFlag(t *testing.T) {
 			"paged-native, 4 rows per request at once"}, nil},
 		{"explain a chain of another length", []string{"explain", "--family", "deepseek_v32", "--hw", "sm90", "--draft",
 			"4", "--batch", "verify:5:5000"}, []string{"verified as up to 5 rows", "paged-split",
-			"5 rows make no groups of [2 3 4], which are scored at once"}, nil},
+			"5 rows do not fill groups of [2 3 4], which would be scored at once"}, nil},
 		{"explain drafts", []string{"explain", "--family", "glm-5.2", "--draft", "auto", "--batch", "draft:2:3000",
 			"--layer", "78"}, []string{"up to 7 drafts by layer 78", "draft rows are always scored one by one",
 			"in layer 78"}, nil},

@@ -41,7 +41,7 @@ type engineFlags struct {
 
 	events prefix.Listener // of the prefix cache; set by serve
 	drawn  *family.Source  // in place of model; set by bench serve
-	noChat bool            // no chat is asked for; set by run
+	noChat bool            // no chat is requested; set by run
 	tierFlags
 }
 
@@ -80,7 +80,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
-		"log the current operation of a step that takes longer; 0 is never")
+		"log the current operation of a step that takes longer than this; 0 means never")
 }
 
 // addServing adds the flags that matter only for many concurrent requests.
@@ -236,7 +236,7 @@ func (f *engineFlags) stall() (time.Duration, error) {
 	switch f.maxStall {
 	case "auto":
 		return 0, nil
-	case "": // a command that serves nobody, and has no such flag
+	case "": // a command that does not serve and has no such flag
 		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)

@@ -22,9 +22,9 @@ type eventFlags struct {
 
 func (f *eventFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.endpoint, "kv-events", "", "publish which prefixes are cached, in vLLM's format, such as "+
-		"tcp://*:5557; every client that can connect reads the tokens of prompts")
+		"tcp://*:5557; every client that can connect can read the tokens of prompts")
 	s.StringVar(&f.replay, "kv-events-replay", "",
-		"where subscribers of --kv-events ask for what they missed; default the port after it")
+		"where subscribers of --kv-events request the events that they missed; default the next port")
 	s.StringVar(&f.id, "kv-events-id", "", "name of this server in --kv-events; default the host's")
 	s.StringSliceVar(&f.objectives, "objective", nil, "name and priority of an objective, such as interactive=10, "+
 		"that requests name in the header x-llm-d-inference-objective; higher comes first inside a tenant")

@@ -26,11 +26,11 @@ type expertFlags struct{ experts, gpuMemory string }
 func (f *expertFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.experts, "experts", string(sparrow.ExpertsAuto), "on a GPU, where experts are: auto (device where "+
 		"the model fits, else split), device (all on it), split (as many on the device as fit, the others in host "+
-		"memory), host, or move (split, and those that are chosen most move to the device between steps: bits of "+
-		"answers change over time)")
+		"memory), host, or move (split, and the most chosen ones move to the device between steps: the last bits of "+
+		"results change over time)")
 	s.StringVar(&f.gpuMemory, "gpu-memory", "0",
-		"with --experts auto, split or move, maximum memory of the GPU that is "+
-			"used, such as 100G; 0 is all that is free")
+		"with --experts auto, split or move, maximum memory of the GPU that is used, such as 100G; 0 means all that "+
+			"is free")
 }
 
 // homes reads the flags.
@@ -97,7 +97,7 @@ func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench
 	*device.PlacedExperts, error) {
 	if len(o.Contexts) == 0 || len(o.Batches) == 0 {
 		return nil, errors.New("bench model: experts in host memory: give --contexts and --batch: the cache of the " +
-			"largest is reserved, and experts get what is left of the GPU")
+			"largest pair is reserved, and experts get the rest of the GPU's memory")
 	}
 	if o.Chunk == 0 {
 		o.Chunk = 8192

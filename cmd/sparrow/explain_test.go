@@ -582,7 +582,7 @@ func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 func TestExplainDraftsAsModelsDo(t *testing.T) {
 	for args, want := range map[string]string{
 		"--family v4-flash-0731 --draft auto":           "up to 5 drafts by 3 stages",
-		"--family v4-flash-0731 --draft 6":              "ask for at most --draft 5",
+		"--family v4-flash-0731 --draft 6":              "use at most --draft 5",
 		"--family v4-flash-0731 --draft auto --hw h200": "up to 5 drafts by 3 stages",
 		"--family deepseek_v32 --draft auto":            "up to 7 drafts by layer 61",
 		"--family v4.1 --draft auto":                    "plan ",

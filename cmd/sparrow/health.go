@@ -20,7 +20,7 @@ func healthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Check whether a server accepts requests",
-		Long: `Health asks a running server's /ready and ends with status 0 when it takes requests, else with 1 and the reason. Containers without a
+		Long: `Health requests /ready from a running server. The exit status is 0 if the server accepts requests, else 1, and the reason is printed. Containers without a
 shell or curl use it as their health check.`,
 		Example: `  sparrow health
   sparrow health --url https://127.0.0.1:8443 --insecure

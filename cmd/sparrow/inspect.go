@@ -36,10 +36,10 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect MODEL",
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
 		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
-a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name says the type: zai-org/GLM-5 is
-in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. Other releases of these models (NVFP4, AWQ, ...) are known by their config.json.
+a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name determines the type: zai-org/GLM-5 is
+in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. For other releases of these models (such as NVFP4 and AWQ) give a config.json.
 
-With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected,
+With --hw it prints what would fit on a machine, where each part goes, and how many tokens per second to expect,
 	with the arithmetic: an
 estimate from measured times of kernels. Experts that do not fit the GPU are in host memory. --usage places them by counted use.
 --usage FILE without MODEL prints a file that 'sparrow serve --expert-usage FILE' has saved.`,
@@ -64,7 +64,7 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
 	s.StringVar(&f.hw, "hw", "", `machine to fit the model on: `+estimate.MachineForm)
 	s.StringVar(&f.gpuMemory, "gpu-memory", "0",
 		"with --hw, maximum memory of each GPU, such as 100G; 0 takes all of it")
-	s.StringVar(&f.usage, "usage", "", "`FILE` with counts of experts: printed, or with --hw what they are placed by")
+	s.StringVar(&f.usage, "usage", "", "`FILE` with counts of experts: printed, or with --hw used to place experts")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -148,8 +148,8 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 		return out, nil
 	}
 	if family.IsGGUF(name) {
-		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known only for the types that "+
-			"models are released in: give a config.json or a name such as deepseek-v4-flash", name)
+		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known only for the types of "+
+			"released models: give a config.json or a name such as deepseek-v4-flash", name)
 	}
 	most, err := parseBytes(f.gpuMemory)
 	if err != nil {

@@ -244,7 +244,7 @@ func TestInspectNamesMissingTensors(t *testing.T) {
 		}
 	}
 
-	// Nothing is written of it.
+	// No file is written.
 	none := filepath.Join(t.TempDir(), "none.gguf")
 	status, _, stderr = invoke("quantize", dir, none)
 	if _, err := os.Stat(none); err == nil || status != 1 || !strings.Contains(stderr, missing[0]) {
@@ -256,7 +256,7 @@ func TestInspectNamesMissingTensors(t *testing.T) {
 	status, stdout, stderr = invoke("inspect", part)
 	if status != 1 ||
 		!strings.Contains(stderr, "1 problem:\n  missing model.layers.1.self_attn.kv_a_layernorm.weight,") ||
-		!strings.Contains(stderr, "names are those that the tensors have in safetensors files") ||
+		!strings.Contains(stderr, "tensors are named as in safetensors files") ||
 		!strings.Contains(stdout, "parameters: ") {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
@@ -319,7 +319,7 @@ func TestInspectOnACPU(t *testing.T) {
 	}{
 		{"glm-4.7-flash --hw cpu,64G,stream=90G", 0, []string{"it fits", "56.97 GiB", "GB/s at most 12.6 tokens/s"}},
 		{"glm-4.7-flash --hw cpu,64G", 0, []string{"a token reads 6.67 GiB", "stream=90G"}},
-		{"deepseek-v4.1-flash --hw cpu,300G", 0, []string{"beside n-gram tables of 188.83 GiB"}},
+		{"deepseek-v4.1-flash --hw cpu,300G", 0, []string{"without n-gram tables of 188.83 GiB"}},
 		{"v32-tiny --hw cpu", 0, []string{"it fits"}},
 		{"glm-4.7-flash --hw cpu,48G", 1, []string{"weights 56.97 GiB", "the machine has 48.00 GiB"}},
 		{"deepseek-v3.2 --hw cpu,64G --gpu-memory 3G", 1, []string{"no GPU; omit --usage and --gpu-memory"}},

@@ -23,7 +23,7 @@ func (f *limitFlags) add(s *pflag.FlagSet) {
 		"--hw', such as rtx4090: its kernels, memory, shared memory, multiprocessors and bus (docs/gpu.md)")
 	s.StringVar(&f.limitMemory, "limit-memory", "", "maximum memory of the GPU that is allocated, such as 22G")
 	s.StringVar(&f.limitShared, "limit-smem", "", "maximum shared memory of a block, such as 99K")
-	s.IntVar(&f.limitSMs, "limit-sms", 0, "maximum number of multiprocessors of the GPU; 0 is all")
+	s.IntVar(&f.limitSMs, "limit-sms", 0, "maximum number of multiprocessors of the GPU; 0 means all")
 	s.StringVar(&f.limitBus, "limit-bus", "", "maximum bytes per second of copies between host and GPU, such as 25G")
 }
 

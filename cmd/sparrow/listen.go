@@ -36,7 +36,7 @@ func (f *listenFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.cert, "tls-cert", "", "file with the certificate chain (PEM); a new one is read when it changes")
 	s.StringVar(&f.key, "tls-key", "", "file with the certificate's private key (PEM)")
 	s.StringSliceVar(&f.allowHosts, "allow-host", nil,
-		"host names by which the server may be addressed, besides addresses and localhost; '*' for all")
+		"host names by which the server may be addressed, in addition to addresses and localhost; '*' for all")
 }
 
 // check refuses contradictory combinations before anything is opened.

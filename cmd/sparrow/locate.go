@@ -74,7 +74,7 @@ func onlyGGUF(flag, dir string) error {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
 	if err != nil || len(files) == 0 {
-		return nil // any caller that opens the folder states what is missing
+		return nil // the caller that opens the folder reports what is missing
 	}
 	again := files[0]
 	if flag == modelFlag {

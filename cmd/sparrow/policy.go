@@ -11,7 +11,7 @@ import (
 
 // policyFlags holds the flags for attention, shared by every command that plans.
 type policyFlags struct {
-	wish                plan.Policy // what flags say whose values need no parsing
+	wish                plan.Policy // values of flags that need no parsing
 	dense, draft, split string
 }
 
@@ -24,9 +24,9 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
 	f.StringVar(&p.dense, "dense", "",
 		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
-	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU splits the keys of a row over FP8 "+
-		"pages, or over all its keys: after every 256, 512, 1024 or 2048, whole, or auto: the fastest for "+
-		"--max-running sequences")
+	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU splits the keys of a row, with FP8 "+
+		"pages or for models without an indexer: after every 256, 512, 1024 or 2048 keys, whole (no split), or auto "+
+		"(the fastest for --max-running sequences)")
 	f.BoolVar(&p.wish.FP4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.wish.Deterministic, "deterministic", false,
 		"the same arithmetic for every row: a token has the same bits as prompt and as output")

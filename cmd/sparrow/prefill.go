@@ -32,7 +32,7 @@ func (a *asker) watchPrefill(r sparrow.Request) *prefill {
 		ids, err = a.engine.Encode(r.Prompt, true)
 	}
 	if err != nil {
-		return p // the request itself tells
+		return p // the request reports the progress itself
 	}
 	p.total, p.begun = int64(len(ids)), promptRows(p.stats())
 	return p

@@ -81,7 +81,7 @@ func (p *progress) line(done, total int64, took time.Duration, note string) stri
 	return s[:min(len(s), p.columns-1)]
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progress) end() {
 	if !p.drawn.IsZero() {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -63,7 +63,7 @@ func TestBarIsSilentWithoutATerminalAndNeverWraps(t *testing.T) {
 	if n := len(strings.TrimPrefix(out.String(), "\r\x1b[K")); n > 19 {
 		t.Errorf("a bar of %d characters on 20 columns", n)
 	}
-	p.set(1, 0, "") // nothing to do is no division by zero
+	p.set(1, 0, "") // a total of 0 does not divide by zero
 	if newProgress(out, "x").columns != 0 || isTerminal(out) {
 		t.Error("a buffer passes for a terminal")
 	}

@@ -35,10 +35,10 @@ func pullCommand() *cobra.Command {
 		Use:   "pull NAME",
 		Short: "Download a model from Hugging Face, to be served by its name",
 		Long: `Pull downloads the files of a model that are needed to run it into the cache of Hugging Face's tools (HF_HUB_CACHE, HF_HOME, or
-.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, for a repository of GGUF files : and the one
-that is meant, and optionally @ with a branch, a tag or a commit. Where several GGUF models are there and none is named, they are listed with
-their sizes and whether this machine can hold them. A download that was interrupted continues where it was; every file is compared with its hash. HF_TOKEN is the access token for models
-that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is not whole, 130 that Ctrl-C ended it.`,
+.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, for a repository of GGUF files followed by : and the file
+that is meant, and optionally @ with a branch, a tag or a commit. If there are several GGUF models and none is named, they are listed with
+their sizes and whether this machine can hold them. An interrupted download continues where it stopped; every file is compared with its hash. HF_TOKEN is the access token for models
+that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is incomplete, 130 that Ctrl-C ended the download.`,
 		Example: `  sparrow pull deepseek-ai/DeepSeek-V3.2
   sparrow pull zai-org/GLM-5 --dry-run
   sparrow pull unsloth/GLM-5.2-GGUF
@@ -257,8 +257,8 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	}
 	var errs []error
 	if len(r.Elsewhere) > 0 && !f.force {
-		errs = append(errs, fmt.Errorf("pull: %s already has files of the same sizes: --model %s runs them; --force "+
-			"downloads them anyway", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
+		errs = append(errs, fmt.Errorf("pull: %s already has files of the same sizes; use --model %s to run them, or "+
+			"--force to download them anyway", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
 	}
 	if r.Against != "" && !f.force {
 		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it anyway", r.Model,

@@ -29,8 +29,8 @@ and llama.cpp run. "builtin" as SRC is the model inside the binary. Matrices get
 stay float32, and FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives the head and some
 down-projections six bits, as is usual; q2_k gives two bits to experts alone. The size and the error of each class
 of matrices are printed. Rows that do not fit the blocks of a type get one with smaller blocks and no
-fewer bits. A drafting block of DeepSeek-V4 is left out. Nothing that is there is replaced, and an interrupted run
-leaves nothing that looks complete.`,
+fewer bits. A drafting block of DeepSeek-V4 is left out. Existing files are not replaced, and an interrupted run
+leaves no incomplete file behind.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
   sparrow quantize builtin tiny.gguf --type q8_0`,
 		Args: sourceAndTarget,
@@ -66,12 +66,12 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	if err := checkTensors(&inspect.Summary{}, source); err != nil { // before hours of writing what nobody can load
+	// before hours are spent on a file that cannot be loaded
+	if err := checkTensors(&inspect.Summary{}, source); err != nil {
 		return fmt.Errorf("quantize: %w", err)
 	}
 	if len(m.Tokenizer) == 0 {
-		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none: it can be given token ids " +
-			"alone")
+		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none and accepts only token ids")
 	}
 	bar := newProgress(cmd.ErrOrStderr(), "writing")
 	report, err := llamacpp.Write(cmd.Context(), dst, m, mix, func(done, total int, tensor string) {

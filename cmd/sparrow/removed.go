@@ -27,11 +27,11 @@ var removedFlags = []removed{
 	{"dense-capacity", "a dense call holds 131072 keys, and fewer where --reserve is smaller", plan.E02},
 	{"chunked-prefill", "--step-tokens bounds the new tokens of a step", plan.E02},
 	{"topk", "selections are exact and stable", plan.E09},
-	{"tie-break", "of equal scores the smaller position wins", plan.E09},
+	{"tie-break", "if scores are equal, the smaller position wins", plan.E09},
 	{"fused", "a selection and its transform are two operations of every plan", plan.E09},
 	{"scores", "one kernel for each device computes scores", plan.E02},
 	{"score-cap", "a chunk of scores has at most 256 MiB, and less where --reserve is smaller", plan.E02},
-	{"automatic-splits", "keys are split at positions that do not depend on the batch: --split-keys", plan.E13},
+	{"automatic-splits", "keys are split at positions that do not depend on the batch (see --split-keys)", plan.E13},
 	{"cp", "ranks share a model by heads or by requests: --attention", plan.E10},
 	{"tbo", "host work overlaps with the device's without a second batch", plan.E12},
 	{"hisparse", "the cache is in device memory, and evicted pages are in tiers: docs/tiers.md", plan.E14},
@@ -58,9 +58,9 @@ func removedCommands() []*cobra.Command {
 		}}}
 }
 
-// otherFlags holds those flags, for questions about other engines.
+// otherFlags holds the removed flags that apply to the kernels of other engines.
 type otherFlags struct {
-	public                   public.Policy // what flags say whose values need no parsing
+	public                   public.Policy // values of flags that need no parsing
 	fused, splits, scheduler string
 	topk, tie, scores, cp    string
 	noPreshuffle             bool
@@ -86,7 +86,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.public.TBO, "tbo", false, of("two-batch overlap"))
 	s.BoolVar(&f.public.HiSparse, "hisparse", false, of("KV offload that pages in selected tokens"))
 	s.BoolVar(&f.public.V4Q8, "v4-q8", false, of("the FP8 variant of V4's sparse prefill"))
-	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel is not usable, on AMD"))
+	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel cannot be used on AMD"))
 }
 
 // none refuses a removed flag in a question about this engine.

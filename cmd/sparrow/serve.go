@@ -57,7 +57,7 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
 		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
---model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
+--model it runs the small model inside the binary. At the start it prints its decisions: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second one ends at once.`,
 		Example: `  sparrow serve
   sparrow serve --model deepseek-ai/DeepSeek-V3.2 --kv fp8 --port 9000
@@ -79,7 +79,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"requests=8 "+
 		"tokens=60000 share=0.5; * requests=2', or a file with one tenant per line: concurrent requests, tokens per "+
 		"minute, share of the running sequences; * is for every other tenant")
-	s.DurationVar(&f.maxWait, "max-wait", 0, "while new requests would wait longer than this, /ready returns 503; 0 "+
+	s.DurationVar(&f.maxWait, "max-wait", 0, "/ready returns 503 while new requests would wait longer than this; 0 "+
 		"means never")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
@@ -191,7 +191,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
-		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
+		level.Set(slog.LevelWarn) // notices of opening are printed once, below
 	}
 	defer f.spareProcessor()()
 	e, err := f.engineFlags.open(cmd, log)
@@ -249,7 +249,8 @@ func milliseconds(_ []string, a slog.Attr) slog.Attr {
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, o *server.Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
-	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
+	// a folder of that name in the working folder is not repeated
+	if source := f.source(); filepath.Clean(source) != i.Name {
 		fmt.Fprintf(&b, ", %s", source)
 	}
 	b.WriteString("\n")
@@ -322,7 +323,7 @@ func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	}
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
-		if n.Level != plan.NoticeInfo { // those state what the line above says
+		if n.Level != plan.NoticeInfo { // notices of level info repeat the line above
 			fmt.Fprintf(w, "%-8v %s\n", n.Level, explain.Notice(n))
 		}
 	}
@@ -394,9 +395,11 @@ func draftText(i sparrow.Info) string {
 	case i.Drafts == 0:
 		return "none: " + i.NoDrafts
 	case i.Draft.IsFixed():
-		return fmt.Sprintf("%d tokens at a time by %s, verified together", i.Drafts, drafter(&i.Config.Model))
+		return fmt.Sprintf("%d tokens at a time are drafted by %s and verified "+
+			"together", i.Drafts, drafter(&i.Config.Model))
 	}
-	return fmt.Sprintf("auto: up to %d tokens at a time by %s, verified together, as long as that pays for a request",
+	return fmt.Sprintf("auto: up to %d tokens at a time are drafted by %s and verified together, as long as this "+
+		"saves time for a request",
 		i.Drafts, drafter(&i.Config.Model))
 }
 

@@ -35,8 +35,8 @@ func synthCommand() *cobra.Command {
 		Use:   "synth DIR",
 		Short: "Write a random checkpoint of any supported shape, for load tests",
 		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, where the vocabulary has room for it, the tokenizer of the
-built-in model. It knows nothing, but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
-there is replaced, an interrupted run leaves nothing behind, and what the file system has no room for is not begun.
+built-in model. Its answers are meaningless, but it needs the same time and memory as a trained model of its shape. The same seed gives the same bytes. Existing
+files are not replaced, an interrupted run leaves nothing behind, and a checkpoint that does not fit on the file system is not started.
 
 Shapes with a name:
 ` + presetList(),

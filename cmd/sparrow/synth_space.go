@@ -38,7 +38,7 @@ func fittingPresets(free int64, o synth.Options) string {
 		}
 		c, err := synth.New(name, text, o)
 		if err != nil {
-			continue // a preset that these options do not suit is no advice
+			continue // a preset that does not support these options is not suggested
 		}
 		if n := c.Size().Bytes; n <= free {
 			fit = append(fit, fmt.Sprintf("%s (%s)", name, unit.Bytes(n)))

@@ -45,8 +45,8 @@ var talkCommands = [][2]string{
 
 const talkKeys = `a line that ends with \ continues on the next; """ begins and ends several lines
 up and down: earlier lines; Ctrl-A and Ctrl-E: start and end of the line
-Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before, all behind
-Ctrl-C: drops the line, stops an answer; typed twice it leaves
+Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before the cursor, all after it
+Ctrl-C: discards the line or stops an answer; typed twice it leaves
 `
 
 // run runs the chat until the user leaves or input ends. Ctrl-C, which otherwise ends ctx, stops an answer here.
@@ -152,7 +152,7 @@ func (t *talk) message(ctx context.Context, text string, command bool) (stopped 
 	reply, err := t.listen(ctx, said)
 	switch {
 	case err == nil, errors.Is(err, errInterrupted):
-		t.history = append(said, reply) // a stopped answer was said, as far as it went
+		t.history = append(said, reply) // the part of a stopped answer that was printed belongs to the chat
 		t.document = ""
 		return err != nil, nil
 	case errors.Is(err, sparrow.ErrClosed):

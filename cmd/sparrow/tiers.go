@@ -27,9 +27,9 @@ func (f *tierFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.hostCache, "host-cache", "",
 		"host memory for cached pages that are evicted from the device, such as 64G; without it they are dropped")
 	s.StringVar(&f.diskCache, "disk-cache", "",
-		"folder for cached pages; they outlive the server. Each server needs its own")
+		"folder for cached pages, which remain when the server stops; each server needs its own")
 	s.StringVar(&f.diskSize, "disk-cache-size", "64G", "maximum bytes of files in that folder")
-	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey that servers share cached pages through: "+
+	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey through which servers share cached pages: "+
 		"redis://[user:password@]host[:port][/database][?ttl=24h], rediss:// with TLS")
 	s.DurationVar(&f.tierWait, "tier-wait", engine.DefaultTierWait,
 		"maximum time that a request may lose by waiting for cached pages instead of computing them")

@@ -106,7 +106,7 @@ func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.
 	if o.Host = f.host; o.Host == "" {
 		if ip := net.ParseIP(host); ip.IsUnspecified() {
 			l.Close()
-			return fmt.Errorf("--transfer-listen %s: it listens on all addresses; give one that other servers "+
+			return fmt.Errorf("--transfer-listen %s: it listens on all addresses; give one that other servers can "+
 				"reach (--transfer-host)", f.listenAt)
 		}
 		o.Host = host

@@ -59,7 +59,7 @@ func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
 		what, n = "GOMAXPROCS", runtime.GOMAXPROCS(0)
 	}
 	most := usableCores()
-	if d.processors > 0 { // those of Go are one more now
+	if d.processors > 0 { // Go now has one processor more
 		most = min(d.processors, runtime.NumCPU())
 	}
 	warnOfThreads(cmd, what, n, most)
@@ -83,7 +83,7 @@ func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 func usableCores() int {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() {
-		runtime.SetDefaultGOMAXPROCS() // only so Go states what it would take without the environment
+		runtime.SetDefaultGOMAXPROCS() // only this makes Go compute its default without the environment
 		n = min(n, runtime.GOMAXPROCS(n))
 	}
 	return min(n, runtime.NumCPU())

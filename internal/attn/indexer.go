@@ -51,7 +51,8 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	}
 	n := min(s.Indexer.RowsPerChunk, l.Rows)
 	if n < 1 || s.Indexer.ScoreWidth < 1 {
-		return out, fmt.Errorf("attn: the plan scores %d rows of %d keys at a time", n, s.Indexer.ScoreWidth)
+		return out, fmt.Errorf("attn: the plan scores %d rows of %d keys at a time, want at least one of "+
+			"each", n, s.Indexer.ScoreWidth)
 	}
 	if s.Indexer.Kind == plan.IndexerRagged {
 		kl, err := layout.IndexOf(keys)

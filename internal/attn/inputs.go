@@ -69,7 +69,7 @@ func (b Block) FillBlocks(in *Batch) error {
 			continue
 		}
 		if rows := in.Batch.Rows(in.Config, r); len(in.Draws[r]) != rows || len(draws) == 0 {
-			return fmt.Errorf("%w: request %d samples %d tokens of a block of %d", kernel.ErrArgument, r,
+			return fmt.Errorf("%w: request %d samples %d tokens, but its block has %d", kernel.ErrArgument, r,
 				len(in.Draws[r]), rows)
 		}
 		for i := range in.Draws[r] {
@@ -113,7 +113,8 @@ func (b Block) FillSampling(in *Batch) error {
 		q := &in.Batch.Requests[r]
 		if r < len(in.Draws) && in.Draws[r] != nil {
 			if len(in.Draws[r]) != q.Logits || !q.Best || len(draws) == 0 {
-				return fmt.Errorf("%w: request %d samples %d tokens of %d rows of logits", kernel.ErrArgument, r,
+				return fmt.Errorf("%w: request %d samples %d tokens, but it has %d rows of "+
+					"logits", kernel.ErrArgument, r,
 					len(in.Draws[r]), q.Logits)
 			}
 			for i := range in.Draws[r] {

@@ -72,8 +72,8 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 		}
 		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
 		if errors.Is(err, placement.ErrHost) { // the CPU would read what is missing from the disk for every token
-			return nil, fmt.Errorf("%w; --kernels cpu runs the model anyway, and reads from the disk what "+
-				"does not fit in memory", err)
+			return nil, fmt.Errorf("%w; --kernels cpu runs the model anyway, and reads weights that do not fit in "+
+				"memory from the disk", err)
 		}
 		if !errors.Is(err, kernel.ErrAbsent) {
 			last = err

@@ -181,9 +181,9 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 		if over <= 0 {
 			p.Placement = p.Choice.Placement
 			if p.Movable {
-				p.Choice.Reasons = append(p.Choice.Reasons, "move: experts move between steps as use changes. That "+
-					"changes what computes a row, and with it its last bits: the same prompt may get other words "+
-					"later. With split experts stay where they are")
+				p.Choice.Reasons = append(p.Choice.Reasons, "move: experts move between steps as their use changes. "+
+					"Then another processor computes a row, which changes its last bits: the same prompt may get a "+
+					"different answer later. With split, experts stay where they are")
 			}
 			return nil
 		}

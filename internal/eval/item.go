@@ -137,7 +137,7 @@ func itemFault(line []byte, err error) string {
 		if len(text) > most {
 			text = append(text[:most:most], []rune("...")...)
 		}
-		return fmt.Sprintf("no JSON at byte %d of %q", syntax.Offset, string(text))
+		return fmt.Sprintf("byte %d of %q is not JSON", syntax.Offset, string(text))
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
 }

@@ -103,7 +103,7 @@ func TestBadTaskFiles(t *testing.T) {
 		"half an object": {goodLine + "\n{",
 			"line 2: the JSON ends too early; an item is a JSON object with messages, answer"},
 		"not JSON": {goodLine + "\nnothing here",
-			`line 2: no JSON at byte 2 of "nothing here"; an item is`},
+			`line 2: byte 2 of "nothing here" is not JSON; an item is`},
 		"a list":               {"[]", "line 1: a JSON array instead of an object"},
 		"a number as answer":   {`{` + user + `, "answer": 5}`, "answer: is a JSON number; an item is"},
 		"two values on a line": {goodLine + goodLine, "one item"},

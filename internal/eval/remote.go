@@ -181,7 +181,8 @@ func continued(l *openai.CompletionLogprobs, prompt, choice string) (float64, er
 			continue
 		}
 		if l.TokenLogprobs[i] == nil {
-			return 0, errors.New("the first token of a choice has no log probability; send a prompt of a token or more")
+			return 0, errors.New("the first token of a choice has no log probability; send a prompt of at least one " +
+				"token")
 		}
 		sum += float64(*l.TokenLogprobs[i])
 	}

@@ -114,5 +114,5 @@ func QuantNames(list []Quant) string {
 	for _, q := range list {
 		names = append(names, q.Name)
 	}
-	return cmp.Or(strings.Join(names, ", "), "its files, of which none is a GGUF model")
+	return cmp.Or(strings.Join(names, ", "), "its files, none of which is a GGUF model")
 }

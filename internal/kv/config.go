@@ -62,26 +62,29 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.PageTokens < 1 {
-		bad("pages of %d tokens, want at least 1", c.PageTokens)
+		bad("pages have %d tokens, want at least 1", c.PageTokens)
 	}
 	if c.FirstPage < 0 {
-		bad("first page %d, want 0 or more", c.FirstPage)
+		bad("the first page is %d, want 0 or more", c.FirstPage)
 	}
 	if c.Pages <= max(c.FirstPage, 0) {
-		bad("%d pages of which the first %d are reserved, want at least one more", c.Pages, max(c.FirstPage, 0))
+		bad("there are %d pages, of which the first %d are reserved; want at least one "+
+			"more", c.Pages, max(c.FirstPage, 0))
 	}
 	// Kernels address rows as page*PageTokens+row in 32 bits.
 	if c.PageTokens > 0 && c.Pages > math.MaxInt32/c.PageTokens {
-		bad("%d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
+		bad("there are %d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
 	}
 	switch w := c.Window; {
 	case w.Pages < 0 || w.First < 0 || w.Pages > 0 && w.Tokens < 1:
-		bad("%d window pages from page %d on, of rows that see %d tokens, want 0 or more pages and at least one token",
+		bad("there are %d window pages from page %d on, for windows of %d tokens; want 0 or more pages and at least "+
+			"one token",
 			w.Pages, w.First, w.Tokens)
 	case w.Pages > 0 && c.PageTokens > 0 && w.Pages < w.PerSequence(c.PageTokens):
-		bad("%d window pages, but a sequence alone needs %d", w.Pages, w.PerSequence(c.PageTokens))
+		bad("there are %d window pages, but a single sequence needs %d", w.Pages, w.PerSequence(c.PageTokens))
 	case c.PageTokens > 0 && w.First+w.Pages > math.MaxInt32/c.PageTokens:
-		bad("%d window pages of %d tokens, want at most %d rows in all", w.First+w.Pages, c.PageTokens, math.MaxInt32)
+		bad("there are %d window pages of %d tokens, want at most %d rows in "+
+			"all", w.First+w.Pages, c.PageTokens, math.MaxInt32)
 	}
 	if len(errs) == 0 {
 		return nil

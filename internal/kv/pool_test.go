@@ -52,11 +52,11 @@ func TestValidateReportsEveryProblemAtOnce(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		{"nothing set", Config{}, []string{"pages of 0 tokens", "0 pages of which the first 0"}},
+		{"nothing set", Config{}, []string{"pages have 0 tokens", "there are 0 pages, of which the first 0"}},
 		{"everything negative", Config{Pages: -1, FirstPage: -2, PageTokens: -3},
-			[]string{"pages of -3 tokens", "first page -2", "-1 pages"}},
+			[]string{"pages have -3 tokens", "the first page is -2", "there are -1 pages"}},
 		{"only reserved pages", Config{Pages: 1, FirstPage: 1, PageTokens: 64},
-			[]string{"1 pages of which the first 1"}},
+			[]string{"there are 1 pages, of which the first 1"}},
 		{"more rows than 32 bits address", Config{Pages: math.MaxInt32/64 + 1, PageTokens: 64},
 			[]string{"at most 2147483647 rows"}},
 		{"one page", Config{Pages: 1, PageTokens: 1}, nil},

@@ -416,7 +416,8 @@ var reasonChecks = []reasonCheck{
 	{"draft rows are always scored one by one", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.some(s, "over pages, 1 at once")
 	}},
-	{"no logits are wanted and no layer follows", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"no logits are requested and no layer " +
+		"follows", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return len(c.events[s]) == 0
 	}},
 	{"V4 draft layers attend to the window only", "deepseek_v4", false, func(c *claims, s *plan.Segment,

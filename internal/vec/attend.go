@@ -58,7 +58,7 @@ func (t *Tier) AttendsOnTiles() bool { return t.ops.newLatentAttend != nil }
 // nil for a tier without it.
 func (t *Tier) NewLatentAttend(width int) *LatentAttend {
 	if width != LatentRow && width != LatentDim {
-		panic("vec: NewLatentAttend: rows of another width")
+		panic("vec: NewLatentAttend: the rows have an unsupported width")
 	}
 	if t.ops.newLatentAttend == nil {
 		return nil
@@ -71,7 +71,7 @@ func (t *Tier) NewLatentAttend(width int) *LatentAttend {
 func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, format RowFormat) {
 	needMatrix("LatentAttend.Query", "q", len(q), heads, a.width, a.width)
 	if heads < 1 || i < 0 {
-		panic("vec: LatentAttend.Query: no heads, or a row before the first")
+		panic("vec: LatentAttend.Query: there are no heads, or the row is negative")
 	}
 	a.impl.query(i, q[:heads*a.width], heads, scale, format)
 }
@@ -85,7 +85,7 @@ func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, forma
 func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool {
 	const method = "LatentAttend.Attend"
 	if format < 0 || format >= rowFormats || format != RowBF16 && a.width != LatentRow {
-		panic("vec: LatentAttend.Attend: no such format of rows")
+		panic("vec: LatentAttend.Attend: the format of rows is unknown")
 	}
 	needMatrix(method, "at", len(at), 1, 1, 1)
 	needRows(method, memory, at, rowSize(format, a.width))
@@ -97,7 +97,7 @@ func needRows(method string, memory []byte, at []int, size int) {
 	last := 0
 	for _, p := range at {
 		if p < 0 {
-			panic("vec: " + method + ": a row before the memory")
+			panic("vec: " + method + ": a row is negative")
 		}
 		last = max(last, p)
 	}

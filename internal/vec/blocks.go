@@ -177,7 +177,7 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 		group, alone = group-1, true
 	}
 	if m < 0 || k < 0 || group != 32 && group != 256 || k%group != 0 {
-		panic(fmt.Sprintf("vec: BlockRows: shape [%d, %d] in groups of %d", m, k, group))
+		panic(fmt.Sprintf("vec: BlockRows: the shape is [%d, %d] in groups of %d, want whole groups", m, k, group))
 	}
 	b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, 0
 	if m > fewBlockRows && !alone {
@@ -210,7 +210,7 @@ func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, in
 			return nil
 		}
 		if at >= rows {
-			panic(fmt.Sprintf("vec: QuantGathered: row %d of %d", at, rows))
+			panic(fmt.Sprintf("vec: QuantGathered: row %d is outside the %d rows", at, rows))
 		}
 		return x[at*ldx:][:b.k]
 	})
@@ -219,7 +219,7 @@ func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, in
 // quantUnit fills a unit from rows of x, nil where there is none.
 func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	if i < 0 || i >= b.Units() {
-		panic(fmt.Sprintf("vec: BlockRows: unit %d of %d", i, b.Units()))
+		panic(fmt.Sprintf("vec: BlockRows: unit %d is outside the %d units", i, b.Units()))
 	}
 	unit := b.unit(i)
 	if b.bytes > 0 {
@@ -282,10 +282,12 @@ type BlockCut struct {
 func (t *Tier) MulBlocks(c BlockCut, f block.Format, w []byte, ldw int) {
 	const method = "MulBlocks"
 	if group := BlockGroup(f); !t.Blocks() || group == 0 || group&^1 != c.X.group || unpacked(f) && c.X.rows > 1 {
-		panic(fmt.Sprintf("vec: %s: tier %s by %v with x in groups of %d", method, t.Name, f, c.X.group))
+		panic(fmt.Sprintf("vec: %s: tier %s does not multiply by %v with x in groups of "+
+			"%d", method, t.Name, f, c.X.group))
 	}
 	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 {
-		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d in units of %d", method, c.M0, c.M1, c.X.m, c.X.rows))
+		panic(fmt.Sprintf("vec: %s: rows %d to %d are outside %d rows or not in units of "+
+			"%d", method, c.M0, c.M1, c.X.m, c.X.rows))
 	}
 	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)
 	needMatrix(method, "w", len(w), c.N, c.X.k/f.Values()*f.Bytes(), ldw)

@@ -34,7 +34,7 @@ func needLen(method, name string, length, want int) {
 // row is row0 of the full matrix.
 func needScales(method string, s blockScale, rows, cols int) {
 	if s.row0 < 0 {
-		panic(fmt.Sprintf("vec: %s: first row is %d", method, s.row0))
+		panic(fmt.Sprintf("vec: %s: the first row is %d, want 0 or more", method, s.row0))
 	}
 	if rows == 0 || cols == 0 {
 		return

@@ -73,7 +73,7 @@ func (c *Columns) Reset(m, k int, o Order) { c.ResetGroups(m, k, o, GroupFor(m))
 // ResetGroups is like Reset for rows in groups of a size that [GroupFor] returns.
 func (c *Columns) ResetGroups(m, k int, o Order, group int) {
 	if group != GroupFor(group) {
-		panic(fmt.Sprintf("vec: Columns: groups of %d rows", group))
+		panic(fmt.Sprintf("vec: Columns: groups of %d rows are not supported", group))
 	}
 	c.reset(m, k, group, partsF32, o)
 }
@@ -174,7 +174,7 @@ func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index
 	t.needChunk("PackGathered", c, i, partsF32)
 	for _, r := range c.indexOf(i, index) {
 		if int(r) >= rows {
-			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", r, rows))
+			panic(fmt.Sprintf("vec: PackGathered: row %d is outside the %d rows", r, rows))
 		}
 	}
 	t.ops.tiled.gather(c, i, x, ldx, index)
@@ -196,11 +196,11 @@ func (t *Tier) PackChunkBF16(c *Columns, i int, x []byte, ldx int) {
 func (t *Tier) needChunk(method string, c *Columns, i, parts int) {
 	switch {
 	case !t.Tiled():
-		panic(fmt.Sprintf("vec: %s: tier %s packs no columns", method, t.Name))
+		panic(fmt.Sprintf("vec: %s: tier %s has no packed columns", method, t.Name))
 	case c.parts != parts:
 		panic(fmt.Sprintf("vec: %s: columns were reset for another type", method))
 	case i < 0 || i >= c.Chunks():
-		panic(fmt.Sprintf("vec: %s: piece %d of %d", method, i, c.Chunks()))
+		panic(fmt.Sprintf("vec: %s: piece %d is outside the %d pieces", method, i, c.Chunks()))
 	}
 }
 

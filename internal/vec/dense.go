@@ -47,7 +47,7 @@ func (t *Tier) AttendsDense(values int) bool {
 func (t *Tier) AttendDense(h DenseHead) {
 	const method = "AttendDense"
 	if !t.AttendsDense(h.V) {
-		panic(fmt.Sprintf("vec: %s: tier %s, rows of %d values", method, t.Name, h.V))
+		panic(fmt.Sprintf("vec: %s: tier %s does not support rows of %d values", method, t.Name, h.V))
 	}
 	rows, n := len(h.Seen), h.longest()
 	needMatrix(method, "q", len(h.Q), rows, h.Nope+h.Rope, h.LdQ)
@@ -56,7 +56,7 @@ func (t *Tier) AttendDense(h DenseHead) {
 	needMatrix(method, "ropes", len(h.Ropes), n, h.Rope, h.LdRopes)
 	needMatrix(method, "values", len(h.Values), n, h.V, h.LdValues)
 	if h.Nope < 1 || h.Rope < 1 {
-		panic(fmt.Sprintf("vec: %s: keys of %d and %d elements", method, h.Nope, h.Rope))
+		panic(fmt.Sprintf("vec: %s: the keys have %d and %d elements, too few", method, h.Nope, h.Rope))
 	}
 	if rows > 0 && h.V > 0 {
 		t.ops.tiled.dense(&h)

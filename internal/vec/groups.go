@@ -160,11 +160,12 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	k := c.X.k
 	if c.X.group != w.Codes.Quant() || !t.Groups(w.Codes, w.Group, k) ||
 		(w.Codes == CodesE2M1) != (w.Type == ScaleE4M3) {
-		panic(fmt.Sprintf("vec: %s: tier %s by codes %d in groups of %d with x as %d", method, t.Name, w.Codes, w.Group,
+		panic(fmt.Sprintf("vec: %s: tier %s does not multiply by codes %d in groups of %d with x as "+
+			"%d", method, t.Name, w.Codes, w.Group,
 			c.X.group))
 	}
 	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m {
-		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d", method, c.M0, c.M1, c.X.m))
+		panic(fmt.Sprintf("vec: %s: rows %d to %d are outside the %d rows", method, c.M0, c.M1, c.X.m))
 	}
 	size, groups := k, (k+w.Group-1)/w.Group
 	if w.Codes.nibbles() {

@@ -58,7 +58,7 @@ func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte
 func (t *Tier) MatMulFP4(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []byte,
 	ldScale int) {
 	if k%2 != 0 {
-		panic(fmt.Sprintf("vec: MatMulFP4: %d weights in a row are not whole bytes", k))
+		panic(fmt.Sprintf("vec: MatMulFP4: %d weights in a row are not whole bytes; want an even number", k))
 	}
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulFP4", len(w), n, k/2) {

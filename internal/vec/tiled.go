@@ -61,7 +61,8 @@ func (t *Tier) readyCut(method string, c *Cut, o Order, lenW, cols, ldw int) boo
 		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))
 	}
 	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 || c.X.rows == 1 && c.M1 > c.M0+1 {
-		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d packed by %d", method, c.M0, c.M1, c.X.m, c.X.rows))
+		panic(fmt.Sprintf("vec: %s: rows %d to %d are outside %d rows or not in units of "+
+			"%d", method, c.M0, c.M1, c.X.m, c.X.rows))
 	}
 	if c.X.order != o {
 		panic(fmt.Sprintf("vec: %s: columns were packed in the order of other weights", method))

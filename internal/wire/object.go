@@ -68,7 +68,7 @@ func unknownMessage[T any](c *Reader, name string, known Fields[T]) string {
 			return "unknown field; did you mean " + best + "?"
 		}
 	}
-	return "unknown field; it would have no effect, so leave it out"
+	return "unknown field; it would have no effect, so omit it"
 }
 
 // Lift makes the fields of a part usable as fields of the whole.

@@ -26,9 +26,9 @@ const headTile = 16
 // sparseWork is sparse attention cut into rows, or into chunks of rows and heads.
 type sparseWork struct {
 	kernel.SparseArgs
-	chunks   int // of every row, where a row is shared among workers; else 0
-	heads    int // of a chunk then, the last ones of a row fewer
-	runs     int // of adjacent chunks that workers take then
+	chunks   int // chunks of every row if workers share a row; else 0
+	heads    int // heads of a chunk if workers share a row; the last chunks of a row have fewer
+	runs     int // runs of adjacent chunks that workers compute if they share a row
 	together int // rows of an item, where it is whole rows
 }
 
@@ -91,7 +91,7 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 // and the weighted sum of rows [heads, 512]. A sum of zero means that the chunk has no valid entry.
 type partial struct{ top, sum, out []float32 }
 
-// partials is the memory of several.
+// partials is the memory of several partial results.
 type partials struct {
 	mem   []float32
 	heads int

@@ -179,9 +179,10 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	return d
 }
 
-// spareFrom is the number of workers from which on one of them rests in products of few rows where there is one for
-// each processor. These products wait for memory, which fewer workers keep busy; but each waits for its last worker,
-// and the system and the runtime take a processor now and then. Results do not depend on it.
+// spareFrom is the number of workers from which on one of them is idle in products of few rows if there is a worker for
+// each processor. The time of these products is bound by reading memory, for which fewer workers are enough. But a
+// product ends with its last worker, and the system and the runtime sometimes use a processor. Results do not depend on
+// it.
 const spareFrom = 8
 
 // Name is the registered name.
@@ -216,7 +217,8 @@ func (d *Device) Close() error {
 func onlyF32(op string, ts ...kernel.Tensor) error {
 	for _, t := range ts {
 		if t.DType != kernel.F32 {
-			return fmt.Errorf("%w: cpu %s: activations of type %v, this backend keeps f32", kernel.ErrUnsupported, op,
+			return fmt.Errorf("%w: cpu %s: activations have type %v, this backend supports "+
+				"f32", kernel.ErrUnsupported, op,
 				t.DType)
 		}
 	}

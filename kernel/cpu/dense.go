@@ -47,7 +47,8 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	for r := range a.Q.Rows {
 		s, n := int(host.RowI32(a.Start, r)[0]), int(host.RowI32(a.Lens, r)[0])
 		if s < 0 || s+n > a.KV.Rows {
-			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d, and there are %d", kernel.ErrArgument, r, s,
+			return fmt.Errorf("%w: dense attend: row %d attends to keys %d to %d, but there are only "+
+				"%d", kernel.ErrArgument, r, s,
 				s+n, a.KV.Rows)
 		}
 	}

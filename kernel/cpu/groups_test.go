@@ -84,7 +84,7 @@ func TestGroupProjections(t *testing.T) {
 	})
 }
 
-// Experts of such weights are, too.
+// Results of experts with such weights are near the reference too.
 func TestGroupExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		for _, kinds := range [][2]int{{0, 0}, {1, 3}, {6, 6}, {4, 7}, {7, 8}} {

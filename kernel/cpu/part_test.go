@@ -50,7 +50,7 @@ func floats(t *testing.T, d kernel.Device, rng *rand.Rand, rows, cols int) kerne
 	return x
 }
 
-// wholes are numbers.
+// wholes is a tensor of integers.
 func wholes(t *testing.T, d kernel.Device, rows, cols int, v []int32) kernel.Tensor {
 	t.Helper()
 	x, err := kernel.New(d, kernel.I32, rows, cols)

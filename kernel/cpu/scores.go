@@ -75,12 +75,13 @@ func checkScores(a *kernel.ScoreArgs) error {
 			continue
 		}
 		if n > a.Out.Cols {
-			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n,
+			return fmt.Errorf("%w: scores: row %d has %d keys, but out has %d columns", kernel.ErrArgument, r, n,
 				a.Out.Cols)
 		}
 		if !a.Table.Given() {
 			if s := int(host.RowI32(a.Start, r)[0]); s < 0 || s+n > a.Keys.PageTokens {
-				return fmt.Errorf("%w: scores: row %d sees keys %d to %d, and there are %d", kernel.ErrArgument, r, s,
+				return fmt.Errorf("%w: scores: row %d sees keys %d to %d, but there are only "+
+					"%d", kernel.ErrArgument, r, s,
 					s+n, a.Keys.PageTokens)
 			}
 			continue

@@ -26,7 +26,8 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	for r := range a.Out.Rows {
 		n := int(host.RowI32(a.Lens, r)[0])
 		if n > a.Out.Cols && (!a.Scores.Given() || n > a.Scores.Cols) {
-			return fmt.Errorf("%w: select: row %d has %d keys, the scores %v have fewer columns", kernel.ErrArgument, r,
+			return fmt.Errorf("%w: select: row %d has %d keys, but the scores %v have fewer "+
+				"columns", kernel.ErrArgument, r,
 				n, a.Scores)
 		}
 		shared = shared || n > a.Out.Cols && n > 2*sharePart

@@ -119,7 +119,8 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 	if box := d.split.box; box != nil {
 		if box.Hidden != hidden {
-			return fmt.Errorf("%w: prepare experts: rows have %d columns, an earlier layer has %d", kernel.ErrArgument,
+			return fmt.Errorf("%w: prepare experts: rows have %d columns, but those of an earlier layer have %d; "+
+				"want the same number", kernel.ErrArgument,
 				hidden, box.Hidden)
 		}
 		return nil
@@ -142,14 +143,15 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 // exchange. The grouping does not change the bits.
 func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 	if a.Part != (kernel.Part{}) {
-		return fmt.Errorf("%w: experts in two memories on several ranks; run on one rank", kernel.ErrUnsupported)
+		return fmt.Errorf("%w: experts are in two memories on several ranks, which is not supported; run on one "+
+			"rank", kernel.ErrUnsupported)
 	}
 	most := expertTokens
 	if box := d.split.box; box != nil {
 		most = min(most, box.Fit(a.IDs.Cols))
 	}
 	if most == 0 {
-		return fmt.Errorf("%w: experts: a row has %d choices, and the exchange memory holds %d", kernel.ErrUnsupported,
+		return fmt.Errorf("%w: experts: a row has %d choices, but the exchange memory holds %d", kernel.ErrUnsupported,
 			a.IDs.Cols, d.split.box.Pairs)
 	}
 	for from := 0; from < a.X.Rows; {

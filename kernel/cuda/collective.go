@@ -111,7 +111,7 @@ func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
 func (a *AllReduceArgs) check(c *checks) bool {
 	c.multiple("bytes", a.Bytes, 16, 0)
 	if a.Ranks < 1 || a.Ranks > MaxRanks || a.Rank < 0 || a.Rank >= a.Ranks {
-		c.fail("rank %d of %d, want up to %d ranks", a.Rank, a.Ranks, MaxRanks)
+		c.fail("this is rank %d of %d, want at most %d ranks", a.Rank, a.Ranks, MaxRanks)
 		return false
 	}
 	for r := range a.Ranks {
@@ -120,10 +120,10 @@ func (a *AllReduceArgs) check(c *checks) bool {
 	}
 	c.memory("state", a.State, 16)
 	if a.Half < a.Bytes || a.Half%16 != 0 {
-		c.fail("%d bytes in halves of %d", a.Bytes, a.Half)
+		c.fail("%d bytes do not fit halves of %d", a.Bytes, a.Half)
 	}
 	if a.Timeout <= 0 || a.Timeout > int64(time.Hour) {
-		c.fail("a time-out of %d ns, want up to an hour", a.Timeout)
+		c.fail("the time-out is %d ns, want at most an hour", a.Timeout)
 	}
 	each, most := int64(16*portableThreads), int64(maxReduceBlocks)
 	if a.Blocks > 0 {
@@ -182,7 +182,7 @@ func (k *Kernels) ReduceScatter(s *Stream, a *ReduceScatterArgs) error {
 // summed refuses types that are not added over ranks.
 func (c *checks) summed(t ElementType) {
 	if t != ElementF32 && t != ElementBF16 {
-		c.fail("type %v, want f32 or bf16", t)
+		c.fail("the type is %v, want f32 or bf16", t)
 	}
 }
 
@@ -195,7 +195,7 @@ func (k *Kernels) PartIDs(s *Stream, a *PartIdsArgs) error {
 	c.positive("columns", a.Columns)
 	c.multiple("id stride", a.IDStride, 1, int64(a.Columns))
 	if a.First < 0 || a.Count < 1 || a.First+a.Count > a.All {
-		c.fail("%d from number %d on, of %d", a.Count, a.First, a.All)
+		c.fail("the part has %d items from number %d on, but there are %d in all", a.Count, a.First, a.All)
 	}
 	if c.err != nil {
 		return c.err

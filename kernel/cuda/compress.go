@@ -63,6 +63,6 @@ func (a *CompressArgs) check(c *checks) {
 	}
 	c.memory("out", a.Out, 2)
 	if n := int64(a.Halves) * int64(a.Ratio); n > math.MaxInt32 {
-		c.fail("entries of %d slots, at most %d", n, math.MaxInt32)
+		c.fail("the entries have %d slots, want at most %d", n, math.MaxInt32)
 	}
 }

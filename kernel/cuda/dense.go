@@ -84,7 +84,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c.positive("keys", x.Keys)
 	c.positive("heads", x.Heads)
 	if int64(x.Rows)*int64(x.Heads) > math.MaxInt32 {
-		c.fail("%d rows of %d heads, at most %d units of work: launch fewer rows", x.Rows, x.Heads, math.MaxInt32)
+		c.fail("%d rows of %d heads are more than %d units of work: launch fewer rows", x.Rows, x.Heads, math.MaxInt32)
 	}
 	for _, m := range []struct {
 		name  string
@@ -136,8 +136,8 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs) error {
 	shape := denseShapes[[2]int32{nope, values}]
 	if shape.kernel == "" {
-		return argumentError("dense attention: heads of %d and %d columns, supported are 64 and 64, 128 and 128, "+
-			"192 and 256", nope, values)
+		return argumentError("dense attention: heads have %d and %d columns, want 64 and 64, 128 and 128, or 192 and "+
+			"256", nope, values)
 	}
 	if a.Rows == 0 {
 		return nil

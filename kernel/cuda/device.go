@@ -134,7 +134,8 @@ func open(ordinal int, portable bool) (*Device, error) {
 		return nil, err
 	}
 	if ordinal < 0 || ordinal >= d.devices {
-		return nil, argumentError("device %d was requested, the driver has devices 0 to %d", ordinal, d.devices-1)
+		return nil, argumentError("device %d was requested, but the driver has only devices 0 to "+
+			"%d", ordinal, d.devices-1)
 	}
 	props, handle, err := d.properties(ordinal)
 	if err != nil {
@@ -149,8 +150,8 @@ func open(ordinal int, portable bool) (*Device, error) {
 	defer frames.Put(f)
 	if err := d.call(f, cuDevicePrimaryCtxRetain, f.slot(0), uintptr(handle)); err != nil {
 		if isOutOfMemory(err) {
-			err = fmt.Errorf("%w: of its %d MiB other programs leave too little for a context; end them, or run on "+
-				"the CPU: %w", kernel.ErrMemory, props.MemoryBytes>>20, err)
+			err = fmt.Errorf("%w: other programs use too much of its %d MiB, so that a context does not fit; end "+
+				"them, or run on the CPU: %w", kernel.ErrMemory, props.MemoryBytes>>20, err)
 		}
 		return nil, fmt.Errorf("cuda: open device %d (%s): %w", ordinal, props.Name, err)
 	}

@@ -247,7 +247,7 @@ const minDriver = 12090
 // oldDriver returns the error for a driver of that version, which is too old.
 func oldDriver(version int) *Unavailable {
 	text := func(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
-	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, the kernels need %s", text(version),
+	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, but the kernels need %s", text(version),
 		text(minDriver)), Try: "install driver 575 or newer" + orCPU}
 }
 

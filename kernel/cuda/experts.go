@@ -179,8 +179,9 @@ const expertSide = 16
 // size. Loading and estimating a model both call it.
 func CheckExperts(experts, hidden, inner int) error {
 	if experts > MaxExperts || hidden%expertSide != 0 || inner%expertSide != 0 {
-		return fmt.Errorf("%d experts of %d x %d in a layer of a GPU, supported are up to %d of multiples of %d; "+
-			"divide them over more GPUs (--tp), or run on the CPU (--kernels cpu)", experts, inner, hidden, MaxExperts,
+		return fmt.Errorf("a layer has %d experts of %d x %d on a GPU, want at most %d with sizes that are multiples "+
+			"of %d; divide them over more GPUs (--tp), or run on the CPU (--kernels "+
+			"cpu)", experts, inner, hidden, MaxExperts,
 			expertSide)
 	}
 	return nil
@@ -227,7 +228,7 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	c := checks{kernel: "sparrow_experts_pack"}
 	e.check(&c)
 	if expert < 0 || expert >= e.Experts {
-		c.fail("expert %d of %d", expert, e.Experts)
+		c.fail("expert %d was given, want one below %d", expert, e.Experts)
 	}
 	size := int64(e.elementBytes())
 	matrix := func(name string, m Matrix, columns int32) {
@@ -248,7 +249,8 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	matrix("up", up, e.Hidden)
 	matrix("down", down, e.Inner)
 	if gate.Stride != up.Stride || gate.ScaleStride != up.ScaleStride {
-		c.fail("gate and up have strides of %d and %d, scales of %d and %d; they must agree", gate.Stride, up.Stride,
+		c.fail("gate and up have strides of %d and %d, and their scales strides of %d and %d; want equal strides for "+
+			"both", gate.Stride, up.Stride,
 			gate.ScaleStride, up.ScaleStride)
 	}
 	e.packed(&c, to)
@@ -385,7 +387,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	pairs := int64(x.Rows) * int64(x.Top)
 	bytes := max(pairs*int64(e.innerTiles())*256, int64(x.Rows)*max(x.XStride*2, int64(e.Hidden)))
 	if pairs > MaxExpertPairs || bytes > math.MaxUint32 {
-		c.fail("%d rows of %d choices, at most %d pairs and 4 GiB of activations: run fewer rows at a time", x.Rows,
+		c.fail("%d rows of %d choices exceed %d pairs or 4 GiB of activations: run fewer rows at a time", x.Rows,
 			x.Top, MaxExpertPairs)
 	}
 	if c.err != nil {
@@ -476,7 +478,8 @@ func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs)
 	r, x := &a.Route, &a.Experts
 	if r.IDs != x.IDs || r.Weights != x.Weights || r.Rows != x.Rows || r.Top != x.Top || r.Experts != x.Experts ||
 		r.IDStride != x.IDStride || r.WeightStride != x.WeightStride {
-		c.fail("%d rows of %d among %d experts are chosen, %d of %d among %d are run; they must be the same", r.Rows,
+		c.fail("%d rows of %d choices among %d experts were routed, but %d rows of %d choices among %d are run; want "+
+			"the same", r.Rows,
 			r.Top, r.Experts, x.Rows, x.Top, x.Experts)
 	}
 	if c.err != nil || r.Rows == 0 {

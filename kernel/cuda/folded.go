@@ -40,7 +40,7 @@ func (k *Kernels) Fold(s *Stream, a *PackE2M1Args) error {
 	c.memory("packed", a.To, 128)
 	c.memory("packed scales", a.ScalesTo, 8)
 	if a.Tiles = ceilDiv(a.Rows, foldedRows); a.Tiles > maxGridY {
-		c.fail("%d rows, supported are up to %d", a.Rows, maxGridY*foldedRows)
+		c.fail("there are %d rows, want at most %d", a.Rows, maxGridY*foldedRows)
 	}
 	if c.err != nil {
 		return c.err

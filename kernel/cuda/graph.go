@@ -106,11 +106,11 @@ type kernelNode struct {
 // kernel, its grid and its attributes stay as captured.
 func Update[T any](g *Graph, i int, args *T) error {
 	if i < 0 || i >= len(g.nodes) {
-		return argumentError("graph update of kernel %d of %d", i, len(g.nodes))
+		return argumentError("the graph update names kernel %d, but the graph has %d", i, len(g.nodes))
 	}
 	size := int(unsafe.Sizeof(*args))
 	if size > maxArgumentBytes {
-		return argumentError("graph update with %d argument bytes, at most %d", size, maxArgumentBytes)
+		return argumentError("the graph update has %d bytes of arguments, want at most %d", size, maxArgumentBytes)
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

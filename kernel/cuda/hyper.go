@@ -90,7 +90,7 @@ func (a *HyperMixArgs) check(c *checks) {
 		c.multiple("comb stride", a.CombStride, 1, n*n)
 		c.positive("rounds", a.Rounds)
 	} else if a.Comb != 0 {
-		c.fail("comb without post")
+		c.fail("comb is given without post; give both")
 	}
 	c.multiple("x stride", a.XStride, 1, n*int64(a.Hidden))
 	c.multiple("mix stride", a.MixStride, 1, width)
@@ -106,7 +106,7 @@ func (a *HyperMixArgs) check(c *checks) {
 		c.memory("carried weights", a.Carried, 4)
 		c.multiple("stride of carried weights", a.CarriedStride, 1, n)
 		if a.Next == 0 {
-			c.fail("carried weights without next ones")
+			c.fail("weights to carry are given without next weights; give both")
 		}
 	}
 	c.multiple("out stride", a.OutStride, 1, int64(a.Hidden))
@@ -155,7 +155,8 @@ func (k *Kernels) HeadNorm(s *Stream, a *HeadNormArgs) error {
 	c.count("rows", a.Rows)
 	blocks := (int64(a.Rows)*int64(a.Heads) + longRows - 1) / longRows
 	if blocks > maxGrid {
-		c.fail("%d rows of %d heads, at most %d heads in all", a.Rows, a.Heads, int64(maxGrid)*longRows)
+		c.fail("%d rows of %d heads are more than %d heads in all: launch fewer "+
+			"rows", a.Rows, a.Heads, int64(maxGrid)*longRows)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }

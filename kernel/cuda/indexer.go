@@ -81,7 +81,7 @@ func (c *checks) recipe(r IndexRecipeView) {
 // flag checks a choice of two.
 func (c *checks) flag(name string, v int32) {
 	if v != 0 && v != 1 {
-		c.fail("%s is %d, must be 0 or 1", name, v)
+		c.fail("%s is %d, want 0 or 1", name, v)
 	}
 }
 

@@ -75,12 +75,13 @@ func (a *HeadTurnArgs) check(c *checks) int64 {
 	t.check(c)
 	if n.X != t.X || n.Rows != t.Rows || n.Heads != t.Heads || n.Columns != t.HeadDim ||
 		!t.Joins(n.Heads*n.Columns, n.XStride) {
-		c.fail("a norm of %d heads of %d columns and a rotation of %d of %d, they must be the same bf16 heads with "+
-			"neighbours as pairs, in whole pieces of 8 columns", n.Heads, n.Columns, t.Heads, t.HeadDim)
+		c.fail("the norm has %d heads of %d columns and the rotation %d of %d; they must be the same bf16 heads with "+
+			"neighbours as pairs, and a multiple of 8 columns", n.Heads, n.Columns, t.Heads, t.HeadDim)
 	}
 	blocks := (int64(n.Rows)*int64(n.Heads) + longRows - 1) / longRows
 	if blocks > maxGrid {
-		c.fail("%d rows of %d heads, at most %d heads in all", n.Rows, n.Heads, int64(maxGrid)*longRows)
+		c.fail("%d rows of %d heads are more than %d heads in all: launch fewer "+
+			"rows", n.Rows, n.Heads, int64(maxGrid)*longRows)
 	}
 	return blocks
 }
@@ -91,8 +92,8 @@ func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 	q, t := &a.Quantise, &a.Rotate
 	t.check(&c)
 	if q.X != t.X || q.Rows != t.Rows || !t.Joins(q.Columns, q.XStride) {
-		c.fail("%d rows of %d columns and a rotation of %d heads of %d, they must be the same bf16 rows with "+
-			"neighbours as pairs, in whole pieces of 8 columns", q.Rows, q.Columns, t.Heads, t.HeadDim)
+		c.fail("there are %d rows of %d columns and a rotation of %d heads of %d; they must be the same bf16 rows "+
+			"with neighbours as pairs, and a multiple of 8 columns", q.Rows, q.Columns, t.Heads, t.HeadDim)
 	}
 	blocks := q.check(&c)
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
@@ -111,8 +112,9 @@ func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
 	c.multiple("stream stride", p.XStride, 8, int64(p.Hidden))
 	if n.Results == 0 || n.Sum != p.Sub || n.SumStride != p.SubStride || n.Weight != 0 || n.Rows != p.Rows ||
 		n.Columns != p.Hidden || p.Streams > SumStreams {
-		c.fail("%d rows of %d columns for %d rows of %d streams of %d, supported are sums of experts' results without "+
-			"a norm that are the output of a sublayer, and at most %d streams", n.Rows, n.Columns, p.Rows, p.Streams,
+		c.fail("%d rows of %d columns are to be added to %d rows of %d streams of %d; want sums of experts' results "+
+			"without a norm, which are the output of a sublayer, and at most %d "+
+			"streams", n.Rows, n.Columns, p.Rows, p.Streams,
 			p.Hidden, SumStreams)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(max(p.Rows, 0)), Y: rowBlocks(p.Hidden, postColumns)}, a)
@@ -151,8 +153,8 @@ func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
 	a.Mix.check(&c)
 	a.Norm.check(&c)
 	if !a.Mix.Joins(&a.Norm) {
-		c.fail("%d streams of %d columns and a norm of %d columns, supported are four streams of at most %d columns "+
-			"in whole pieces of 16 and the norm of their sum, with nothing added", a.Mix.Streams, a.Mix.Hidden,
+		c.fail("there are %d streams of %d columns and a norm of %d columns; want four streams of at most %d "+
+			"columns, a multiple of 16, and the norm of their sum, with nothing added", a.Mix.Streams, a.Mix.Hidden,
 			a.Norm.Columns, 2*mixColumns)
 	}
 	if c.err != nil || a.Mix.Rows == 0 {
@@ -206,7 +208,7 @@ func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {
 		a.Norm.check(&c)
 		if a.Norm.Columns > PartColumns || a.Norm.Weight == 0 || a.Norm.Delta != 0 || a.Norm.Results != 0 {
-			c.fail("a norm of %d columns, supported are %d, and nothing that is added", a.Norm.Columns, PartColumns)
+			c.fail("the norm has %d columns, want %d, with nothing added", a.Norm.Columns, PartColumns)
 		}
 	}
 	if a.EntryBlocks = int32(rowBlocks(a.Entries.Tokens, longRows)); a.Entries.Tokens > 0 {

@@ -41,7 +41,7 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 			continue
 		}
 		for _, kn := range im.Kernels {
-			k.missing[kn.Name] = fmt.Sprintf("image %s is for %s, and these are the %s kernels on %s", im.Name,
+			k.missing[kn.Name] = fmt.Sprintf("image %s is for %s, but these are the %s kernels on %s", im.Name,
 				im.Target, d.tierName(), d.props.Hardware())
 		}
 	}

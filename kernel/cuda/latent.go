@@ -43,8 +43,8 @@ func LatentSegments(most, keys int32) (segments, blocks int32) {
 func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStride int64, lens Ptr,
 	lenStride int64) ([2]SelectionView, error) {
 	if p.PageTokens != sparseKeys {
-		return [2]SelectionView{}, argumentError("attention over whole sequences: pages of %d tokens, supported are "+
-			"pages of %d", p.PageTokens, sparseKeys)
+		return [2]SelectionView{}, argumentError("attention over whole sequences: pages have %d tokens, want "+
+			"%d", p.PageTokens, sparseKeys)
 	}
 	return [2]SelectionView{{Base: p.Base, PageBytes: p.PageBytes, Indices: tables, Lens: lens, IndexStride: stride,
 		LenStride: lenStride, Slots: p.Slots, Width: int32(min(int64(pages)*sparseKeys, math.MaxInt32/sparseKeys*
@@ -70,18 +70,19 @@ func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs)
 	c.multiple("page bytes", v.PageBytes, 16, sparseKeys*rows.rowBytes)
 	c.multiple("table stride", v.IndexStride, 1, int64(v.Width/sparseKeys))
 	if a.Streams[1].Width != 0 {
-		c.fail("a second stream of %d keys, sequences have one", a.Streams[1].Width)
+		c.fail("there is a second stream of %d keys, want one stream", a.Streams[1].Width)
 	}
 	if v.PageMask != sparseKeys-1 {
 		c.fail("pages have %d tokens, want %d", int64(v.PageMask)+1, sparseKeys)
 	}
 	if kind == layout.FP8Row656 && a.Max != 0 {
-		c.fail("the largest score of rows of %d bytes is not kept: leave Max zero", rows.rowBytes)
+		c.fail("the largest score is requested for rows of %d bytes, which is not supported: leave Max "+
+			"zero", rows.rowBytes)
 	}
 	n, most := SparseUnits(a.Rows, a.Heads, a.Segments), int64(LatentWaves)*int64(k.device.props.SMs)
 	if a.Segments > 1 && n > most {
-		c.fail("%d rows in up to %d segments of %d heads are %d units, at most %d: launch fewer rows or cut them "+
-			"after more keys", a.Rows, a.Segments, a.Heads, n, most)
+		c.fail("%d rows in up to %d segments of %d heads are %d units, want at most %d: launch fewer rows, or cut "+
+			"them after more keys", a.Rows, a.Segments, a.Heads, n, most)
 	}
 	return k.attendUnits(s, rows, a, &c, (v.Width+sparseKeys-1)/sparseKeys)
 }

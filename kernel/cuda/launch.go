@@ -61,10 +61,12 @@ const (
 func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
 	size := int(unsafe.Sizeof(*args))
 	if size > maxArgumentBytes {
-		return argumentError("kernel %s: argument struct of %d bytes, at most %d", fn.name, size, maxArgumentBytes)
+		return argumentError("kernel %s: the argument struct has %d bytes, want at most "+
+			"%d", fn.name, size, maxArgumentBytes)
 	}
 	if fn.paramBytes != 0 && fn.paramBytes != size {
-		return argumentError("kernel %s: argument struct %T has %d bytes, the kernel takes %d", fn.name, *args, size,
+		return argumentError("kernel %s: argument struct %T has %d bytes, but the kernel takes "+
+			"%d", fn.name, *args, size,
 			fn.paramBytes)
 	}
 	if see := s.device.watch; see != nil {
@@ -86,12 +88,13 @@ func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
 		l.Overlap = false
 	}
 	if l.Shared > smallDynamicBytes && l.Shared > fn.dynamic {
-		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, allowShared gave %d", fn.name,
+		return argumentError("kernel %s: the launch has %d bytes of dynamic shared memory, but allowShared allowed "+
+			"%d", fn.name,
 			l.Shared, fn.dynamic)
 	}
 	grid, block := l.Grid.filled(), l.Block.filled()
 	if t := int(block.X) * int(block.Y) * int(block.Z); t > fn.attrs.MaxThreads {
-		return argumentError("kernel %s: block of %d threads, at most %d", fn.name, t, fn.attrs.MaxThreads)
+		return argumentError("kernel %s: the block has %d threads, want at most %d", fn.name, t, fn.attrs.MaxThreads)
 	}
 	n := 0
 	attribute := func(id int32) []byte {

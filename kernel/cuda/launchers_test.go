@@ -190,7 +190,7 @@ func TestExpertArgumentsAreChecked(t *testing.T) {
 		"x stride 33":        func(x *Experts) { x.XStride = 33 },
 		"id stride 7":        func(x *Experts) { x.IDStride = 7 },
 		"choices of a row":   func(x *Experts) { x.Top = 0 },
-		"at most 131072":     func(x *Experts) { x.Rows = 16385 },
+		"more than 131072":   func(x *Experts) { x.Rows = 16385 },
 		"scratch is not":     func(x *Experts) { x.Scratch = 0 },
 		"limit NaN":          func(x *Experts) { x.Limit = float32(math.NaN()) },
 		"packed scales of d": func(x *Experts) { x.Packed.DownScales = 0 },
@@ -285,7 +285,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"mix too narrow", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.MixStride = 23 })),
 			"mix stride 23"},
 		{"mix without post", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.Post = 0 })),
-			"comb without post"},
+			"comb is given without post"},
 		{"post", k.HyperPost(s, with(somePost(), func(*HyperPostArgs) {})), ""},
 		{"post strides", k.HyperPost(s, with(somePost(), func(a *HyperPostArgs) { a.XStride = 31 })), "x stride 31"},
 		{"post of nothing", k.HyperPost(s, with(somePost(), func(a *HyperPostArgs) { a.Rows = 0 })), "no launch"},
@@ -321,7 +321,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			"even number"},
 		{"rotate into heads too short", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(a *RotateArgs) {
 			a.Copy, a.CopyStride, a.CopyDim, a.CopyOffset = somewhere, 256, 128, 65
-		})}), "columns 65 to 129 of heads of 128 in the copy"},
+		})}), "columns 65 to 129 are outside the heads of 128 columns of the copy"},
 		{"rotate and locate", k.Turn(s, &TurnArgs{Rotate: someRotate(), Locate: LocateArgs{Rows: 1, Columns: 1,
 			Out: somewhere}}), "positions is not given"},
 		{"gate and quantise", k.GateQuantise(s, with(someGateQuantise(), func(*GateQuantiseArgs) {})), ""},
@@ -332,11 +332,12 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			a.UpStride = 129
 		})), "up stride 129"},
 		{"route other experts", k.RouteAndPrepare(s, ExpertShape{}, &RouteExpertsArgs{Route: someRoute(),
-			Arrived: somewhere}), "5 rows of 8 among 256 experts are chosen, 0 of 0 among 0 are run"},
+			Arrived: somewhere}), "5 rows of 8 choices among 256 experts were routed, but 0 rows of 0 choices among " +
+			"0 are run"},
 		{"low rank", k.MultiplyLowRank(s, with(someLowRank(), func(*LowRankArgs) {})), ""},
 		{"low rank of long rows", k.MultiplyLowRank(s, with(someLowRank(), func(a *LowRankArgs) {
 			a.K, a.WeightStride, a.InputStride = 520, 520, 520
-		})), "k 520, at most 512"},
+		})), "k is 520, want at most 512"},
 		{"low rank between pieces", k.MultiplyLowRank(s, with(someLowRank(), func(a *LowRankArgs) {
 			a.InputStride = 260
 		})), "input stride 260"},
@@ -367,7 +368,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"sample by odd words", k.SampleRows(s, with(someSample(), func(a *SampleArgs) { a.Draws += 4 })), "draws"},
 		{"pack", k.PackExpert(s, someShape, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
 		{"pack expert 2", k.PackExpert(s, someShape, 2, someMatrix, someMatrix, someMatrix, somePacked),
-			"expert 2 of 2"},
+			"expert 2 was given, want one below 2"},
 		{"pack an odd size", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 40, Inner: 32}, 0, someMatrix,
 			someMatrix, someMatrix, somePacked),
 			"32 x 40"},
@@ -377,7 +378,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"pack e2m1 of 48", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 48, Inner: 32, BF16: true, E2M1: true}, 1,
 			someMatrix, someMatrix, someMatrix, somePacked), "multiples of 32"},
 		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
-			somePacked), "must agree"},
+			somePacked), "want equal strides for both"},
 		{"draw", k.DrawValues(s, with(someDraw(), func(*DrawArgs) {})), ""},
 		{"draw odd columns", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Columns = 7 })), "columns 7"},
 		{"draw f16", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Type = ElementF16 })), "element type is 2"},
@@ -385,7 +386,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"widen", k.WidenWeight(s, with(someWiden(), func(*WidenArgs) {})), ""},
 		{"widen into nothing", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.Out = 0 })), "no output"},
 		{"widen scales", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.ScaleStride = 1 })),
-			"scale stride 1 for 300 columns"},
+			"scale stride is 1, too small for 300 columns"},
 		{"widen and turn", k.WidenWeight(s,
 			with(someWiden(), func(a *WidenArgs) { a.Turned, a.TurnedStride = somewhere, 4 })), "turned stride 4"},
 		{"paged scores of 5 rows", k.ScorePaged(s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
@@ -445,7 +446,7 @@ func TestAllReduceArgumentsAreChecked(t *testing.T) {
 		"staging is not": func(a *AllReduceArgs) { a.Staging[1] = 0 },
 		"flags is not":   func(a *AllReduceArgs) { a.Flags[0] = 0 },
 		"halves of 2048": func(a *AllReduceArgs) { a.Half = 2048 },
-		"time-out of 0":  func(a *AllReduceArgs) { a.Timeout = 0 },
+		"time-out is 0":  func(a *AllReduceArgs) { a.Timeout = 0 },
 		"want f32 or":    func(a *AllReduceArgs) { a.Type = ElementE4M3 },
 	} {
 		a := good
@@ -464,15 +465,15 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 	scatter := ReduceScatterArgs{Peers: peers, Out: somewhere, XStride: 64, OutStride: 32, RowBytes: 32, Rows: 5}
 	k := &Kernels{}
 	for says, change := range map[string]func(*GatherRanksArgs){
-		"":                    func(*GatherRanksArgs) {},
-		"row bytes 30":        func(a *GatherRanksArgs) { a.RowBytes = 30 },
-		"x stride 40":         func(a *GatherRanksArgs) { a.XStride = 40 },
-		"x stride 16":         func(a *GatherRanksArgs) { a.XStride = 16 },
-		"out at 0x100004":     func(a *GatherRanksArgs) { a.Out = somewhere + 4 },
-		"first 8":             func(a *GatherRanksArgs) { a.First[1] = 8 },
-		"rows -1":             func(a *GatherRanksArgs) { a.Rows[0] = -1 },
-		"4800 bytes in halve": func(a *GatherRanksArgs) { a.Rows[0] = 150 },
-		"rank 1 of 9":         func(a *GatherRanksArgs) { a.Peers.Ranks = 9 },
+		"":                            func(*GatherRanksArgs) {},
+		"row bytes 30":                func(a *GatherRanksArgs) { a.RowBytes = 30 },
+		"x stride 40":                 func(a *GatherRanksArgs) { a.XStride = 40 },
+		"x stride 16":                 func(a *GatherRanksArgs) { a.XStride = 16 },
+		"out at 0x100004":             func(a *GatherRanksArgs) { a.Out = somewhere + 4 },
+		"first 8":                     func(a *GatherRanksArgs) { a.First[1] = 8 },
+		"rows -1":                     func(a *GatherRanksArgs) { a.Rows[0] = -1 },
+		"4800 bytes do not fit halve": func(a *GatherRanksArgs) { a.Rows[0] = 150 },
+		"rank 1 of 9":                 func(a *GatherRanksArgs) { a.Peers.Ranks = 9 },
 	} {
 		a := gather
 		change(&a)
@@ -486,12 +487,12 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 		t.Errorf("rows of 20 bytes in units of %d: %v", words.Unit, err)
 	}
 	for says, change := range map[string]func(*ReduceScatterArgs){
-		"":                    func(*ReduceScatterArgs) {},
-		"row bytes 24":        func(a *ReduceScatterArgs) { a.RowBytes = 24 },
-		"x stride 32":         func(a *ReduceScatterArgs) { a.XStride = 32 },
-		"out stride 16":       func(a *ReduceScatterArgs) { a.OutStride = 16 },
-		"want f32 or":         func(a *ReduceScatterArgs) { a.Peers.Type = ElementF16 },
-		"6400 bytes in halve": func(a *ReduceScatterArgs) { a.Rows = 100 },
+		"":                            func(*ReduceScatterArgs) {},
+		"row bytes 24":                func(a *ReduceScatterArgs) { a.RowBytes = 24 },
+		"x stride 32":                 func(a *ReduceScatterArgs) { a.XStride = 32 },
+		"out stride 16":               func(a *ReduceScatterArgs) { a.OutStride = 16 },
+		"want f32 or":                 func(a *ReduceScatterArgs) { a.Peers.Type = ElementF16 },
+		"6400 bytes do not fit halve": func(a *ReduceScatterArgs) { a.Rows = 100 },
 	} {
 		a := scatter
 		change(&a)

@@ -29,7 +29,7 @@ func NeedsPortable(l kernel.Limits) string {
 	case l.Arch != "" && l.Arch != "sm90":
 		return fmt.Sprintf("%s has no kernels of its own", l.Arch)
 	case l.Shared > 0 && l.Shared < need:
-		return fmt.Sprintf("a block has %s of shared memory, and the kernels for Hopper take up to %s",
+		return fmt.Sprintf("a block has %s of shared memory, but the kernels for Hopper need up to %s",
 			unit.Bytes(int64(l.Shared)), unit.Bytes(int64(need)))
 	}
 	return ""
@@ -58,7 +58,7 @@ func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	}
 	for _, v := range []int64{l.Memory, int64(l.Shared), int64(l.SMs), l.Bus} {
 		if v < 0 {
-			return p, "", argumentError("limits %+v: want 0 (none) or more", l)
+			return p, "", argumentError("the limits are %+v, want 0 (none) or more", l)
 		}
 	}
 	name := p.Name
@@ -69,7 +69,7 @@ func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	if l.Arch != "" {
 		n, err := strconv.Atoi(strings.TrimPrefix(l.Arch, "sm"))
 		if err != nil || n < 10*oldestMajor {
-			return p, "", argumentError("limits of architecture %q; want one such as sm89", l.Arch)
+			return p, "", argumentError("the architecture of the limits is %q, want one such as sm89", l.Arch)
 		}
 		p.Major, p.Minor = n/10, n%10
 	}
@@ -81,7 +81,8 @@ func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 			got = want
 			parts = append(parts, show(got)+" "+what)
 		case want > has:
-			parts = append(parts, fmt.Sprintf("%s %s (%s asked for, it has no more)", show(got), what, show(want)))
+			parts = append(parts, fmt.Sprintf("%s %s (%s was requested, but it has no "+
+				"more)", show(got), what, show(want)))
 		}
 		return got
 	}
@@ -174,7 +175,8 @@ func (d *Device) divide(most int) error {
 		least, got = got, 0
 	}
 	if got == 0 {
-		return argumentError("%d multiprocessors: the smallest part of %s has %d; limit to that or more", most,
+		return argumentError("%d multiprocessors were requested, but the smallest part of %s has %d; give that or "+
+			"more", most,
 			d.props.Name, least)
 	}
 	if got != most {
@@ -237,7 +239,7 @@ func (b *bus) lane() (Ptr, error) {
 	}
 	n := b.queues.Add(1)
 	if n > busStreams {
-		return 0, argumentError("%d streams on a bus that is limited, at most %d", n, busStreams)
+		return 0, argumentError("the limited bus has %d streams, want at most %d", n, busStreams)
 	}
 	return b.state.ptr.Add(8 * int64(1+n)), nil
 }

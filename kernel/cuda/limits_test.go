@@ -26,7 +26,7 @@ func TestLimitsOfADevice(t *testing.T) {
 	}
 	p, text, err = H200.limit(kernel.Limits{Profile: "rtx5090", Arch: "sm120", SMs: 170, Memory: 32e9})
 	if err != nil || p.Hardware() != "sm120" || p.SMs != 132 || p.SharedOptinBytes != H200.SharedOptinBytes ||
-		!strings.Contains(text, "132 multiprocessors (170 asked for, it has no more)") {
+		!strings.Contains(text, "132 multiprocessors (170 was requested, but it has no more)") {
 		t.Errorf("%+v, %q, %v", p, text, err)
 	}
 	if p, text, err = H200.limit(kernel.Limits{}); p != H200 || text != "" || err != nil {

@@ -177,7 +177,7 @@ func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	c.kernel = "convolve_many"
 	runs := ceilDiv(a.Of.Count, convRun)
 	if runs > maxGridY {
-		c.fail("%d rows, at most %d", a.Of.Count, convRun*maxGridY)
+		c.fail("there are %d rows, want at most %d", a.Of.Count, convRun*maxGridY)
 	}
 	if err := runGrid(k, s, &c, Dim{X: each.X, Y: uint32(runs)}, a); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 	c.memory("a_log", a.ALog, 4)
 	c.memory("bias", a.Bias, 16)
 	if !(a.Bound < 0) {
-		c.fail("a decay bounded by %g, want a negative number", a.Bound)
+		c.fail("the bound of the decay is %g, want a negative number", a.Bound)
 	}
 	if a.Of.Sequences == 0 {
 		return c.err
@@ -252,7 +252,8 @@ func (k *Kernels) GatedNorm(s *Stream, a *GatedNormArgs) error {
 	c.count("rows", a.Rows)
 	blocks := (int64(a.Rows)*int64(a.Heads) + longRows - 1) / longRows
 	if blocks > maxGrid {
-		c.fail("%d rows of %d heads, at most %d heads in all", a.Rows, a.Heads, int64(maxGrid)*longRows)
+		c.fail("%d rows of %d heads are more than %d heads in all: launch fewer "+
+			"rows", a.Rows, a.Heads, int64(maxGrid)*longRows)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
@@ -299,7 +300,7 @@ func (k *Kernels) SpreadPools(s *Stream, a *SpreadPoolsArgs) error {
 	c.count("tables", a.Tables)
 	width := int64(a.Columns)*int64(a.Pool) + int64(a.Pool) - 1
 	if width > math.MaxInt32 {
-		c.fail("%d pools of %d tokens, at most %d places", a.Columns, a.Pool, math.MaxInt32)
+		c.fail("%d pools of %d tokens are more than %d places: launch fewer rows", a.Columns, a.Pool, math.MaxInt32)
 	}
 	c.multiple("pool stride", a.PoolStride, 1, int64(a.Columns))
 	c.multiple("out stride", a.OutStride, 1, width)

@@ -38,7 +38,7 @@ func (k *Kernels) MultiplyLowRank(s *Stream, a *LowRankArgs) error {
 	c.positive("columns", a.Columns)
 	c.multiple("k", int64(a.K), 8, 8)
 	if a.K > mostRank {
-		c.fail("k %d, at most %d: use a product and add it", a.K, mostRank)
+		c.fail("k is %d, want at most %d: use a product and add it", a.K, mostRank)
 	}
 	c.memory("weight", a.Weight, 16)
 	c.memory("input", a.Input, 16)

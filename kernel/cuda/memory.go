@@ -27,7 +27,7 @@ type Buffer struct {
 // Alloc allocates device memory; its contents are undefined. The address is a multiple of 256.
 func (d *Device) Alloc(bytes int64) (*Buffer, error) {
 	if bytes <= 0 {
-		return nil, argumentError("alloc of %d bytes", bytes)
+		return nil, argumentError("alloc: the size is %d bytes, want 1 or more", bytes)
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -71,7 +71,7 @@ type HostBuffer struct {
 // AllocHost allocates page-locked host memory, outside the Go heap.
 func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	if bytes <= 0 {
-		return nil, argumentError("host alloc of %d bytes", bytes)
+		return nil, argumentError("host alloc: the size is %d bytes, want 1 or more", bytes)
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

@@ -16,7 +16,7 @@ type Module struct {
 // loadModule loads a cubin or PTX image; name appears in errors. PTX is compiled by the driver, which takes time.
 func (d *Device) loadModule(name string, image []byte) (*Module, error) {
 	if len(image) == 0 {
-		return nil, argumentError("module %s: empty image", name)
+		return nil, argumentError("module %s: the image is empty", name)
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -38,7 +38,7 @@ func (m *Module) Function(name string) (*Function, error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	if len(name)+1 > len(f.block) {
-		return nil, argumentError("kernel name of %d bytes", len(name))
+		return nil, argumentError("the kernel's name has %d bytes", len(name))
 	}
 	n := copy(f.block[:], name)
 	f.block[n] = 0
@@ -121,7 +121,8 @@ func (f *Function) attribute(id int) (int, error) {
 // being captured.
 func (f *Function) allowShared(bytes int) error {
 	if limit := f.device.props.SharedOptinBytes - f.attrs.SharedBytes; bytes > limit {
-		return argumentError("kernel %s: %d bytes of dynamic shared memory requested, %s allows %d beside %d static",
+		return argumentError("kernel %s: %d bytes of dynamic shared memory were requested, but %s allows %d in "+
+			"addition to %d static",
 			f.name, bytes, f.device.props.Name, limit, f.attrs.SharedBytes)
 	}
 	if err := f.device.plain(cuFuncSetAttribute, f.handle, funcMaxDynamic, uintptr(bytes)); err != nil {

@@ -86,7 +86,7 @@ func (a *ExchangeArgs) check(c *checks) {
 		c.fail("a row has %d choices, want 1 to %d", a.Top, MaxExchangeTop)
 	}
 	if a.Timeout <= 0 || a.Timeout > int64(time.Hour) {
-		c.fail("a time-out of %d ns, want up to an hour", a.Timeout)
+		c.fail("the time-out is %d ns, want at most an hour", a.Timeout)
 	}
 }
 
@@ -131,7 +131,7 @@ func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
 	c.positive("experts", a.Experts)
 	pairs := int64(a.Rows) * int64(a.Top)
 	if pairs > MaxExpertPairs {
-		c.fail("%d rows of %d choices, at most %d pairs", a.Rows, a.Top, MaxExpertPairs)
+		c.fail("%d rows of %d choices are more than %d pairs: run fewer rows", a.Rows, a.Top, MaxExpertPairs)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32((pairs + portableThreads - 1) / portableThreads)}, a)
 }

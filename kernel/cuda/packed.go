@@ -127,7 +127,7 @@ func (f PackedFormat) Factor(own float32) float32 {
 // check refuses a format without kernels.
 func (f PackedFormat) check(c *checks) {
 	if _, ok := packedFormats[f]; !ok {
-		c.fail("packed weights of format %q, which has no kernels", string(f))
+		c.fail("there are no kernels for packed weights of format %q", string(f))
 	}
 }
 
@@ -301,7 +301,7 @@ func (k *Kernels) multiplyPackedBy(s *Stream, x *PackedProduct, n int32) error {
 			most /= packedWarps
 		}
 		if items > most {
-			c.fail("%d x %d results have %d tiles, at most %d", x.Rows, x.Columns, items, most)
+			c.fail("%d x %d results have %d tiles, want at most %d", x.Rows, x.Columns, items, most)
 		}
 		items *= int64(parts)
 	}

@@ -42,7 +42,7 @@ func (p *Pool) Fix(on bool) { p.fixed = on }
 // the device.
 func (p *Pool) Get(n int64) (Ptr, error) {
 	if n <= 0 {
-		return 0, argumentError("pool request of %d bytes", n)
+		return 0, argumentError("%d bytes of a pool were requested, want 1 or more", n)
 	}
 	best := -1
 	for i, b := range p.idle {
@@ -56,7 +56,8 @@ func (p *Pool) Get(n int64) (Ptr, error) {
 		b = p.idle[best]
 		p.idle = slices.Delete(p.idle, best, best+1)
 	case p.fixed:
-		return 0, argumentError("%d bytes of a pool that must not grow now; it holds %d, %d of them in use", n, p.held,
+		return 0, argumentError("%d bytes were requested of a pool that must not grow now; it holds %d, of which %d "+
+			"are in use", n, p.held,
 			p.busy)
 	default:
 		var err error
@@ -74,7 +75,7 @@ func (p *Pool) Get(n int64) (Ptr, error) {
 func (p *Pool) Put(ptr Ptr) error {
 	b, ok := p.used[ptr]
 	if !ok {
-		return argumentError("pool: address %#x was not taken from this pool or was given back twice", uint64(ptr))
+		return argumentError("pool: address %#x was not taken from this pool, or was returned twice", uint64(ptr))
 	}
 	delete(p.used, ptr)
 	p.busy -= b.bytes

@@ -127,8 +127,8 @@ func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs
 	}
 	units := int64(a.Rows) * int64(a.Segments) * int64(ceilDiv(a.Heads, heads))
 	if units > math.MaxInt32 {
-		return argumentError("sparse attention: %d rows in %d segments of %d heads, at most %d units of %d heads: "+
-			"launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, heads)
+		return argumentError("sparse attention: %d rows in %d segments of %d heads are more than %d units of %d "+
+			"heads: launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, heads)
 	}
 	if err := Run(s, fn, Launch{Grid: Dim{X: uint32(units)}, Block: Dim{X: threads}, Shared: fn.dynamic},
 		a); err != nil || a.Segments == 1 {

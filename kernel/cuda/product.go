@@ -131,26 +131,26 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	if x.Factors != 0 {
 		c.memory("factors", x.Factors, 8)
 		if x.Type != ProductFP8 || x.Batch > 1 || d.portable {
-			c.fail("factors of columns; only a single FP8 product on a Hopper GPU takes them")
+			c.fail("factors of columns are given, which only a single FP8 product on a Hopper GPU supports")
 		}
 	}
 	const mostTiles = 1 << 22
 	if tiles := (int64(x.Rows)/stripeRows + 1) * (int64(x.Columns)/stripeRows + 1) * int64(x.Batch); tiles > mostTiles {
-		c.fail("%d x %d results in a batch of %d are %d tiles, at most %d: launch fewer rows", x.Rows, x.Columns,
+		c.fail("%d x %d results in a batch of %d are %d tiles, want at most %d: launch fewer rows", x.Rows, x.Columns,
 			x.Batch, tiles, mostTiles)
 	}
 	if x.Sums%16 != 0 {
-		c.fail("sums at %#x, must be a multiple of 16", x.Sums)
+		c.fail("sums are at %#x, want a multiple of 16", x.Sums)
 	}
 	if x.K > mostK {
-		c.fail("k %d, at most %d", x.K, mostK)
+		c.fail("k is %d, want at most %d", x.K, mostK)
 	}
 	if c.err != nil {
 		return ProductCall{}, c.err
 	}
 	if x.Folded && (x.Type != ProductFP8 || x.Batch > 1 || d.portable || x.Rows > FoldedFew) {
-		return ProductCall{}, argumentError("%v product of %d rows with folded weights: only a single FP8 product of "+
-			"up to %d rows on a Hopper GPU takes them", x.Type, x.Rows, FoldedFew)
+		return ProductCall{}, argumentError("a %v product of %d rows has folded weights, which only a single FP8 "+
+			"product of up to %d rows on a Hopper GPU supports", x.Type, x.Rows, FoldedFew)
 	}
 	if d.portable {
 		return x.encodePortable(d)

@@ -19,17 +19,18 @@ func someProduct() Product {
 func TestProductArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 	d := &Device{props: Properties{SMs: 132}}
 	for says, change := range map[string]func(*Product){
-		"":                           func(*Product) {},
-		"rows 0":                     func(x *Product) { x.Rows = 0 },
-		"batch 0":                    func(x *Product) { x.Batch = 0 },
-		"columns 2104":               func(x *Product) { x.Columns = 2104 },
-		"k 100":                      func(x *Product) { x.K = 100 },
-		"k 65536, at most":           func(x *Product) { x.K, x.WeightStride, x.InputStride = 65536, 65536, 65536 },
+		"":             func(*Product) {},
+		"rows 0":       func(x *Product) { x.Rows = 0 },
+		"batch 0":      func(x *Product) { x.Batch = 0 },
+		"columns 2104": func(x *Product) { x.Columns = 2104 },
+		"k 100":        func(x *Product) { x.K = 100 },
+		"k is 65536, want at " +
+			"most": func(x *Product) { x.K, x.WeightStride, x.InputStride = 65536, 65536, 65536 },
 		"weight is not given":        func(x *Product) { x.Weight = 0 },
 		"weight scales is not given": func(x *Product) { x.WeightScales = 0 },
 		"input at 0x8":               func(x *Product) { x.Input = 8 },
 		"input scales at 0x100004":   func(x *Product) { x.InputScales = somewhere + 4 },
-		"sums at 0x100008":           func(x *Product) { x.Sums = somewhere + 8 },
+		"sums are at 0x100008":       func(x *Product) { x.Sums = somewhere + 8 },
 		"out at 0x100002":            func(x *Product) { x.Out = somewhere + 2 },
 		"weight stride 7152":         func(x *Product) { x.WeightStride = 7152 },
 		"input stride 7176":          func(x *Product) { x.InputStride = 7176 },

@@ -129,7 +129,7 @@ func (a *NormQuantiseArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)
 	if a.Columns > MaxNormColumns {
-		c.fail("%d columns, at most %d: use RMSNorm and QuantiseRows", a.Columns, MaxNormColumns)
+		c.fail("there are %d columns, want at most %d: use RMSNorm and QuantiseRows", a.Columns, MaxNormColumns)
 	}
 	c.memory("x", a.X, 16)
 	c.multiple("x stride", a.XStride, 8, int64(a.Columns))

@@ -64,7 +64,7 @@ func (a *RotateArgs) check(c *checks) {
 	c.positive("head size", a.HeadDim)
 	c.count("offset", a.Offset)
 	if a.Rope <= 0 || a.Rope%2 != 0 || a.Offset+a.Rope > a.HeadDim {
-		c.fail("columns %d to %d of heads of %d, an even number inside the head can be rotated", a.Offset,
+		c.fail("columns %d to %d of heads of %d are to be rotated, want an even number inside the head", a.Offset,
 			a.Offset+a.Rope, a.HeadDim)
 	}
 	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Heads*a.HeadDim)
@@ -75,7 +75,8 @@ func (a *RotateArgs) check(c *checks) {
 	if a.Copy != 0 {
 		c.count("offset of the copy", a.CopyOffset)
 		if a.CopyOffset+a.Rope > a.CopyDim {
-			c.fail("columns %d to %d of heads of %d in the copy", a.CopyOffset, a.CopyOffset+a.Rope, a.CopyDim)
+			c.fail("columns %d to %d are outside the heads of %d columns of the "+
+				"copy", a.CopyOffset, a.CopyOffset+a.Rope, a.CopyDim)
 		}
 		c.element("copy", a.Copy, a.XType, ElementBF16, a.CopyStride, a.Heads*a.CopyDim)
 	}

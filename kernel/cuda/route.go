@@ -60,7 +60,8 @@ func (a *RouteArgs) check(c *checks) {
 			a.Groups, MaxRouted, MaxGroups)
 	} else if a.KeepGroups <= 0 || a.KeepGroups > a.Groups || a.Top <= 0 ||
 		a.Top > min(a.KeepGroups*(a.Experts/a.Groups), MaxTop) {
-		c.fail("top %d of %d of %d groups of %d experts, at most %d", a.Top, a.KeepGroups, a.Groups,
+		c.fail("the best %d of %d of %d groups of %d experts are requested, want at most "+
+			"%d", a.Top, a.KeepGroups, a.Groups,
 			a.Experts/a.Groups, MaxTop)
 	}
 	c.multiple("logit stride", a.LogitStride, 1, int64(a.Experts))

@@ -156,7 +156,7 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	c.multiple("stride", x.Stride, 1, int64(x.MaxContext))
 	c.multiple("table stride", x.TableStride, 1, int64(x.MaxBlocks))
 	if x.Pages > math.MaxInt32 {
-		c.fail("%d pages, at most %d", x.Pages, math.MaxInt32)
+		c.fail("there are %d pages, want at most %d", x.Pages, math.MaxInt32)
 	}
 	a := IndexPagedArgs{
 		Weights: x.Weights, ContextLengths: x.ContextLengths, BlockTable: x.BlockTable, TableRows: x.TableRows,

@@ -235,7 +235,7 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	blocks := (a.Streams[0].Width + sparseKeys - 1) / sparseKeys
 	if second := a.Streams[1]; second.Width != 0 {
 		if rows.streams < 2 {
-			c.fail("a second stream of %d keys, these rows have one", second.Width)
+			c.fail("there is a second stream of %d keys, want one stream for these rows", second.Width)
 		}
 		c.selection("second", second, rows.rowBytes)
 		blocks += (second.Width + sparseKeys - 1) / sparseKeys
@@ -248,7 +248,7 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
 	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
 		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {
-		c.fail("%d pages of %d bytes, the pool of these rows may have %d bytes: use fewer pages",
+		c.fail("the pool has %d pages of %d bytes, want at most %d bytes: use fewer pages",
 			pages, a.Streams[0].PageBytes, int64(mappedPoolBytes))
 	}
 	c.memory("q", a.Q, 16)
@@ -282,7 +282,7 @@ func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c
 	}
 	units := SparseUnits(a.Rows, a.Heads, a.Segments)
 	if units > math.MaxInt32 {
-		c.fail("%d rows in %d segments of %d heads, at most %d units of %d heads: launch fewer rows", a.Rows,
+		c.fail("%d rows in %d segments of %d heads are more than %d units of %d heads: launch fewer rows", a.Rows,
 			a.Segments, a.Heads, math.MaxInt32, sparseHeads)
 	}
 	if c.err != nil || units == 0 {

@@ -61,7 +61,8 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 			v.Slots, v.PageShift, v.PageMask, v.PageBytes = slots, 31, math.MaxInt32, int64(slots)*2*V4Dim
 		}))
 	}
-	if err := flat(64<<20 + 1); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "may have 68719476736") {
+	if err := flat(64<<20 + 1); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "want at most "+
+		"68719476736") {
 		t.Errorf("a pool of more than 64 GiB: %v", err)
 	}
 	if err := flat(64 << 20); errors.Is(err, ErrArgument) {

@@ -26,7 +26,7 @@ func (k *Kernels) TallyChoices(s *Stream, a *TallyArgs) error {
 	c.multiple("seen stride", a.SeenStride, 1, 1)
 	n := int64(a.Rows) * int64(a.Top)
 	if n > maxGrid*portableThreads {
-		c.fail("%d choices, at most %d", n, int64(maxGrid*portableThreads))
+		c.fail("there are %d choices, want at most %d", n, int64(maxGrid*portableThreads))
 	}
 	if c.err != nil || n == 0 {
 		return c.err

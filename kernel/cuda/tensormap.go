@@ -61,7 +61,8 @@ type MapSpec struct {
 func (m *MapSpec) check() error {
 	rank := len(m.Dims)
 	if rank < 1 || rank > 5 || len(m.Box) != rank || len(m.Strides) != rank-1 {
-		return argumentError("tensor map: %d dims, %d strides, %d box sizes; rank is 1 to 5 with one stride less", rank,
+		return argumentError("tensor map: there are %d dimensions, %d strides and %d box sizes; want 1 to 5 "+
+			"dimensions and one stride less", rank,
 			len(m.Strides), len(m.Box))
 	}
 	if !m.Base.aligned(16) {

@@ -73,12 +73,12 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 		c.memory("page table", a.PageTable, 4)
 		c.positive("rows per request", a.RowsPerRequest)
 		if a.PageShift < 0 || a.PageShift > 30 {
-			c.fail("page shift %d, must be 0 to 30", a.PageShift)
+			c.fail("the page shift is %d, want 0 to 30", a.PageShift)
 		}
 	case TopKRagged:
 		c.memory("offsets", a.Offsets, 4)
 	default:
-		c.fail("transform %d is not known", a.Transform)
+		c.fail("transform %d is unknown", a.Transform)
 	}
 	if c.err != nil {
 		return c.err

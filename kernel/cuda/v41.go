@@ -110,7 +110,7 @@ func (k *Kernels) WriteKeysV41(s *Stream, a *WriteIndexKeyArgs) error {
 	c := checks{kernel: "write_key_v41"}
 	a.checkKeys(&c, layout.IndexFP4Bytes)
 	if a.Beta != 0 {
-		c.fail("a norm with beta, FP4 keys have none")
+		c.fail("the norm has a beta, but the norm of FP4 keys has none")
 	}
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
@@ -177,7 +177,7 @@ func (k *Kernels) Engram(s *Stream, a *EngramArgs) error {
 	c := checks{kernel: "engram"}
 	c.streams(a.Streams, a.Hidden)
 	if a.Streams > EngramStreams || a.Hidden%8 != 0 {
-		c.fail("%d streams of %d columns, supported are at most %d of a multiple of 8", a.Streams, a.Hidden,
+		c.fail("there are %d streams of %d columns, want at most %d streams of a multiple of 8", a.Streams, a.Hidden,
 			EngramStreams)
 	}
 	n, h := int64(a.Streams), int64(a.Hidden)
@@ -213,7 +213,8 @@ func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
 	c.count("rows", a.Rows)
 	blocks := (int64(a.Rows)*int64(a.Columns) + longRows - 1) / longRows
 	if blocks > maxGrid {
-		c.fail("%d rows of %d, at most %d in all", a.Rows, a.Columns, int64(maxGrid)*longRows)
+		c.fail("%d rows of %d values are more than %d in all: launch fewer "+
+			"rows", a.Rows, a.Columns, int64(maxGrid)*longRows)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
@@ -243,7 +244,7 @@ type Reachable struct {
 // page-locked memory. The caller must not write to it before Free.
 func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	if len(bytes) == 0 {
-		return nil, argumentError("reach of no bytes")
+		return nil, argumentError("reach was called for no bytes")
 	}
 	const portable, mapped, readOnly = 1, 2, 8
 	at, size := uintptr(unsafe.Pointer(&bytes[0])), uintptr(len(bytes))

@@ -76,7 +76,8 @@ func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
 		c.positive("block rows", a.BlockRows)
 		c.positive("block columns", a.BlockColumns)
 		if c.err == nil && a.ScaleStride < (a.Columns-1)/a.BlockColumns+1 {
-			c.fail("scale stride %d for %d columns in blocks of %d", a.ScaleStride, a.Columns, a.BlockColumns)
+			c.fail("the scale stride is %d, too small for %d columns in blocks of "+
+				"%d", a.ScaleStride, a.Columns, a.BlockColumns)
 		}
 	}
 	tiles := func(n int32) uint32 { return (uint32(n) + widenTile - 1) / widenTile }

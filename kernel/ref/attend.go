@@ -116,7 +116,8 @@ func (dev *Device) DenseAttend(a kernel.DenseArgs) error {
 	for r := range a.Q.Rows {
 		s0, n := int(start[r*a.Start.Stride]), max(int(lens[r*a.Lens.Stride]), 0)
 		if s0 < 0 || s0+n > a.KV.Rows {
-			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d, and there are %d", kernel.ErrArgument, r,
+			return fmt.Errorf("%w: dense attend: row %d attends to keys %d to %d, but there are only "+
+				"%d", kernel.ErrArgument, r,
 				s0, s0+n, a.KV.Rows)
 		}
 		for h := range d.Heads {

@@ -65,7 +65,7 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 			continue
 		}
 		if n > a.Out.Cols {
-			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n,
+			return fmt.Errorf("%w: scores: row %d has %d keys, but out has %d columns", kernel.ErrArgument, r, n,
 				a.Out.Cols)
 		}
 		widen(q, a.Q, r)
@@ -129,7 +129,8 @@ func (*Device) Select(a kernel.SelectArgs) error {
 			}
 		} else {
 			if n > a.Scores.Cols {
-				return fmt.Errorf("%w: select: row %d has %d keys, scores have %d columns", kernel.ErrArgument, r, n,
+				return fmt.Errorf("%w: select: row %d has %d keys, but scores have %d "+
+					"columns", kernel.ErrArgument, r, n,
 					a.Scores.Cols)
 			}
 			chosen = best(host.RowF32(a.Scores, r)[:n], k)

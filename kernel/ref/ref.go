@@ -57,7 +57,8 @@ func (*Device) Close() error { return nil }
 func onlyF32(op string, ts ...kernel.Tensor) error {
 	for _, t := range ts {
 		if t.DType != kernel.F32 {
-			return fmt.Errorf("%w: ref %s: activations of type %v, the reference keeps f32", kernel.ErrUnsupported, op,
+			return fmt.Errorf("%w: ref %s: activations have type %v, the reference supports "+
+				"f32", kernel.ErrUnsupported, op,
 				t.DType)
 		}
 	}

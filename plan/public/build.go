@@ -150,7 +150,7 @@ func (w *builder) againstDense(f batchFacts) []string {
 	cfg := w.cfg
 	list := slices.Clone(cfg.DenseAgainst)
 	if w.b.Graph == plan.GraphPiecewise {
-		list = append(list, "inside a piecewise graph lengths cannot be branched on")
+		list = append(list, "a piecewise graph cannot branch on lengths")
 	}
 	if f.maxKeys > cfg.T {
 		list = append(list, fmt.Sprintf("the longest request has %d keys, the threshold is %d", f.maxKeys, cfg.T))

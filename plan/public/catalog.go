@@ -144,7 +144,7 @@ func q8Heads(_ *plan.Hardware, heads int) (int, int, string) {
 	case heads > 128:
 		return 0, 0, plan.TooManyHeads(heads, 128)
 	}
-	return 0, 0, fmt.Sprintf("%d heads per rank neither divide 64 nor are a multiple of it", heads)
+	return 0, 0, fmt.Sprintf("%d heads per rank do not divide 64 and are not a multiple of it", heads)
 }
 
 // aiterHeads: fewer than 16 heads are repeated, more must be a multiple of 16.

@@ -67,7 +67,8 @@ func Open(path string) (_ *File, err error) {
 func (f *File) openSplits(path string, named *File, count int) error {
 	const most = 99999 // five digits in the names
 	if count > most {
-		return fmt.Errorf("gguf: %s: %w: split.count is %d; at most %d are supported", path, ErrMalformed, count, most)
+		return fmt.Errorf("gguf: %s: %w: split.count is %d; at most %d parts are "+
+			"supported", path, ErrMalformed, count, most)
 	}
 	number, _ := named.Metadata.Int("split.no") // from 0
 	suffix := splitSuffix(int(number), count)
@@ -104,7 +105,8 @@ func (f *File) openSplits(path string, named *File, count int) error {
 		f.Tensors = append(f.Tensors, part.Tensors...)
 	}
 	if want, ok := f.Metadata.Int("split.tensors.count"); ok && want != int64(len(f.Tensors)) {
-		return fmt.Errorf("gguf: %s: %w: %d splits hold %d tensors, split.tensors.count is %d", path, ErrMalformed,
+		return fmt.Errorf("gguf: %s: %w: the %d parts hold %d tensors, but split.tensors.count is "+
+			"%d", path, ErrMalformed,
 			count, len(f.Tensors), want)
 	}
 	return checkNames(path, f.Tensors)
@@ -168,7 +170,7 @@ func insteadOf(data []byte) string {
 	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
 	switch {
 	case begins("version https://git-lfs"):
-		return ": this is a pointer of Git LFS; fetch the file itself with 'git lfs pull'"
+		return ": this is a pointer of Git LFS; download the file itself with 'git lfs pull'"
 	case begins("<!doctype") || begins("<html"):
 		return ": this is a web page; download the file itself"
 	}
@@ -264,7 +266,7 @@ func (s *scanner) tensor() Tensor {
 func (t *Tensor) bytes() (int64, error) {
 	values, size, ok := t.Type.unit()
 	if !ok {
-		return 0, fmt.Errorf("%w: tensor %q is %v; supported are %s: take another file of the model", ErrUnsupported,
+		return 0, fmt.Errorf("%w: tensor %q is %v; want one of %s: use another file of the model", ErrUnsupported,
 			t.Name, t.Type, typeList())
 	}
 	columns := 1
@@ -272,7 +274,8 @@ func (t *Tensor) bytes() (int64, error) {
 		columns = t.Shape[len(t.Shape)-1]
 	}
 	if columns%values != 0 {
-		return 0, fmt.Errorf("%w: tensor %q has rows of %d values, and %v has blocks of %d", ErrMalformed, t.Name,
+		return 0, fmt.Errorf("%w: tensor %q has rows of %d values, which are not whole blocks of %v with %d "+
+			"values", ErrMalformed, t.Name,
 			columns, t.Type, values)
 	}
 	n := uint64(columns/values) * uint64(size) // below 2^56
@@ -301,7 +304,7 @@ func (s *scanner) place(list []Tensor, pad int64) error {
 				ErrMalformed, t.Name, t.Offset, pad)
 		}
 		if start > size || t.Offset > size-start || n > size-start-t.Offset {
-			return fmt.Errorf("gguf: %s: %w: tensor %q takes %d bytes from byte %d of the data, and the file has %d "+
+			return fmt.Errorf("gguf: %s: %w: tensor %q takes %d bytes from byte %d of the data, but the file has %d "+
 				"bytes with data from byte %d: %s", s.path, ErrMalformed, t.Name, n, t.Offset, size, start, incomplete)
 		}
 		t.Offset += start

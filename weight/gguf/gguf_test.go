@@ -160,26 +160,26 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"empty":              {nil, "the file has 0 more: the download may be incomplete"},
-		"metadata cut off":   {good[:30], "the file has 14 more bytes: the download may be incomplete"},
+		"empty":              {nil, "the file has only 0 more: the download may be incomplete"},
+		"metadata cut off":   {good[:30], "the file has only 14 more bytes: the download may be incomplete"},
 		"key cut off":        {good[:pair+12], "the download may be incomplete"},
-		"a pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\n"), "fetch the file itself with"},
+		"a pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\n"), "download the file itself with"},
 		"a web page":         {[]byte("<!DOCTYPE html><html>"), "this is a web page; download the file itself"},
 		"another file":       {[]byte("{\"a\": 1}"), `a GGUF file begins with "GGUF"`},
 		"2^63 tensors":       {put(8, 1<<63), "tensors; at most"},
-		"many tensors":       {put(8, 1<<19), "of 24 bytes or more"},
+		"many tensors":       {put(8, 1<<19), "need at least 24 bytes each"},
 		"2^63 pairs":         {put(16, 1<<63), "metadata pairs; at most"},
 		"long key":           {put(pair, 1<<63), "a key has"},
 		"long name":          {put(tensor, 1<<62), "a tensor's name has"},
 		"2^63 columns":       {put(tensor+13, 1<<63), "a dimension of"},
 		"overflowing shape":  {wide, "larger than any file"},
-		"partial blocks":     {withType(12), "rows of 4 values, and Q4_K has blocks of 256"},
+		"partial blocks":     {withType(12), "rows of 4 values, which are not whole blocks of Q4_K with 256 values"},
 		"offset of 2^63":     {put(offsetAt, 1<<63), "begins at byte"},
 		"offset outside":     {put(offsetAt, 1<<20), "the download may be incomplete"},
 		"unaligned offset":   {put(offsetAt, 1), "not at a multiple of 32"},
 		"cut off":            {good[:len(good)-16], "the download may be incomplete"},
-		"arrays in arrays":   {nested, "arrays in arrays deeper"},
-		"unknown value type": {put(pair+9, 13), "value type 13"},
+		"arrays in arrays":   {nested, "nested deeper"},
+		"unknown value type": {put(pair+9, 13), "value type is 13"},
 	} {
 		if _, err := Parse(name, c.data); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!errors.Is(err, ErrMalformed) {
@@ -193,8 +193,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		"version 1":        {append([]byte("GGUF\x01\x00\x00\x00"), good[8:]...), "version 1; 2 and 3"},
 		"big endian":       {append([]byte("GGUF\x00\x00\x00\x03"), good[8:]...), "big-endian"},
 		"unknown type":     {withType(77), `tensor "w" is type 77`},
-		"unsupported type": {withType(15), `tensor "w" is Q8_K; supported are F32 F16 Q4_0`},
-		"foreign type":     {withType(155), `tensor "w" is type 155, made for ik_llama.cpp; supported are`},
+		"unsupported type": {withType(15), `tensor "w" is Q8_K; want one of F32 F16 Q4_0`},
+		"foreign type":     {withType(155), `tensor "w" is type 155, made for ik_llama.cpp; want one of`},
 	} {
 		if _, err := Parse(name, c.data); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed) {
@@ -277,7 +277,7 @@ func TestHostileFilesOfEveryType(t *testing.T) {
 			t.Fatalf("%v: %v", f, err)
 		}
 		for want, data := range map[string][]byte{
-			"has blocks of":                  edit(columnsAt, uint64(columns+1)),
+			"not whole blocks of":            edit(columnsAt, uint64(columns+1)),
 			"the download may be incomplete": edit(rowsAt, 1<<20),
 			"larger than any file":           edit(columnsAt, uint64(columns)<<30, rowsAt, 1<<48),
 			"begins at byte":                 edit(offsetAt, 1<<63),

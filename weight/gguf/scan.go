@@ -52,7 +52,7 @@ func (s *scanner) take(n uint64, what string) []byte {
 		return nil
 	}
 	if left := uint64(len(s.data) - s.at); n > left {
-		s.fail("%s takes %d bytes, and the file has %d more: %s", what, n, left, incomplete)
+		s.fail("%s takes %d bytes, but the file has only %d more: %s", what, n, left, incomplete)
 		return nil
 	}
 	b := s.data[s.at : s.at+int(n)]
@@ -84,7 +84,8 @@ func (s *scanner) count(what string, size int, limit uint64) int {
 		s.fail("%d %s; at most %d are supported", n, what, limit)
 		return 0
 	case n > left/uint64(size):
-		s.fail("%d %s of %d bytes or more, and the file has %d more bytes: %s", n, what, size, left, incomplete)
+		s.fail("%d %s need at least %d bytes each, but the file has only %d more bytes: "+
+			"%s", n, what, size, left, incomplete)
 		return 0
 	}
 	return int(n)
@@ -131,7 +132,7 @@ func (s *scanner) value(kind uint32, depth int) any {
 		return s.array(depth)
 	}
 	if kind >= types {
-		s.fail("value type %d; known are 0 to %d", kind, types-1)
+		s.fail("the value type is %d, want 0 to %d", kind, types-1)
 		return nil
 	}
 	return scalar(kind, s.take(uint64(sizes[kind]), "a value"))
@@ -177,10 +178,10 @@ func (s *scanner) array(depth int) any {
 	case s.err != nil:
 		return nil
 	case kind >= types:
-		s.fail("array of value type %d; known are 0 to %d", kind, types-1)
+		s.fail("the array has value type %d, want 0 to %d", kind, types-1)
 		return nil
 	case depth == maxNesting:
-		s.fail("arrays in arrays deeper than %d", maxNesting)
+		s.fail("arrays are nested deeper than %d levels", maxNesting)
 		return nil
 	}
 	n := s.count("values of an array", sizes[kind], math.MaxInt)

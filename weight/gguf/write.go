@@ -74,7 +74,8 @@ func write(w *bufio.Writer, pairs []Pair, tensors []Source) error {
 			return err
 		}
 		if out.n-before != want {
-			return fmt.Errorf("tensor %q: %d bytes were written, %v of shape %v takes %d", t.Name, out.n-before, t.Type,
+			return fmt.Errorf("tensor %q: %d bytes were written, but %v of shape %v takes "+
+				"%d", t.Name, out.n-before, t.Type,
 				t.Shape, want)
 		}
 	}
@@ -103,7 +104,7 @@ func header(pairs []Pair, tensors []Source) ([]byte, error) {
 	for i := range tensors {
 		t := &tensors[i]
 		if len(t.Shape) > maxDims {
-			return nil, fmt.Errorf("tensor %q has %d dimensions, the format has at most %d", t.Name, len(t.Shape),
+			return nil, fmt.Errorf("tensor %q has %d dimensions, want at most %d", t.Name, len(t.Shape),
 				maxDims)
 		}
 		b = appendText(b, t.Name)

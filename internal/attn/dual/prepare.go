@@ -135,8 +135,9 @@ func (f *filler) checkWindows(r, p, window int) error {
 	tables := b.windows(r)
 	if len(tables) != len(b.Tables[r]) {
 		return &plan.Error{Code: plan.E22,
-			Asked:     fmt.Sprintf("request %d with %d window pages for %d pages", r, len(tables), len(b.Tables[r])),
-			Supported: "a window page, or none, for each page"}
+			Asked: fmt.Sprintf("request %d with %d entries of window pages for %d "+
+				"pages", r, len(tables), len(b.Tables[r])),
+			Supported: "one entry for each page: a window page or none"}
 	}
 	for i := max(p-window+1, 0) / b.PageTokens; i*b.PageTokens <= p; i++ {
 		if tables[i] < 0 {

@@ -305,7 +305,7 @@ func (t *selfTest) checkSelections() ([][]int32, error) {
 			}
 		}
 		if i := slices.IndexFunc(mine[len(want):], func(p int32) bool { return p != -1 }); i >= 0 {
-			return nil, fmt.Errorf("mla: self-test: of %d keys, the selection has key %d after all of them", n,
+			return nil, fmt.Errorf("mla: self-test: the selection of all %d keys has another entry, %d, after them", n,
 				mine[len(want)+i])
 		}
 		out = append(out, want)
@@ -418,8 +418,9 @@ func (t *selfTest) checkOutputs() error {
 			if t.w.Index == nil {
 				form = "latent"
 			}
-			return fmt.Errorf("mla: self-test: of %d keys, %s attention differs from dense attention over the "+
-				"same %d keys by %.3g of its size, at most %.3g is rounding", n, form, min(int(n), t.k), share, most)
+			return fmt.Errorf("mla: self-test: of %d keys, %s attention differs from dense attention over the same "+
+				"%d keys by %.3g of its size, want at most %.3g, which rounding "+
+				"explains", n, form, min(int(n), t.k), share, most)
 		}
 	}
 	return t.checkHeads(sparse, dense)
@@ -442,7 +443,7 @@ func (t *selfTest) checkHeads(sparse, dense []float32) error {
 		}
 		if factor := both / size; !(math.Abs(factor-1) <= most) {
 			return fmt.Errorf("mla: self-test: head %d of attention in latent space is %.5g times that of dense "+
-				"attention, at most %.3g more or less is rounding", h, factor, most)
+				"attention, want 1 within %.3g, which rounding explains", h, factor, most)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (p *Pass) locate(l *launch, pool kernel.Pool) {
 	case plan.TransformRagged:
 		args.Offset = p.start.Slice(l.first, l.last)
 	default:
-		p.list.Fail(fmt.Errorf("sparse attention needs a transform, the plan has %v", l.segment.Transform))
+		p.list.Fail(fmt.Errorf("sparse attention needs a transform, but the plan has %v", l.segment.Transform))
 	}
 	p.list.Add(args)
 }

@@ -271,7 +271,7 @@ func (e *expertSet) check(r *reader) error {
 				size += w * w
 			}
 			if !(math.Sqrt(off) <= 0.005*math.Sqrt(size)) {
-				return fmt.Errorf("result of pair %d is off by %.4f of its norm", pair, math.Sqrt(off/size))
+				return fmt.Errorf("the result of pair %d differs by %.4f of its norm", pair, math.Sqrt(off/size))
 			}
 		}
 	}

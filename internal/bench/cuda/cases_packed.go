@@ -392,7 +392,7 @@ func (s *packedExpertsSet) check(r *reader) error {
 			off, size = off+(float64(got[c])-w)*(float64(got[c])-w), size+w*w
 		}
 		if !(math.Sqrt(off) <= 0.02*math.Sqrt(size)) {
-			return fmt.Errorf("activations of pair %d are off by %.4f of their norm", place, math.Sqrt(off/size))
+			return fmt.Errorf("the activations of pair %d differ by %.4f of their norm", place, math.Sqrt(off/size))
 		}
 	}
 	return nil

@@ -309,8 +309,8 @@ func TestOptionsReportEveryProblem(t *testing.T) {
 	if !errors.Is(err, ErrOptions) {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns", "top_p of 2",
-		"prompts of 0", "answers of 0", "shared prefix of -1"} {
+	for _, part := range []string{`url "ftp://x"`, "requests is 0", "both a rate", "duration is -1ns", "top_p 2",
+		"prompts have 0", "answers have 0", "shared prefix has -1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not reported: %v", part, err)
 		}

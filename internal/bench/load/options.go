@@ -77,43 +77,44 @@ func (o *Options) Validate() error {
 		errs = append(errs, err)
 	}
 	if o.Streams < 0 || o.StreamChoices < 0 {
-		add("%d streams of %d choices during the load, want 0 or more", o.Streams, o.StreamChoices)
+		add("there are %d streams of %d choices during the load, want 0 or more", o.Streams, o.StreamChoices)
 	}
 	if o.Requests < 1 {
-		add("%d requests, want at least 1", o.Requests)
+		add("the number of requests is %d, want at least 1", o.Requests)
 	}
 	switch {
 	case o.Rate != 0 && o.Concurrency != 0:
-		add("a rate of %g and a concurrency of %d exclude each other; give one", o.Rate, o.Concurrency)
+		add("both a rate (%g) and a concurrency (%d) are given; give one", o.Rate, o.Concurrency)
 	case o.Rate == 0 && o.Concurrency == 0:
-		add("neither a rate nor a concurrency; give one")
+		add("neither a rate nor a concurrency is given; give one")
 	case !(o.Rate >= 0) || math.IsInf(o.Rate, 0):
-		add("a rate of %g requests per second, want a positive number", o.Rate)
+		add("the rate is %g requests per second, want a positive number", o.Rate)
 	case o.Concurrency < 0:
-		add("a concurrency of %d, want a positive number", o.Concurrency)
+		add("the concurrency is %d, want a positive number", o.Concurrency)
 	}
 	if o.Duration < 0 || o.Timeout < 0 {
-		add("a duration of %v and a timeout of %v, want 0 (no limit) or more", o.Duration, o.Timeout)
+		add("the duration is %v and the timeout %v, want 0 (no limit) or more", o.Duration, o.Timeout)
 	}
 	for _, l := range []struct {
 		name string
 		v    Lengths
 	}{{"prompts", o.Prompt}, {"answers", o.Output}} {
 		if l.v.Least < 1 || l.v.Most < l.v.Least {
-			add("%s of %v tokens, want at least 1", l.name, l.v)
+			add("%s have %v tokens, want at least 1", l.name, l.v)
 		}
 	}
 	if o.Turns != (Lengths{}) && (o.Turns.Least < 1 || o.Turns.Most < o.Turns.Least) {
-		add("conversations of %v turns, want at least 1", o.Turns)
+		add("conversations have %v turns, want at least 1", o.Turns)
 	}
 	if !(o.Temperature >= 0 && o.Temperature <= 2) || !(o.TopP >= 0 && o.TopP <= 1) {
-		add("a temperature of %g and a top_p of %g, want 0 to 2 and 0 (none) to 1", o.Temperature, o.TopP)
+		add("the temperature is %g and top_p %g, want 0 to 2 and 0 (none) to 1", o.Temperature, o.TopP)
 	}
 	if o.Goals.FirstToken < 0 || o.Goals.PerToken < 0 || o.Goals.EndToEnd < 0 {
-		add("goals of %v, want times above 0", o.Goals)
+		add("the goals are %v, want times above 0", o.Goals)
 	}
 	if o.SharedPrefix < 0 || o.Groups < 1 {
-		add("a shared prefix of %d tokens in %d groups, want 0 or more tokens and at least one group", o.SharedPrefix,
+		add("the shared prefix has %d tokens in %d groups, want 0 or more tokens and at least one "+
+			"group", o.SharedPrefix,
 			o.Groups)
 	}
 	if len(errs) > 0 {
@@ -162,7 +163,7 @@ func ParseLengths(s string) (Lengths, error) {
 	a, err1 := strconv.Atoi(low)
 	b, err2 := strconv.Atoi(high)
 	if err1 != nil || err2 != nil || uniform != pair || a < 1 || b < a {
-		return Lengths{}, fmt.Errorf("load: %w: length %q is not valid, want a number of tokens such as 256, or "+
+		return Lengths{}, fmt.Errorf("load: %w: the length is %q, want a number of tokens such as 256, or "+
 			"uniform:100-400", ErrOptions, s)
 	}
 	return Lengths{a, b}, nil

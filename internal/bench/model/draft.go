@@ -46,8 +46,8 @@ func Draft(ctx context.Context, e generator, setting string, requests []sparrow.
 		x, y := a.Choices[0].Tokens, b.Choices[0].Tokens
 		if !slices.EqualFunc(x, y, func(p, q sparrow.Token) bool { return p.ID == q.ID }) {
 			return nil,
-				fmt.Errorf("bench: answer %d has %d tokens without drafts and %d others with them; drafts must "+
-					"change nothing", i, len(x), len(y))
+				fmt.Errorf("bench: answer %d has %d tokens without drafts and %d different ones with drafts; drafts "+
+					"must not change the answer", i, len(x), len(y))
 		}
 		if len(x) < 2 {
 			continue // nothing was decoded after the first token

@@ -55,9 +55,9 @@ func TestDraft(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	for want, s := range map[string]*script{
-		"change nothing": {tokens: [][]int32{{1, 2}, {1, 2}, {1, 2}}, damage: true},
-		"nothing to":     {tokens: [][]int32{{1}, {1}, {1}}},
-		"broken":         {err: broken},
+		"must not change the answer": {tokens: [][]int32{{1, 2}, {1, 2}, {1, 2}}, damage: true},
+		"nothing to":                 {tokens: [][]int32{{1}, {1}, {1}}},
+		"broken":                     {err: broken},
 	} {
 		if _, err := Draft(context.Background(), s, "2", requests); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)

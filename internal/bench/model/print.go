@@ -72,7 +72,7 @@ func (r *Report) Print(w io.Writer) error {
 		fmt.Fprintln(w, line)
 	}
 	if r.Plain != "" {
-		fmt.Fprintf(w, "no graph: %s\n", r.Plain)
+		fmt.Fprintf(w, "passes ran without a graph: %s\n", r.Plain)
 	}
 	for i, line := range r.Experts {
 		if i == 0 {

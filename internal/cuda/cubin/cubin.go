@@ -85,7 +85,8 @@ func Parse(data []byte) (*Image, error) {
 		return nil, fmt.Errorf("cubin: %w", err)
 	}
 	if f.Machine != machineCUDA || f.Class != elf.ELFCLASS64 {
-		return nil, fmt.Errorf("cubin: machine %d class %v, want %d and 64-bit", int(f.Machine), f.Class, machineCUDA)
+		return nil, fmt.Errorf("cubin: the machine is %d and the class %v, want %d and "+
+			"64-bit", int(f.Machine), f.Class, machineCUDA)
 	}
 	syms, err := f.Symbols()
 	if err != nil {
@@ -211,7 +212,8 @@ func attributes(f *elf.File, name string) ([]attribute, error) {
 		b = b[4:]
 		if format == sized {
 			if int(a.half) > len(b) {
-				return nil, fmt.Errorf("cubin: section %s: attribute %#x of %d bytes, %d left", name, a.id, a.half,
+				return nil, fmt.Errorf("cubin: section %s: attribute %#x has %d bytes, but only %d are "+
+					"left", name, a.id, a.half,
 					len(b))
 			}
 			a.data, b = b[:a.half], b[a.half:]
@@ -249,7 +251,7 @@ func structs(f *elf.File, syms []elf.Symbol) ([]Struct, error) {
 		}
 		n, err := strconv.Atoi(part[1])
 		if err != nil || n < 0 || n >= len(syms) {
-			return nil, fmt.Errorf("cubin: symbol %s: field number %q", s.Name, part[1])
+			return nil, fmt.Errorf("cubin: symbol %s: %q is not the number of a field", s.Name, part[1])
 		}
 		st := get(part[0])
 		for len(st.Fields) <= n {

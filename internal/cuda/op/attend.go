@@ -111,7 +111,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 		r.fail("%v", err)
 	}
 	args.Streams = streams
-	if a.Table.Rows == 1 { // a single row may say anything about the distance to the next
+	if a.Table.Rows == 1 { // the stride of a single row may have any value
 		args.Streams[0].IndexStride = int64(a.Table.Cols)
 	}
 	segments, blocks := cuda.LatentSegments(streams[0].Width, r.count("keys of a segment", a.SplitKeys))
@@ -133,7 +133,7 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 		Q: at(q), Out: at(out), QStride: int64(q.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", q.Rows),
 		Heads: r.count("heads", heads), ScoreScale: scale * math.Log2E, ValueScale: 1,
 	}
-	if q.Rows == 1 { // a single row may say anything about the distance to the next
+	if q.Rows == 1 { // the stride of a single row may have any value
 		a.QStride, a.OutStride = int64(q.Cols), int64(out.Cols)
 	}
 	if lse.Given() {

@@ -25,7 +25,8 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 	case 2:
 		args.XType, args.OutType = cuda.ElementBF16, cuda.ElementBF16
 	default:
-		r.fail("rows of %v are not contiguous; this backend copies such rows of elements of 2 and 4 bytes", a.X.DType)
+		r.fail("rows of %v are not contiguous; this backend copies such rows only with elements of 2 or 4 "+
+			"bytes", a.X.DType)
 	}
 	if r.err != nil {
 		return r.err

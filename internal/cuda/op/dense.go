@@ -44,11 +44,11 @@ func (r *require) dense(a kernel.DenseArgs) cuda.Dense {
 		Nope: r.count("key columns", a.Dims.Nope), Values: r.count("value columns", a.Dims.V), Scale: a.Scale,
 	}
 	if a.Dims.Rope != 64 || !cuda.DenseSupported(x.Nope, x.Values) {
-		r.fail("heads of %d + %d columns with values of %d, this backend has kernels for 64 + 64 with 64, "+
+		r.fail("heads have %d + %d columns with values of %d, this backend has kernels for 64 + 64 with 64, "+
 			"128 + 64 with 128 and 192 + 64 with 256", a.Dims.Nope, a.Dims.Rope, a.Dims.V)
 	}
 	if a.KV.Rows == 0 && a.Q.Rows > 0 {
-		r.fail("%d rows and no key at all", a.Q.Rows)
+		r.fail("there are %d rows but no keys, want at least one key", a.Q.Rows)
 	}
 	return x
 }

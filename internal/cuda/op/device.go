@@ -58,7 +58,7 @@ func Backends() []kernel.Backend {
 		Available: func() error { return inOwnWords(cuda.Available()) },
 		Open: func(o kernel.Options) (kernel.Device, error) {
 			if why := cuda.NeedsPortable(o.Limits); why != "" {
-				return nil, fmt.Errorf("%w: --kernels %s with these limits: %s; ask for --kernels %s or auto",
+				return nil, fmt.Errorf("%w: --kernels %s cannot run with these limits: %s; use --kernels %s or auto",
 					kernel.ErrUnsupported, Name, why, PortableName)
 			}
 			return opened(cuda.OpenLimited(o.Ordinal, false, o.Limits))

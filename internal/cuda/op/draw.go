@@ -39,7 +39,7 @@ func (d *Device) draw(s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor
 	case kernel.E4M3:
 		a.Type = cuda.ElementE4M3
 	default:
-		return fmt.Errorf("%w: draw: values of type %v, this backend draws f32, bf16 and e4m3", kernel.ErrUnsupported,
+		return fmt.Errorf("%w: draw: values have type %v, this backend draws f32, bf16 and e4m3", kernel.ErrUnsupported,
 			t.DType)
 	}
 	return d.kernels.DrawValues(s, &a)

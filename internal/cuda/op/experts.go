@@ -41,7 +41,8 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if gateUp, down, ok := packedExperts(&w); ok {
 		x.shape.Packed, x.shape.PackedDown, x.shape.BF16 = gateUp, down, true
 	}
-	for _, m := range []kernel.Weight{w.Gate[0], w.Up[0], w.Down[0]} { // the one that has no kernel, not its neighbour
+	// the error names the matrix without a kernel, not its neighbour
+	for _, m := range []kernel.Weight{w.Gate[0], w.Up[0], w.Down[0]} {
 		if _, ok := packedFormat(m); !ok && isBlocks(m) {
 			r.weight(m)
 		}
@@ -123,11 +124,12 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts
 // packedGroup is the number of values of a row of e2m1 that share a scale.
 const packedGroup = 32
 
-// packed4 requires e2m1 in such groups.
+// packed4 requires e2m1 in groups of packedGroup values.
 func (r *require) packed4(w kernel.Weight) {
 	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
-		r.fail("an expert has %v [%d, %d] in groups of %d and others have e2m1x2; this backend supports layers with "+
-			"all matrices of e2m1x2 in whole groups of %d, or none", w.Data.DType, w.Out(), w.In(), w.BlockCols,
+		r.fail("an expert has type %v [%d, %d] in groups of %d, but others have type e2m1x2; this backend supports "+
+			"layers in which all matrices, or none, have type e2m1x2 in whole groups of "+
+			"%d", w.Data.DType, w.Out(), w.In(), w.BlockCols,
 			packedGroup)
 	}
 }
@@ -228,7 +230,8 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	}
 	r := require{op: "experts"}
 	if p.split != nil && a.Part != (kernel.Part{}) {
-		r.fail("a rank has a part of experts in two memories, this backend supports only all of them")
+		r.fail("a rank has only some of the experts, and they are in two memories; this backend supports two " +
+			"memories only on one rank")
 	}
 	r.dtype("x", a.X, kernel.BF16)
 	r.dtype("out", a.Out, kernel.BF16)

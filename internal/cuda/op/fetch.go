@@ -23,7 +23,7 @@ const wordBytes = 16
 // Fetch enqueues a copy of the start of src. dst contains it after the event was waited for.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if int64(len(dst)) > src.Extent() {
-		return nil, fmt.Errorf("%w: fetch: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src,
+		return nil, fmt.Errorf("%w: fetch: %d bytes were requested, but %v has %d", kernel.ErrArgument, len(dst), src,
 			src.Extent())
 	}
 	if err := d.settle(); err != nil {

@@ -68,8 +68,8 @@ type heldSum struct {
 	experts cuda.ExpertsArgs // Results is zero where there are none
 }
 
-// heldStaged is a product in float32 whose rows are still to be brought to out, from scratch memory with rows as long
-// as the stored matrix is wide: the mixture of residual streams, which is read where it is.
+// heldStaged is a float32 product in scratch memory that still has to be copied to out; its rows are as wide as the
+// stored matrix. It is the mixture of residual streams, which can also be read in place.
 type heldStaged struct {
 	out    kernel.Tensor
 	at     cuda.Ptr

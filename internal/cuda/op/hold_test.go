@@ -51,7 +51,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 			t.Errorf("%s: a norm is still held", what)
 		}
 	}
-	// Those that check their arguments first; with good arguments they settle, as the GPU tests of bits show.
+	// These operations check their arguments first. With valid arguments they launch held operations, as the GPU tests
+	// of bits show.
 	first := map[string]bool{"Norm": true, "Multiply": true, "Project": true, "Route": true, "RouteRoot": true,
 		"RouteHash": true, "Experts": true, "IndexQuery": true, "StoreIndex": true, "Absorb": true, "Locate": true,
 		"PostExperts": true, "Compress": true, "Put": true, "StoreEntries": true, "StoreKeys": true, "Angles": true,

@@ -152,7 +152,7 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if !a.V41 {
 		r.dtype("out", a.Out, kernel.E4M3)
 	} else if r.dtype("out", a.Out, kernel.BF16); a.Hadamard {
-		r.fail("a Hadamard rotation of queries for keys of layout %v, which have none", layout.V41Index68)
+		r.fail("queries have a Hadamard rotation, but keys of layout %v have none", layout.V41Index68)
 	}
 	r.dtype("q", a.Q, kernel.BF16)
 	r.packed("out", a.Out)

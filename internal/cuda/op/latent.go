@@ -69,7 +69,8 @@ func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product
 		r.aligned(t.name, t.Tensor, 16)
 	}
 	if n.Nope%productSide != 0 || n.V%productSide != 0 || n.Latent%productSide != 0 || n.Rope%8 != 0 {
-		r.fail("heads have %d + %d and %d columns over %d, this backend supports multiples of %d", n.Nope, n.Rope, n.V,
+		r.fail("heads have %d + %d and %d columns over latent rows of %d, this backend supports multiples of "+
+			"%d", n.Nope, n.Rope, n.V,
 			n.Latent, productSide)
 	}
 	return cuda.Product{Type: cuda.ProductBF16, Input: at(in), Out: at(out), InputStride: stride(in),
@@ -77,7 +78,7 @@ func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product
 		Batch: r.count("heads", n.Heads)}
 }
 
-// perHead launches it.
+// perHead launches the products of all heads.
 func (d *Device) perHead(r *require, x *cuda.Product) error {
 	if r.err != nil || x.Rows == 0 {
 		return r.err

@@ -12,8 +12,8 @@ import (
 	"sparrow/layout"
 )
 
-// sequences makes a pool of rows of a layout and page tables over it, of which every page that is in no table is NaN.
-// Pages are in no order. It returns both pools and i32 [len(lens), width].
+// sequences makes a pool of rows of a layout and page tables over it. Pages that are in no table contain NaN, and pages
+// are in random order. It returns both pools and i32 [len(lens), width].
 func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU kernel.Pool, tables []int32) {
 	l, err := layout.MainOf(kind)
 	b.must(err)

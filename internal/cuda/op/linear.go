@@ -69,7 +69,7 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 	}
 	r := require{op: "delta rule"}
 	if a.Chunk != 0 {
-		r.fail("chunks have %d rows, this backend computes row by row", a.Chunk)
+		r.fail("chunks have %d rows, this backend supports only 0, row by row", a.Chunk)
 	}
 	for _, t := range []struct {
 		name string

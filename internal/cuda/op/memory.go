@@ -21,7 +21,7 @@ func (b *Buffer) Len() int64 { return b.bytes }
 // Alloc returns zeroed memory.
 func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 	if bytes < 0 {
-		return nil, fmt.Errorf("%w: alloc of %d bytes", kernel.ErrArgument, bytes)
+		return nil, fmt.Errorf("%w: alloc: the size is %d bytes, want 0 or more", kernel.ErrArgument, bytes)
 	}
 	if bytes == 0 {
 		return &Buffer{}, nil
@@ -46,7 +46,8 @@ func (d *Device) Free(b kernel.Buffer) {
 // Write copies src to the start of dst.
 func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	if int64(len(src)) > dst.Extent() {
-		return fmt.Errorf("%w: write: %d bytes into %v (%d bytes)", kernel.ErrArgument, len(src), dst, dst.Extent())
+		return fmt.Errorf("%w: write: %d bytes do not fit %v (%d "+
+			"bytes)", kernel.ErrArgument, len(src), dst, dst.Extent())
 	}
 	if err := d.settle(); err != nil || len(src) == 0 {
 		return err
@@ -57,7 +58,8 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 // Read copies the start of src to dst and waits for everything enqueued before.
 func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	if int64(len(dst)) > src.Extent() {
-		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, src.Extent())
+		return fmt.Errorf("%w: read: %d bytes were requested, but %v has "+
+			"%d", kernel.ErrArgument, len(dst), src, src.Extent())
 	}
 	if err := d.settle(); err != nil {
 		return err
@@ -95,7 +97,7 @@ func (d *Device) copyFaults(to []byte) error {
 	return d.stream.CopyToHost(to[:4], d.faults.Ptr())
 }
 
-// faulted returns the error for such bytes.
+// faulted returns the error for bytes that copyFaults copied.
 func (d *Device) faulted(words []byte) error {
 	if d.peer != nil {
 		if err := d.peer.missing(binary.LittleEndian.Uint32(words[4:])); err != nil {
@@ -125,7 +127,7 @@ func (d *Device) fault(bits uint32) error {
 	case bits&cuda.FaultRow != 0:
 		what = "a row or token outside its table"
 	case bits&cuda.FaultExpert != 0:
-		what = "an expert that is not there"
+		what = "an expert that does not exist"
 	}
 	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
 }
@@ -170,7 +172,7 @@ func (d *Device) countUp() (err error) {
 // counting returns device memory that contains 0, 1, 2, ... up to at least n-1.
 func (d *Device) counting(n int) (cuda.Ptr, error) {
 	if n > mostCounted {
-		return 0, fmt.Errorf("%w: cuda: %d rows of a pass, at most %d", kernel.ErrUnsupported, n, mostCounted)
+		return 0, fmt.Errorf("%w: cuda: the pass has %d rows, want at most %d", kernel.ErrUnsupported, n, mostCounted)
 	}
 	return d.count.Ptr(), nil
 }

@@ -96,8 +96,8 @@ func powersOfTwo(t kernel.Tensor) bool {
 	return true
 }
 
-// widenedOnHost reports whether a weight becomes bf16 before it is uploaded: packed ones that are no plain factors of
-// products, such as up-projections of latent rows, and types of GGUF files without kernels.
+// widenedOnHost reports whether a weight becomes bf16 before it is uploaded: packed weights that do not multiply rows
+// as they are, such as up-projections of latent rows, and types of GGUF files without kernels.
 func widenedOnHost(w kernel.Weight) bool {
 	switch w.Data.DType {
 	case kernel.E2M1x2, kernel.U4x2, kernel.U8, kernel.I8:
@@ -114,7 +114,7 @@ func onHost(w kernel.Weight, tried bool) (kernel.Weight, error) {
 	if !tried {
 		to = make([]byte, 2*out*in)
 		if _, ok := w.Data.Buf.(kernel.HostBuffer); !ok {
-			return w, fmt.Errorf("%w: cuda: prepare: %s that is not in host memory", kernel.ErrUnsupported,
+			return w, fmt.Errorf("%w: cuda: prepare: %s is not in host memory", kernel.ErrUnsupported,
 				described(w))
 		}
 		row, m := make([]float32, in), host.Matrix{Weight: w}
@@ -139,7 +139,7 @@ func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Mat
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), stored: w.Out(), kind: cuda.ProductBF16, packed: f}
 	out, in := r.count("rows", m.out), r.count("columns", m.in)
 	if m.in%productSide != 0 {
-		r.fail("a matrix [%d, %d], columns must be a multiple of %d", m.out, m.in, productSide)
+		r.fail("the matrix is [%d, %d], its columns must be a multiple of %d", m.out, m.in, productSide)
 	}
 	if r.err != nil {
 		return nil, r.err

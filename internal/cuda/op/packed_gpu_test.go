@@ -141,7 +141,7 @@ func (b *bench) blocksBy(f block.Format, out, in int) kernel.Weight {
 }
 
 // modelBlocks is a random matrix in blocks of a GGUF type whose values have the size of a model's: activations multiply
-// errors of their inputs by the inputs, so that a few blocks with large scales would decide.
+// errors of their inputs by the inputs, so that a few blocks with large scales would dominate the error.
 func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
 	b.Helper()
 	raw := make([]byte, out*in/f.Values()*f.Bytes())
@@ -151,8 +151,8 @@ func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
 	return kernel.Weight{Data: b.place(b.ref, kernel.Blocks(f), out, in/f.Values(), raw)}
 }
 
-// Products with every packed format: sides that are no multiples of tiles, few and many rows, with parts of k and
-// without. A row alone has the bits that it has among others.
+// Products with every packed format: sides that are not multiples of tiles, few and many rows, with parts of k and
+// without. A row has the same bits alone and among others.
 func TestGPUPackedProducts(t *testing.T) {
 	b := onGPU(t)
 	for _, p := range packings {

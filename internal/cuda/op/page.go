@@ -24,7 +24,7 @@ func (d *Device) HostAlloc(bytes int64) ([]byte, error) {
 // HostFree releases memory of HostAlloc.
 func (d *Device) HostFree(b []byte) error {
 	if len(b) == 0 || d.hosted[&b[0]] == nil {
-		return fmt.Errorf("%w: host memory of %d bytes that the device did not give out", kernel.ErrArgument, len(b))
+		return fmt.Errorf("%w: %d bytes of host memory were not allocated by this device", kernel.ErrArgument, len(b))
 	}
 	m := d.hosted[&b[0]]
 	delete(d.hosted, &b[0])
@@ -45,7 +45,8 @@ func (d *Device) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) 
 	for _, t := range src {
 		n := t.Extent()
 		if n > int64(len(left)) {
-			err = fmt.Errorf("%w: collect: %v behind %d bytes, dst has %d", kernel.ErrArgument, t, len(dst)-len(left),
+			err = fmt.Errorf("%w: collect: %v does not fit after %d bytes of dst, which has "+
+				"%d", kernel.ErrArgument, t, len(dst)-len(left),
 				len(dst))
 			break
 		}

@@ -18,7 +18,7 @@ type heldParts struct {
 // mostAlike is the maximum number of copies, or of rotations, in one launch.
 const mostAlike = 4
 
-// held reports whether there are any.
+// held reports whether any parts are held.
 func (p *heldParts) held() bool { return len(p.writes) > 0 }
 
 // apart reports whether an operation can run at the same time as the held ones.

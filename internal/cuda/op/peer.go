@@ -42,7 +42,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 	for r, x := range all {
 		dev, ok := x.(*Device)
 		if !ok || dev.peer != nil || slices.Contains(all[:r], x) {
-			return nil, fmt.Errorf("%w: cuda: rank %d is a %s, want GPUs that are opened once for each rank",
+			return nil, fmt.Errorf("%w: cuda: rank %d is a %s, want a GPU that was opened separately for each rank",
 				kernel.ErrArgument, r, x.Name())
 		}
 		if n := dev.gpu.Properties().Ordinal; seen[n] {
@@ -59,7 +59,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 		list = append(list, &peer{dev: dev})
 	}
 	for r, p := range list {
-		p.dev.peer = p // which closes what follows
+		p.dev.peer = p // closing the device then releases what is allocated below
 		if shared.Staging[r], err = p.take(2 * halfBytes); err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (p *peer) missing(word uint32) error {
 	if word == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: rank %d of %d did not come to a collective operation within %v; rank %d waited for it",
+	return fmt.Errorf("%w: rank %d of %d did not reach a collective operation within %v; rank %d waited for it",
 		kernel.ErrLost, word-1, p.args.Ranks, time.Duration(p.args.Timeout), p.args.Rank)
 }
 
@@ -123,7 +123,7 @@ func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 	args.Type = r.element("x", a.X)
 	bytes := a.X.Extent()
 	if r.aligned("x", a.X, 16); bytes%16 != 0 {
-		r.fail("%d bytes, want a multiple of 16", bytes)
+		r.fail("there are %d bytes, want a multiple of 16", bytes)
 	}
 	for from := int64(0); from < bytes && r.err == nil; from += halfBytes {
 		piece := args
@@ -190,7 +190,7 @@ func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gather
 	r.aligned("x", x, unit)
 	r.aligned("out", out, unit)
 	if int64(g.RowBytes)%unit != 0 || int64(g.RowBytes) > halfBytes {
-		r.fail("rows of %d bytes, want a multiple of 4 up to %d", g.RowBytes, halfBytes)
+		r.fail("rows have %d bytes, want a multiple of 4 up to %d", g.RowBytes, halfBytes)
 	}
 	most := 0
 	for _, k := range of {
@@ -226,7 +226,7 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	r.aligned("out", a.Out, 16)
 	whole := int(g.RowBytes) * n
 	if g.RowBytes%16 != 0 || whole > halfBytes {
-		r.fail("rows of %d bytes for each of %d ranks, want a multiple of 16 and up to %d for all", g.RowBytes, n,
+		r.fail("rows have %d bytes for each of %d ranks, want a multiple of 16 and at most %d for all", g.RowBytes, n,
 			halfBytes)
 	}
 	if r.err != nil || a.X.Rows == 0 {

@@ -80,7 +80,7 @@ func TestExchangesOfRanks(t *testing.T) {
 		}, 1, ""},
 		{"a broadcast from rank 3", func(c kernel.Collective) error {
 			return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.I32, 7, 1), From: 3})
-		}, 0, "from rank 3 of 3"},
+		}, 0, "the root is rank 3, want one of 3"},
 		{"a scattered sum", func(c kernel.Collective) error {
 			return c.ReduceScatter(kernel.ReduceScatterArgs{Out: tensor(kernel.BF16, 9, 512),
 				X: tensor(kernel.BF16, 9, 3*512)})
@@ -118,7 +118,7 @@ func TestAMissingRankIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := devs[1].faulted([]byte{0, 0, 0, 0, 1, 0, 0, 0})
-	if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "rank 0 of 2 did not come") ||
+	if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "rank 0 of 2 did not reach") ||
 		!strings.Contains(err.Error(), "rank 1 waited") {
 		t.Errorf("got %v", err)
 	}

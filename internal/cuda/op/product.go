@@ -165,8 +165,7 @@ func (p *rowProducts) of(w *matrix) cuda.Product {
 	return x
 }
 
-// sumBytes is the memory for sums with which the product with a weight, or with all that it is grouped with, is
-// faster.
+// sumBytes is the memory for partial sums that makes the product with a weight, or with its group of weights, faster.
 func (p *rowProducts) sumBytes(w *matrix) int64 {
 	x := p.of(w)
 	n := x.SumBytes(p.gpu)

@@ -75,7 +75,7 @@ func TestGPUMultiply(t *testing.T) {
 		kind    kernel.DType
 		out, in int
 		block   int
-		tol     float64 // of the norm, which few columns make small now and then
+		tol     float64 // relative to the norm, which is sometimes small with few columns
 	}{
 		{kernel.F32, 4, 256, 0, 0.02}, {kernel.F16, 8, 128, 0, 0.02}, {kernel.BF16, 1, 16, 0, 0.02},
 		{kernel.BF16, 272, 1040, 0, 0.005},

@@ -31,21 +31,22 @@ func (r *require) dtype(name string, t kernel.Tensor, want kernel.DType) {
 // packed requires rows without gaps.
 func (r *require) packed(name string, t kernel.Tensor) {
 	if t.Rows > 1 && t.Stride != t.Cols {
-		r.fail("%s with %d columns and stride %d, rows must follow each other", name, t.Cols, t.Stride)
+		r.fail("%s has %d columns and stride %d, want rows without gaps", name, t.Cols, t.Stride)
 	}
 }
 
 // aligned requires an address and a row stride that are multiples of some bytes.
 func (r *require) aligned(name string, t kernel.Tensor, bytes int64) {
 	if stride := int64(t.Stride) * int64(t.DType.Size()); t.Off%bytes != 0 || (t.Rows > 1 && stride%bytes != 0) {
-		r.fail("%s at byte %d with %d bytes from row to row, both must be multiples of %d", name, t.Off, stride, bytes)
+		r.fail("%s is at byte %d with %d bytes from row to row, both must be multiples of "+
+			"%d", name, t.Off, stride, bytes)
 	}
 }
 
 // count requires a number that fits the kernels' integers.
 func (r *require) count(name string, n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
-		r.fail("%d %s, at most %d", n, name, math.MaxInt32)
+		r.fail("there are %d %s, want 0 to %d", n, name, math.MaxInt32)
 	}
 	return int32(n)
 }
@@ -57,7 +58,7 @@ func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 			return
 		}
 	}
-	r.fail("layout %v, this backend has kernels for %v", p.Layout, kinds)
+	r.fail("the layout is %v, this backend has kernels for %v", p.Layout, kinds)
 }
 
 // pool returns a pool as an argument of kernels.

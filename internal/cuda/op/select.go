@@ -96,7 +96,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	r.packed("out", a.Out)
 	r.packed("lens", a.Lens)
 	if a.Out.Cols < 1 || a.Out.Cols > cuda.MaxTopK {
-		r.fail("the best %d, this backend chooses 1 to %d", a.Out.Cols, cuda.MaxTopK)
+		r.fail("the best %d are requested, this backend selects 1 to %d", a.Out.Cols, cuda.MaxTopK)
 	}
 	args := cuda.TopKArgs{Lengths: at(a.Lens), Out: at(a.Out), Rows: r.count("rows", a.Out.Rows), K: int32(a.Out.Cols),
 		RowsPerRequest: 1}

@@ -247,7 +247,8 @@ func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	}
 	m, err := d.gpu.AllocHost(bytes)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %d bytes of page-locked host memory for experts: %w; keep more experts on the "+
+		return 0, nil, fmt.Errorf("%w: allocating %d bytes of page-locked host memory for experts: %w; keep more "+
+			"experts on the "+
 			"device, or raise the limit of locked memory (ulimit -l)", kernel.ErrMemory, bytes, err)
 	}
 	return m.Ptr(), m, nil
@@ -366,7 +367,8 @@ func (o *offloaded) expect(n int) {
 // failed is the error of workers that failed or did not answer.
 func (o *offloaded) failed() error {
 	if o.box == nil {
-		return fmt.Errorf("%w: cuda: no workers of experts in host memory", kernel.ErrLost)
+		return fmt.Errorf("%w: cuda: experts are in host memory, but there are no workers that compute "+
+			"them", kernel.ErrLost)
 	}
 	if err := o.box.Err(); err != nil {
 		o.box.Clear()
@@ -379,7 +381,8 @@ func (o *offloaded) failed() error {
 func (o *offloaded) close() error {
 	var errs []error
 	if o.box != nil && !o.box.Drain(drainTime) {
-		errs = append(errs, errors.New("cuda: the workers of experts in host memory hang; they keep their memory"))
+		errs = append(errs, errors.New("cuda: the workers of experts in host memory do not stop; their memory is not "+
+			"released"))
 	} else {
 		errs = append(errs, o.memory.Free())
 	}

@@ -107,5 +107,5 @@ func (d *Device) rewriteTables(s *split) error {
 
 // halfMoved is the error of a move that failed in the middle: the weights of an expert are no longer known.
 func halfMoved(err error) error {
-	return fmt.Errorf("%w: cuda: an expert was half moved: %w", kernel.ErrLost, err)
+	return fmt.Errorf("%w: cuda: an expert was moved only in part: %w", kernel.ErrLost, err)
 }

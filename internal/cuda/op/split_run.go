@@ -130,7 +130,8 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 		return d.runPart(p, a, first, holds)
 	}
 	if d.offload.posted.active {
-		return fmt.Errorf("%w: experts: other rows were handed to the host's workers", kernel.ErrArgument)
+		return fmt.Errorf("%w: experts: these rows are not the ones that were given to the host's "+
+			"workers", kernel.ErrArgument)
 	}
 	for from := 0; from < rows; {
 		phase, end := 0, rows
@@ -156,7 +157,8 @@ func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool)
 	o.posted = posted{}
 	scratch := ahead.scratch
 	if ahead.active && (ahead.x != a.X || ahead.ids != a.IDs) {
-		err = fmt.Errorf("%w: experts: other rows were handed to the host's workers", kernel.ErrArgument)
+		err = fmt.Errorf("%w: experts: these rows are not the ones that were given to the host's "+
+			"workers", kernel.ErrArgument)
 		return errors.Join(err, d.scratch.Put(scratch))
 	}
 	if !ahead.active {

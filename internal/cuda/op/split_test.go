@@ -44,9 +44,8 @@ func splitWeights(experts, hidden, inner int, decode, prefill string, h kernel.H
 	return w
 }
 
-// Experts in two memories use the launches that their methods need, for any rows, and the host's workers expect
-// exactly the exchanges that are enqueued: plainly at once, from a graph with each launch of it, and none of a pass
-// that is tried.
+// Experts in two memories use the launches that their methods need, for any rows, and the host's workers expect exactly
+// the exchanges that are enqueued: plainly at once, from a graph with each launch of it, and none in a dry run.
 func TestSplitLaunches(t *testing.T) {
 	const experts, hidden, inner, top = 6, 64, 32, 2
 	for _, c := range []struct {
@@ -147,7 +146,7 @@ func TestPostedExperts(t *testing.T) {
 	other := a
 	other.X = tensor(kernel.BF16, 64)
 	err = errors.Join(d.PostExperts(a), d.Experts(other))
-	if err == nil || !strings.Contains(err.Error(), "other rows") {
+	if err == nil || !strings.Contains(err.Error(), "these rows are not the ones") {
 		t.Errorf("experts over other rows than were handed over: %v", err)
 	}
 	if _, busy := d.scratch.Held(); busy != 0 {

@@ -62,7 +62,7 @@ func (d *Device) BeginSpan() (err error) {
 	return errors.Join(err, d.settle(), d.span.from.Record(d.stream))
 }
 
-// EndSpan marks its end.
+// EndSpan marks the end of the span.
 func (d *Device) EndSpan() error { return errors.Join(d.settle(), d.span.to.Record(d.stream)) }
 
 // Span returns the device time between the two marks.

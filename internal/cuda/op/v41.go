@@ -20,7 +20,7 @@ func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 		r.fail("there are %d heads over keys of layout %v, this backend supports 32", a.Heads, a.Keys.Layout)
 	}
 	if !a.Table.Given() {
-		r.fail("gathered keys of layout %v, this backend reads them in place", a.Keys.Layout)
+		r.fail("keys of layout %v are gathered, this backend supports only keys in their pages", a.Keys.Layout)
 	}
 	r.dtype("q", a.Q, kernel.BF16)
 	for name, t := range map[string]kernel.Tensor{"q": a.Q, "w": a.W, "lens": a.Lens, "table row": a.TableRow} {
@@ -49,7 +49,7 @@ func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 // storeKeysV41 normalises, rotates and encodes FP4 indexer keys.
 func (d *Device) storeKeysV41(r *require, a *kernel.KeyStoreArgs) error {
 	if a.Hadamard {
-		r.fail("Hadamard-rotated keys of layout %v, which have none", a.Pool.Layout)
+		r.fail("keys have a Hadamard rotation, but layout %v has none", a.Pool.Layout)
 	}
 	args := d.keyWriter(r, a.Keys, a.Angles, a.Slots, a.Pool)
 	args.Recipe = indexRecipe(layout.IndexDim-layout.RopeDim, kernel.Interleaved, false, num.ScalePow2)
@@ -185,7 +185,7 @@ func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
 		t.drawn = append(t.drawn, m)
 		return m.Ptr(), fillDrawn(m.Bytes(), x.DType, from)
 	}
-	r.fail("a table that is not in host memory")
+	r.fail("the table is not in host memory")
 	return 0, r.err
 }
 

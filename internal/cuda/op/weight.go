@@ -55,7 +55,7 @@ func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, exact: !w.Pow2Rows}
 	m.stored = (m.out + productSide - 1) / productSide * productSide
 	if m.in%productSide != 0 {
-		r.fail("a matrix [%d, %d], columns must be a multiple of %d", m.out, m.in, productSide)
+		r.fail("the matrix is [%d, %d], its columns must be a multiple of %d", m.out, m.in, productSide)
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -99,7 +99,7 @@ func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 	m.stored = (m.out + productSide - 1) / productSide * productSide
 	out, in := r.count("rows", m.out), r.count("columns", m.in)
 	if m.in%packedGroup != 0 {
-		r.fail("a matrix [%d, %d] of e2m1, columns must be a multiple of %d", m.out, m.in, packedGroup)
+		r.fail("the matrix of e2m1 is [%d, %d], its columns must be a multiple of %d", m.out, m.in, packedGroup)
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -161,7 +161,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	m := &matrix{role: role, out: w.Out(), in: w.In(), kind: cuda.ProductBF16, exact: !w.Pow2Rows}
 	m.stored = (m.out + productSide - 1) / productSide * productSide
 	if role != kernel.LookedUp && m.in%productSide != 0 {
-		r.fail("a matrix [%d, %d], columns must be a multiple of %d", m.out, m.in, productSide)
+		r.fail("the matrix is [%d, %d], its columns must be a multiple of %d", m.out, m.in, productSide)
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -145,7 +145,8 @@ func TestExpertsOfManyRows(t *testing.T) {
 	}
 }
 
-// Products at the same addresses are made ready once; others are not taken for them, and there are not too many.
+// The arguments of products at the same addresses are prepared once and not used for other addresses, and the number of
+// stored arguments is limited.
 func TestProductsAreKept(t *testing.T) {
 	d := detached(t)
 	w, err := d.Prepare(stored(kernel.BF16, 32, 16, 0), kernel.Projected)

@@ -440,9 +440,10 @@ func TestRefusals(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
 	near := open(t)
 	for what, spoil := range map[string]func(*kernel.ExpertWeights){
-		"no workers":           func(w *kernel.ExpertWeights) { w.Methods = methods(t, "rrrccc", "rrrccc") },
-		"for 3 and of prefill": func(w *kernel.ExpertWeights) { w.Methods = methods(t, "ccc", "cccccc") },
-		"prefill for 2 of 6":   func(w *kernel.ExpertWeights) { w.Methods = methods(t, "cccccc", "cc") },
+		"no workers":          func(w *kernel.ExpertWeights) { w.Methods = methods(t, "rrrccc", "rrrccc") },
+		"3 methods of decode": func(w *kernel.ExpertWeights) { w.Methods = methods(t, "ccc", "cccccc") },
+		"2 of prefill, want one for each of " +
+			"6": func(w *kernel.ExpertWeights) { w.Methods = methods(t, "cccccc", "cc") },
 		"method(9)": func(w *kernel.ExpertWeights) {
 			w.Methods = methods(t, "rrrrrf", "rrrrrr")
 			w.Methods.Decode[0] = 9

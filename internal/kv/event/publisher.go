@@ -117,11 +117,11 @@ func parse(endpoint string) (host string, port int, err error) {
 
 func listen(host string, port int) (net.Listener, error) {
 	if port > 65535 {
-		return nil, fmt.Errorf("%w: there is no port after 65535 for replays; name another", ErrEndpoint)
+		return nil, fmt.Errorf("%w: there is no port after 65535 for replays; choose another port", ErrEndpoint)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; choose another port, or end what listens there", ErrEndpoint, err)
+		return nil, fmt.Errorf("%w: %w; choose another port, or end the program that listens there", ErrEndpoint, err)
 	}
 	return l, nil
 }

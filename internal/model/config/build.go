@@ -106,7 +106,7 @@ func (b *builder) build() *DSA {
 	b.rope(c)
 	b.ffn(c)
 	if act := or(r.Act, "silu"); act != "silu" {
-		b.addProblem("hidden_act is %q, supported is \"silu\"", act)
+		b.addProblem("hidden_act is %q, want \"silu\"", act)
 	}
 	if r.AttentionBias || r.MLPBias {
 		b.addProblem("attention_bias and mlp_bias must be false: no released model of this family has them")
@@ -142,13 +142,13 @@ func (b *builder) attention(c *DSA) {
 		V:      b.positive("v_head_dim", r.V),
 	}
 	if l := c.Attention.Latent; l != 0 && l != 512 {
-		b.addProblem("kv_lora_rank is %d, the cache layouts hold 512", l)
+		b.addProblem("kv_lora_rank is %d, want 512, as in the cache layouts", l)
 	}
 	if d := c.Attention.Rope; d != 0 && d != 64 {
-		b.addProblem("qk_rope_head_dim is %d, the cache layouts hold 64", d)
+		b.addProblem("qk_rope_head_dim is %d, want 64, as in the cache layouts", d)
 	}
 	if !or(r.Interleave, true) {
-		b.addProblem("rope_interleave is false, supported is true")
+		b.addProblem("rope_interleave is false, want true")
 	}
 	if r.KVHeads != nil && r.Heads != nil && *r.KVHeads != *r.Heads {
 		b.addProblem("num_key_value_heads is %d, want num_attention_heads (%d)", *r.KVHeads, *r.Heads)
@@ -165,7 +165,7 @@ func (b *builder) indexer(c *DSA) {
 		ShareDraft:  r.ShareDraft,
 	}
 	if d := c.Indexer.Dim; d != 0 && d != 128 {
-		b.addProblem("index_head_dim is %d, the index cache holds 128", d)
+		b.addProblem("index_head_dim is %d, want 128, as in the index cache", d)
 	}
 	if c.Layers > 0 {
 		c.Indexer.Shared = b.shared(c.Layers)
@@ -194,7 +194,8 @@ func (b *builder) shared(layers int) []bool {
 	case r.IndexFreq != nil:
 		freq, offset := *r.IndexFreq, or(r.IndexOffset, 2)
 		if freq <= 0 || offset < 0 {
-			b.addProblem("index_topk_freq %d with index_skip_topk_offset %d: want a positive frequency", freq, offset)
+			b.addProblem("index_topk_freq is %d with index_skip_topk_offset %d, want a positive "+
+				"frequency", freq, offset)
 			return out
 		}
 		for i := range out {
@@ -216,7 +217,7 @@ func (b *builder) rope(c *DSA) {
 	}
 	switch {
 	case theta == nil && !b.mistyped["rope_theta"] && !b.mistyped["rope_parameters.rope_theta"]:
-		b.addProblem("rope_theta is neither at the top level nor in rope_parameters")
+		b.addProblem("rope_theta is missing; want it at the top level or in rope_parameters")
 	case theta != nil && !(*theta > 1 && *theta <= mostTheta):
 		b.addProblem("rope_theta is %v, want a number above 1, up to %v", *theta, mostTheta)
 	}
@@ -259,13 +260,13 @@ func (b *builder) ffn(c *DSA) {
 		Scale:      float32(or(r.RoutedScale, 1)),
 	}
 	if s := or(r.ScoringFunc, "sigmoid"); s != "sigmoid" {
-		b.addProblem("scoring_func is %q, supported is \"sigmoid\"", s)
+		b.addProblem("scoring_func is %q, want \"sigmoid\"", s)
 	}
 	if m := or(r.TopKMethod, "noaux_tc"); m != "noaux_tc" {
-		b.addProblem("topk_method is %q, supported is \"noaux_tc\"", m)
+		b.addProblem("topk_method is %q, want \"noaux_tc\"", m)
 	}
 	if q := or(r.MoEFreq, 1); q != 1 {
-		b.addProblem("moe_layer_freq is %d, supported is 1", q)
+		b.addProblem("moe_layer_freq is %d, want 1", q)
 	}
 	if f.Shared < 0 || f.Shared > mostExperts {
 		b.addProblem("n_shared_experts is %d, want 0 to %d", f.Shared, mostExperts)
@@ -276,7 +277,8 @@ func (b *builder) ffn(c *DSA) {
 	if f.Experts > 0 && f.TopK > 0 {
 		switch {
 		case f.Groups <= 0 || f.KeepGroups <= 0 || f.KeepGroups > f.Groups || f.Experts%f.Groups != 0:
-			b.addProblem("topk_group %d of n_group %d does not divide %d experts", f.KeepGroups, f.Groups, f.Experts)
+			b.addProblem("n_group is %d and topk_group %d; want n_group to divide the %d experts, and topk_group "+
+				"from 1 to n_group", f.Groups, f.KeepGroups, f.Experts)
 		case f.TopK > f.Experts/f.Groups*f.KeepGroups:
 			b.addProblem("num_experts_per_tok is %d, only %d experts remain after the group choice", f.TopK,
 				f.Experts/f.Groups*f.KeepGroups)

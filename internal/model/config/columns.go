@@ -37,7 +37,8 @@ func (q *rawQuantization) columns(not refusal) (stored, error) {
 	}
 	for pattern := range q.Dynamic {
 		if !strings.HasPrefix(pattern, "-:") { // modules that are left out; their tensors say so
-			return out, not("dynamic", fmt.Sprintf("%q", pattern), "GPTQ with other sizes for some modules")
+			return out, not("dynamic", fmt.Sprintf("%q", pattern), "GPTQ with different bits or groups for some "+
+				"modules")
 		}
 	}
 	return out, nil

@@ -60,11 +60,12 @@ func (b *v4Builder) dspark(c *V4) *DSpark {
 		}
 	}
 	if d.Stages < 1 || slices.Max(b.in.Ratios[min(c.Layers, len(b.in.Ratios)):]) != 0 {
-		b.addProblem("compress_ratios has %d entries for %d layers, want a 0 more for each stage of the DSpark head",
+		b.addProblem("compress_ratios has %d entries for %d layers, want one more, 0, for each stage of the DSpark "+
+			"head",
 			len(b.in.Ratios), c.Layers)
 	}
 	if kind := or(r.Markov, "vanilla"); kind != "vanilla" {
-		b.addProblem("dspark_markov_head_type is %q, supported is \"vanilla\"", kind)
+		b.addProblem("dspark_markov_head_type is %q, want \"vanilla\"", kind)
 	}
 	for _, x := range []struct {
 		name  string
@@ -72,7 +73,7 @@ func (b *v4Builder) dspark(c *V4) *DSpark {
 	}{{"enable_confidence_head", r.Confidence}, {"confidence_head_with_markov", r.WithMarkov},
 		{"sample_from_anchor", r.FromAnchor}} {
 		if !or(x.value, true) {
-			b.addProblem("%s is false, supported is true, which all released heads are", x.name)
+			b.addProblem("%s is false, want true, as in all released heads", x.name)
 		}
 	}
 	c.NextN = max(d.Stages, 0)

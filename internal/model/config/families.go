@@ -106,7 +106,7 @@ func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	if ok {
 		why = " (" + r.why + ")"
 	}
-	text := fmt.Sprintf("; supported are %s", strings.Join(names, ", "))
+	text := fmt.Sprintf("; want one of %s", strings.Join(names, ", "))
 	if ok {
 		text += "; the nearest checkpoint that runs is " + r.nearest
 	}

@@ -146,7 +146,7 @@ type refusal func(field, value, name string) error
 // read finds the format of a quantization_config; at is its path.
 func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	not := func(field, value, name string) error {
-		return fmt.Errorf("%s.%s is %s: weights in %s: %w; supported are %s", at, field, value, name, ErrFormat,
+		return fmt.Errorf("%s.%s is %s: weights in %s: %w; want one of these: %s", at, field, value, name, ErrFormat,
 			readFormats)
 	}
 	switch q.Method {
@@ -171,7 +171,7 @@ func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	case "awq", "gptq", "auto-round", "intel/auto-round":
 		return q.columns(not)
 	}
-	return stored{}, not("quant_method", fmt.Sprintf("%q", q.Method), fmt.Sprintf("a format that is not known, %q",
+	return stored{}, not("quant_method", fmt.Sprintf("%q", q.Method), fmt.Sprintf("the unknown format %q",
 		q.Method))
 }
 
@@ -182,7 +182,7 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 	case len(q.Block) == 0:
 		out.format = "FP8 with one scale for each matrix"
 	case len(q.Block) != 2 || q.Block[0] < 1 || q.Block[1] < 1 || q.Block[0] > mostSize || q.Block[1] > mostSize:
-		return out, not("weight_block_size", fmt.Sprint(q.Block), "FP8 in blocks that have no size")
+		return out, not("weight_block_size", fmt.Sprint(q.Block), "FP8 in blocks of an unknown size")
 	case !slices.Equal(q.Block, []int{128, 128}):
 		out.format = Format(fmt.Sprintf("FP8 in blocks of %d x %d", q.Block[0], q.Block[1]))
 	}
@@ -202,7 +202,7 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 }
 
 // fp8OnGPUs is the notice for FP8 whose scales do not belong to blocks of 128 x 128.
-const fp8OnGPUs = "full speed of prompts on GPUs: FP8 with other scales than for blocks of 128 x 128 is multiplied " +
+const fp8OnGPUs = "full speed of prompts on GPUs: FP8 whose scales are not for blocks of 128 x 128 is multiplied " +
 	"there as BF16, at about half of FP8's rate"
 
 // fp8Slow is the note about FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each

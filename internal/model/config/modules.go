@@ -138,7 +138,7 @@ func (r Release) Modules() (*Modules, error) {
 		m.compressed(&raw)
 	case "mxfp4", "quark":
 		m.add(nil, &ModuleType{Bits: 4, Float: true, Group: 32})
-		m.Assumed = "every matrix of the layers but routers is MXFP4"
+		m.Assumed = "every matrix of the layers except routers is MXFP4"
 	case "awq", "gptq", "auto-round", "intel/auto-round":
 		m.columns(&q, &raw)
 	}
@@ -197,7 +197,7 @@ func (m *Modules) compressed(raw *rawModules) {
 		}
 		x, err := regexp.Compile("^(?:" + pattern + ")")
 		if err != nil {
-			m.Assumed = fmt.Sprintf("the pattern %q, which is not understood, is for no module", target)
+			m.Assumed = fmt.Sprintf("the pattern %q is not supported and was applied to no module", target)
 			return func(string) bool { return false }
 		}
 		return x.MatchString
@@ -229,7 +229,7 @@ func (m *Modules) compressed(raw *rawModules) {
 		m.add(nil, t)
 	}
 	if len(m.rules) == len(raw.Ignore) {
-		m.Assumed = "no module has the format: config_groups name none"
+		m.Assumed = "no module has the format: config_groups list no modules"
 	}
 }
 
@@ -250,9 +250,9 @@ func (m *Modules) columns(q *rawQuantization, raw *rawModules) {
 	t := &ModuleType{Bits: q.Bits, Group: q.GroupSize, Columns: true, Method: method}
 	m.add(nil, t)
 	if len(raw.Without)+len(raw.Dynamic) == 0 {
-		m.Assumed = fmt.Sprintf("every matrix of the layers but routers is %v, as no field lists those that are not", t)
+		m.Assumed = fmt.Sprintf("every matrix of the layers except routers is %v, because no field lists exceptions", t)
 	}
 	if len(raw.Extra) > 0 {
-		m.Assumed = "modules of extra_config have the bits of the others"
+		m.Assumed = "modules of extra_config have the same number of bits as the others"
 	}
 }

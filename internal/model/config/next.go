@@ -137,7 +137,7 @@ func (b *builder) fixedNext(c *Next, r *rawNext) {
 	refuse(!or(r.Compress, true), "index_kpool_compress is false, want true")
 	refuse(!or(r.Tail, true), "index_kpool_always_select_tail is false, want true")
 	refuse(!or(r.MHC, true), "mhc is false; want true: only residual streams of hyper-connections are supported")
-	refuse(or(r.Act, "silu") != "silu", "hidden_act is %q, supported is \"silu\"", or(r.Act, "silu"))
+	refuse(or(r.Act, "silu") != "silu", "hidden_act is %q, want \"silu\"", or(r.Act, "silu"))
 	refuse(r.AttentionBias || r.MLPBias, "attention_bias and mlp_bias must be false: no released model of this family "+
 		"has them")
 	refuse(r.Tied, "tie_word_embeddings must be false: released models of this family have a separate head")
@@ -147,7 +147,7 @@ func (b *builder) fixedNext(c *Next, r *rawNext) {
 	refuse(c.FFN.Shared < 1, "n_shared_experts is %d, want at least 1", c.FFN.Shared)
 	for i, kind := range r.IndexerTypes {
 		// A layer of linear attention is between any two layers that select, and it does not pass a selection on.
-		refuse(kind != "full", "indexer_types[%d] is %q, supported is \"full\"", i, kind)
+		refuse(kind != "full", "indexer_types[%d] is %q, want \"full\"", i, kind)
 	}
 }
 
@@ -158,7 +158,7 @@ func (b *builder) linear(c *Next, r *rawNext) {
 		heads, dim, conv = first(l.Heads, heads), first(l.Dim, dim), first(l.Conv, conv)
 		bound = first(l.Bound, bound)
 		if !or(l.SafeGate, true) {
-			b.addProblem("linear_attn_config.safe_gate is false: supported is a decay bounded by gate_lower_bound")
+			b.addProblem("linear_attn_config.safe_gate is false, want true: a decay bounded by gate_lower_bound")
 		}
 	}
 	c.Linear = Linear{Heads: b.positive("linear_attn_config.num_heads", heads),
@@ -166,10 +166,10 @@ func (b *builder) linear(c *Next, r *rawNext) {
 		Conv:  b.positive("linear_attn_config.short_conv_kernel_size", conv),
 		Bound: float32(or(bound, -5)), Layers: make([]bool, c.Layers)}
 	if d := c.Linear.Dim; d != 0 && d != 128 {
-		b.addProblem("linear_attn_config.head_dim is %d, supported is 128", d)
+		b.addProblem("linear_attn_config.head_dim is %d, want 128", d)
 	}
 	if n := c.Linear.Conv; n != 0 && n != 4 {
-		b.addProblem("linear_attn_config.short_conv_kernel_size is %d, supported is 4", n)
+		b.addProblem("linear_attn_config.short_conv_kernel_size is %d, want 4", n)
 	}
 	if !(c.Linear.Bound < 0 && c.Linear.Bound >= -16) {
 		b.addProblem("linear_attn_config.gate_lower_bound is %v, want a number from -16 to below 0", c.Linear.Bound)

@@ -233,9 +233,9 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	}
 	want := []string{
 		"vocab_size is missing", "hidden_size is 0", `q_lora_rank is "many", want a whole number`,
-		"kv_lora_rank is 256, the cache layouts hold 512", "rope_interleave is false", "index_n_heads is -1",
+		"kv_lora_rank is 256, want 512, as in the cache layouts", "rope_interleave is false", "index_n_heads is -1",
 		"indexer_types has 1 entries, want one for each of 61 layers", "rms_norm_eps is 0", `scoring_func is "softmax"`,
-		"moe_layer_freq is 2", "topk_group 9 of n_group 8", `rope type is "linear"`,
+		"moe_layer_freq is 2", "n_group is 8 and topk_group 9", `rope type is "linear"`,
 		`rope_scaling.factor is "40", want a number`, `hidden_act is "gelu"`, "num_nextn_predict_layers is 2",
 		`eos_token_id is "two", want a token id or a list of them`, "attention_bias", "num_key_value_heads is 8",
 		"rope_theta is 1",
@@ -280,8 +280,8 @@ func TestSingleProblems(t *testing.T) {
 		{"more dense layers than layers", glm(fields{"first_k_dense_replace": 79}),
 			"first_k_dense_replace is 79 of 78"},
 		{"more experts than kept groups hold", v32(fields{"num_experts_per_tok": 129}), "only 128 experts remain"},
-		{"groups that do not divide", v32(fields{"n_group": 7}), "does not divide 256 experts"},
-		{"no theta anywhere", glm(fields{"rope_parameters": fields{"rope_type": "default"}}), "rope_theta is neither"},
+		{"groups that do not divide", v32(fields{"n_group": 7}), "want n_group to divide the 256 experts"},
+		{"no theta anywhere", glm(fields{"rope_parameters": fields{"rope_type": "default"}}), "rope_theta is missing"},
 		{"yarn without a factor", v32(fields{"rope_scaling": yarn(fields{"factor": absent})}),
 			"yarn needs positive factor"},
 		{"a scaling that is no object", v32(fields{"rope_scaling": "yarn"}), `rope_scaling is "yarn", want an object`},

@@ -119,7 +119,7 @@ func as[D Description](file string, data []byte) (D, error) {
 	}
 	out, ok := d.(D)
 	if !ok {
-		return none, fmt.Errorf("config: %s: model_type %q: %w here, want a config that %T describes", file,
+		return none, fmt.Errorf("config: %s: model_type %q: %w here; want a config of type %T", file,
 			d.Common().Family, ErrFamily, none)
 	}
 	return out, nil

@@ -136,11 +136,11 @@ func (b *builder) tensors(d Description, names []string) {
 	drafts := slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "mtp.") })
 	switch {
 	case found && v4.DSpark == nil:
-		b.addProblem("the tensor mtp.0.main_proj.weight belongs to a DSpark draft head, and config.json has no " +
-			"dspark_ fields; take config.json of the same release")
+		b.addProblem("the tensor mtp.0.main_proj.weight belongs to a DSpark draft head, but config.json has no " +
+			"dspark_ fields; use the config.json of the same release")
 	case !found && v4.DSpark != nil && drafts:
-		b.addProblem("config.json describes a DSpark draft head, and the tensors that begin with mtp. have no " +
-			"mtp.0.main_proj.weight; take config.json of the same release")
+		b.addProblem("config.json describes a DSpark draft head, but the tensor mtp.0.main_proj.weight is missing; " +
+			"use the config.json of the same release")
 	}
 }
 

@@ -56,8 +56,8 @@ func (b *builder) unknownFields(d Description) {
 		switch {
 		case slices.Contains(known, name) || string(value) == "null" || string(value) == "false":
 		case slices.ContainsFunc(arithmetic, func(p string) bool { return strings.HasPrefix(name, p) }):
-			b.addProblem("%s is %s: this field is not known and may change the network; released models of the family "+
-				"do not have it", name, clip(value))
+			b.addProblem("%s is %s: this field is unknown and may change the network; remove it if it does not: "+
+				"released models of the family do not have it", name, clip(value))
 		case !strings.HasPrefix(name, "_"):
 			ignored = append(ignored, name)
 		}

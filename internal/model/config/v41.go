@@ -123,18 +123,19 @@ func (b *v4Builder) stages(c *V41, n int, r *rawV41) {
 		defer func() { b.in.Ratios = ratios }()
 	}
 	if c.DSpark = b.dspark(&c.V4); c.DSpark == nil {
-		b.addProblem("num_nextn_predict_layers is %d, and there are no dspark_ fields; supported are DSpark heads", n)
+		b.addProblem("num_nextn_predict_layers is %d, but there are no dspark_ fields; want 0, or a DSpark head", n)
 		return
 	}
 	d := c.DSpark
 	if d.Stages != n {
-		b.addProblem("num_nextn_predict_layers is %d, and compress_ratios has %d entries after the %d layers", n,
+		b.addProblem("num_nextn_predict_layers is %d, but compress_ratios has %d entries after the %d layers; want "+
+			"the same number", n,
 			d.Stages, c.Layers)
 	}
 	d.Experts = b.count("dspark_n_routed_experts", r.DraftExperts, c.FFN.Experts)
 	d.Chosen = b.count("dspark_num_experts_per_tok", r.DraftChosen, c.FFN.TopK)
 	if len(d.Taps) > 0 && d.Taps[0] == 0 {
-		b.addProblem("dspark_target_layer_ids is %v, supported are layers from 1 on: the stages read their inputs",
+		b.addProblem("dspark_target_layer_ids is %v, want layers from 1 on: the stages read the inputs of these layers",
 			d.Taps)
 	}
 }
@@ -156,11 +157,11 @@ func (b *v4Builder) sharing(c *V41, r *rawV41) {
 		}
 		switch e, x := c.EntrySource(i), c.IndexSource(i); {
 		case e < 0 || ratios[e] != m:
-			b.addProblem("layer %d reads entries of ratio %d, and kv_source_layer_ids has no layer of that ratio "+
-				"at or just before it", i, m)
+			b.addProblem("layer %d reads entries of ratio %d, but kv_source_layer_ids has no layer of that ratio at "+
+				"or just before it", i, m)
 		case x < e:
-			b.addProblem("layer %d reads entries of layer %d, and index_source_layer_ids has no layer from there "+
-				"on that selects among them", i, e)
+			b.addProblem("layer %d reads entries of layer %d, but index_source_layer_ids has no layer from there on "+
+				"that selects among them", i, e)
 		}
 	}
 	switch k := c.Candidates; {
@@ -169,7 +170,8 @@ func (b *v4Builder) sharing(c *V41, r *rawV41) {
 	case !slices.Contains(c.IndexSources, k.Source) || !slices.Contains(c.EntrySources, k.Source):
 		b.addProblem("candidate_source_layer_id is %d, want a layer that compresses and selects", k.Source)
 	case k.Blocks*k.Size-(k.Size-1) < c.Indexer.TopK:
-		b.addProblem("candidate_topk_blocks %d of %d entries hold fewer than index_topk, %d", k.Blocks, k.Size,
+		b.addProblem("candidate_topk_blocks is %d, blocks of %d entries each; want at least index_topk, %d, entries "+
+			"in all", k.Blocks, k.Size,
 			c.Indexer.TopK)
 	}
 }

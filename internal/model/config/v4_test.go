@@ -129,14 +129,14 @@ func TestV4ReportsAllProblemsAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		"head_dim is 256", "qk_rope_head_dim is missing", "o_groups is 7, which does not divide 64",
-		"compress_ratios has 2 entries", "num_hash_layers is 99 of 43", "scoring_func is \"sigmoid\"",
+		"compress_ratios has 2 entries", "num_hash_layers is 99, want 0 to 43", "scoring_func is \"sigmoid\"",
 		"norm_topk_prob is false", "swiglu_limit is 0", "hc_mult is 0", "hc_eps is 2", "rms_norm_eps is missing",
 		"compress_rope_theta is missing", "rope_scaling has type \"linear\"", "rope_scaling needs positive",
 		"index_head_dim is 64", "num_key_value_heads is 2", "tie_word_embeddings", "attention_bias",
 		"hidden_act is \"gelu\"", "expert_dtype is \"int3\"", "sliding_window is \"wide\", want a whole number",
-		"num_experts_per_tok is 999 of 256", "num_nextn_predict_layers is 3",
+		"num_experts_per_tok is 999, want 1 to 256", "num_nextn_predict_layers is 3",
 		"dspark_markov_rank is missing", "dspark_noise_token_id is missing", "dspark_target_layer_ids is missing",
-		"a 0 more for each stage of the DSpark head",
+		"one more, 0, for each stage of the DSpark head",
 	} {
 		if !slices.ContainsFunc(p.List, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("no problem %q in\n%v", want, err)
@@ -156,9 +156,9 @@ func TestV4LayerNames(t *testing.T) {
 			`layer_types[42] is "linear_attention"`},
 		"too few types": {fields{"layer_types": []string{windowLayer}}, "layer_types has 1 entries"},
 		"other rate": {fields{"compress_rates": fields{sparseLayer: 8}},
-			`compress_rates["compressed_sparse_attention"] is 8, supported is 4`},
-		"no ratios":  {fields{"layer_types": absent}, "neither compress_ratios nor layer_types"},
-		"no routing": {fields{"mlp_layer_types": absent}, "neither num_hash_layers nor mlp_layer_types"},
+			`compress_rates["compressed_sparse_attention"] is 8, want 4`},
+		"no ratios":  {fields{"layer_types": absent}, "compress_ratios and layer_types are missing"},
+		"no routing": {fields{"mlp_layer_types": absent}, "num_hash_layers and mlp_layer_types are missing"},
 		"unknown routing": {fields{"mlp_layer_types": slices.Repeat([]string{"dense"}, 43)},
 			`mlp_layer_types[0] is "dense"`},
 		"rope is no object": {fields{"rope_parameters": 3}, "rope_parameters is 3, want an object"},

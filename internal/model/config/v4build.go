@@ -91,7 +91,7 @@ const (
 func (b *v4Builder) fixed(c *V4) {
 	r := &b.in
 	if act := or(r.Act, "silu"); act != "silu" {
-		b.addProblem("hidden_act is %q, supported is \"silu\"", act)
+		b.addProblem("hidden_act is %q, want \"silu\"", act)
 	}
 	if r.AttentionBias || r.MLPBias {
 		b.addProblem("attention_bias and mlp_bias must be false: no released model of this family has them")
@@ -114,7 +114,7 @@ func (b *v4Builder) fixed(c *V4) {
 func (b *v4Builder) exactly(name string, v *int, want int) int {
 	n := b.positive(name, v)
 	if n != 0 && n != want {
-		b.addProblem("%s is %d, the cache layouts hold %d", name, n, want)
+		b.addProblem("%s is %d, want %d, as in the cache layouts", name, n, want)
 	}
 	return n
 }

@@ -50,11 +50,12 @@ func (b *v4Builder) ratios(layers int) []int {
 		}
 		for _, t := range []string{sparseLayer, heavyLayer} {
 			if m, ok := r.Rates[t]; ok && m != b.typeRatio(0, t) {
-				b.addProblem("compress_rates[%q] is %d, supported is %d", t, m, b.typeRatio(0, t))
+				b.addProblem("compress_rates[%q] is %d, want %d", t, m, b.typeRatio(0, t))
 			}
 		}
 	default:
-		b.addProblem("neither compress_ratios nor layer_types is there to say how each layer compresses")
+		b.addProblem("compress_ratios and layer_types are missing; want one of them, which sets the compression of " +
+			"each layer")
 	}
 	return out
 }
@@ -114,7 +115,7 @@ func (b *v4Builder) plainRope(name string, p *rawRope) Rope {
 		return Rope{}
 	}
 	if k := p.kind(); k != "default" && k != "" {
-		b.addProblem("%s has type %q, supported is \"default\"", name, k)
+		b.addProblem("%s has type %q, want \"default\"", name, k)
 	}
 	return Rope{Theta: b.theta(name+".rope_theta", p.Theta)}
 }
@@ -126,7 +127,7 @@ func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 		return Rope{}
 	}
 	if k := p.kind(); k != "yarn" {
-		b.addProblem("%s has type %q, supported is \"yarn\"", name, k)
+		b.addProblem("%s has type %q, want \"yarn\"", name, k)
 	}
 	field := "compress_rope_theta"
 	if theta == nil && p.Theta != nil {
@@ -139,7 +140,7 @@ func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 		y = nil
 	}
 	if a := or(p.Attention, 1); a != 1 {
-		b.addProblem("%s.attention_factor is %v, supported is 1", name, a)
+		b.addProblem("%s.attention_factor is %v, want 1", name, a)
 	}
 	return Rope{Theta: b.theta(field, theta), Yarn: y}
 }
@@ -156,19 +157,19 @@ func (b *v4Builder) ffn(c *V4) {
 		Hash:    b.hashLayers(c.Layers),
 	}
 	if f.Experts > 0 && f.TopK > f.Experts {
-		b.addProblem("num_experts_per_tok is %d of %d experts", f.TopK, f.Experts)
+		b.addProblem("num_experts_per_tok is %d, want 1 to %d, the number of experts", f.TopK, f.Experts)
 	}
 	switch s := r.ScoringFunc; {
 	case s == nil:
 		b.missing("scoring_func")
 	case *s != "sqrtsoftplus":
-		b.addProblem("scoring_func is %q, supported is \"sqrtsoftplus\"", *s)
+		b.addProblem("scoring_func is %q, want \"sqrtsoftplus\"", *s)
 	}
 	if m := or(r.TopKMethod, "noaux_tc"); m != "noaux_tc" {
-		b.addProblem("topk_method is %q, supported is \"noaux_tc\"", m)
+		b.addProblem("topk_method is %q, want \"noaux_tc\"", m)
 	}
 	if !or(r.Normalize, true) {
-		b.addProblem("norm_topk_prob is false, supported is true")
+		b.addProblem("norm_topk_prob is false, want true")
 	}
 	c.FFN = f
 }
@@ -180,7 +181,7 @@ func (b *v4Builder) hashLayers(layers int) []bool {
 	switch {
 	case layers == 0 || b.mistyped["num_hash_layers"] || b.mistyped["mlp_layer_types"]:
 	case r.HashLayers != nil && (*r.HashLayers < 0 || *r.HashLayers > layers):
-		b.addProblem("num_hash_layers is %d of %d layers", *r.HashLayers, layers)
+		b.addProblem("num_hash_layers is %d, want 0 to %d, the number of layers", *r.HashLayers, layers)
 	case r.HashLayers != nil:
 		for i := range *r.HashLayers {
 			out[i] = true
@@ -195,7 +196,8 @@ func (b *v4Builder) hashLayers(layers int) []bool {
 			out[i] = t == "hash_moe"
 		}
 	default:
-		b.addProblem("neither num_hash_layers nor mlp_layer_types is there to say which layers route by token")
+		b.addProblem("num_hash_layers and mlp_layer_types are missing; want one of them, which sets the layers that " +
+			"route by token")
 	}
 	return out
 }

@@ -58,7 +58,7 @@ func TestVerdicts(t *testing.T) {
 			if named != nil && !strings.Contains(text, strings.ToLower(*named)) {
 				t.Errorf("%v does not name %s", err, *named)
 			}
-			if !strings.Contains(text, "supported are") || !strings.Contains(text, "the nearest checkpoint that runs") {
+			if !strings.Contains(text, "want one of") || !strings.Contains(text, "the nearest checkpoint that runs") {
 				t.Errorf("%v does not say what is supported and what runs", err)
 			}
 		})

@@ -52,7 +52,8 @@ func (s *Shape) Check() error {
 			sum += int(p)
 		}
 		if sum != s.Rows[i] {
-			return fmt.Errorf("the primes of the table of layer %d add up to %d rows, config.json says %d", s.Layers[i],
+			return fmt.Errorf("the primes of the table of layer %d add up to %d rows, but config.json has "+
+				"%d", s.Layers[i],
 				sum, s.Rows[i])
 		}
 		if sum > math.MaxInt32 {
@@ -100,8 +101,8 @@ func New(s Shape, tokens []int32) (*Hash, error) {
 		return nil, fmt.Errorf("engram: padding token %d is outside the vocabulary of %d", s.Pad, len(tokens))
 	}
 	if n := int(slices.Max(tokens)) + 1; n != s.Compressed || slices.Min(tokens) < 0 {
-		return nil, fmt.Errorf("engram: the token map has %d keys, config.json says %d: another tokenizer would "+
-			"look up other rows; take tokenizer.json of the same release", n, s.Compressed)
+		return nil, fmt.Errorf("engram: the token map has %d keys, but config.json has %d, so wrong rows would be "+
+			"looked up; use the tokenizer.json of the same release", n, s.Compressed)
 	}
 	h := &Hash{shape: s, moduli: s.Moduli(), tokens: tokens, pad: int64(tokens[s.Pad])}
 	for _, l := range s.Layers {

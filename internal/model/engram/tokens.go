@@ -44,8 +44,8 @@ func TokenMap(tokenizer []byte, vocab int) ([]int32, error) {
 	keys, out := map[string]int32{}, make([]int32, vocab)
 	for id, t := range tokens {
 		if !t.given {
-			return nil, fmt.Errorf("engram: tokenizer.json has no token %d of %d, and the n-gram tables need the "+
-				"texts of all: take tokenizer.json of the same release", id, vocab)
+			return nil, fmt.Errorf("engram: tokenizer.json has no token %d of %d, but the n-gram tables need the "+
+				"texts of all: use the tokenizer.json of the same release", id, vocab)
 		}
 		key := t.name
 		if utf8.ValidString(t.text) && !strings.ContainsRune(t.text, utf8.RuneError) {

@@ -43,11 +43,11 @@ func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estim
 	}
 	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 &&
 		cfg.Layout != plan.FP8Row528 {
-		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; ask for --hw h200, or for "+
-			"several such as 8xh200, and --kv fp8, not for %v with %v", cfg.Hardware.Arch, cfg.Layout)
+		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; use --hw h200, or several "+
+			"such as 8xh200, and --kv fp8, instead of %v with %v", cfg.Hardware.Arch, cfg.Layout)
 	}
 	if n := max(cfg.Model.Ranks, 1); n != gpus {
-		return nil, fmt.Errorf("estimate: the plan is for %d ranks, asked for %d GPUs", n, gpus)
+		return nil, fmt.Errorf("estimate: the plan is for %d ranks, but %d GPUs were requested", n, gpus)
 	}
 	m := H200s(gpus)
 	out := estimate(d, cfg, b, &m, nil)

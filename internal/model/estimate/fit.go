@@ -85,7 +85,8 @@ type Fit struct {
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
 	if q.Usage != nil && m.GPUs > 1 {
-		return nil, fmt.Errorf("%s on %s: experts are placed by use on one GPU; leave --usage out", q.Name, q.Asked)
+		return nil, fmt.Errorf("%s on %s: experts are placed by use only on a single GPU; omit "+
+			"--usage", q.Name, q.Asked)
 	}
 	if q.Usage != nil {
 		c := q.Model.Common()
@@ -110,7 +111,7 @@ func (q *Question) Fit() (*Fit, error) {
 	if m.Portable {
 		if q.Weights.Packed != "" {
 			return nil, fmt.Errorf("%s on %s: weights in %s run on Hopper GPUs (h100, h200) and CPUs; the portable "+
-				"kernels of %s take BF16, FP8 in blocks of 128 x 128, and FP4 experts: take a release in those, or "+
+				"kernels of %s support BF16, FP8 in blocks of 128 x 128, and FP4 experts: use a release in those, or "+
 				"--hw \"cpu,%.0fG\"", q.Name, q.Asked, q.Weights.Packed, m.Arch,
 				math.Ceil(float64(m.CPU.MemoryBytes)/(1<<30)))
 		}
@@ -136,14 +137,14 @@ func (q *Question) Fit() (*Fit, error) {
 	memory := m.GPU.MemoryBytes
 	switch {
 	case q.DeviceBytes > memory:
-		return nil, fmt.Errorf("%s on %s: --gpu-memory %s is more than the %s of the GPU; leave it out, or state a "+
-			"larger GPU, such as \"h200,128G,memory=300G\"", q.Name, q.Asked, unit.Bytes(q.DeviceBytes),
+		return nil, fmt.Errorf("%s on %s: --gpu-memory %s is more than the %s of the GPU; omit it, or give a larger "+
+			"GPU, such as \"h200,128G,memory=300G\"", q.Name, q.Asked, unit.Bytes(q.DeviceBytes),
 			unit.Bytes(memory))
 	case q.DeviceBytes > 0:
 		memory = q.DeviceBytes
 	}
 	parts := []Part{
-		{"weights beside experts", rest, "attention, shared experts, routers, vocabulary"},
+		{"weights other than experts", rest, "attention, shared experts, routers, vocabulary"},
 		{"cache", cacheBytes(q.Model), fmt.Sprintf("%d sequences of %d tokens", Sequences, Tokens)},
 		{"largest step", int64(rowBytes(q.Model, facts.Heads) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
 		{"operations", int64(e.chosen*(e.inner+e.hidden)*2*Chunk) / int64(m.GPUs), "results of its experts"},

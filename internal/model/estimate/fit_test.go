@@ -75,7 +75,7 @@ func TestFlashOnOneCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(text.String())
-	for _, part := range []string{"This is an estimate", "weights beside experts", "decode, batch 1:",
+	for _, part := range []string{"This is an estimate", "weights other than experts", "decode, batch 1:",
 		"decode, batch 32:", "a prompt of 8192 tokens", "experts of the host", "tokens/s"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("no %q in\n%s", part, text.String())
@@ -312,7 +312,7 @@ func TestWhatIsMissing(t *testing.T) {
 	} {
 		_, err := question(t, c.preset, c.hw).Fit()
 		if !errors.Is(err, placement.ErrNoRoom) || !strings.Contains(err.Error(), c.want) ||
-			!strings.Contains(err.Error(), "weights beside experts") {
+			!strings.Contains(err.Error(), "weights other than experts") {
 			t.Errorf("%s on %s: %v, want %q", c.preset, c.hw, err, c.want)
 		}
 	}
@@ -361,7 +361,7 @@ func TestParseMachine(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for text, want := range map[string]string{
-		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= is about a machine with a GPU",
+		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= applies to a machine with a GPU",
 		"": `GPU "" are not known`, "mi355x,128G": `GPU "mi355x" are not known`, "0xh200": "number of GPUs",
 		"99xh200":  "number of GPUs",
 		"h200,128": "no unit; want G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",

@@ -85,7 +85,7 @@ func stated(name string, c card, gpus int) (Machine, error) {
 	if m.Portable && m.Arch != plan.SM100 && m.Arch != plan.SM103 {
 		m.Link.Rate = m.Bus.Rate // GPUs that no other link joins
 	}
-	m.Stated = fmt.Sprintf("rates are those of an H200 in proportion to published figures of %s (%s, %.0f GB/s, %.0f "+
+	m.Stated = fmt.Sprintf("rates are those of an H200, scaled by published figures of %s (%s, %.0f GB/s, %.0f "+
 		"TFLOP/s of bf16, bus %.0f GB/s); nothing was measured on one", name, unit.Bytes(g.MemoryBytes), c.memory,
 		c.bf16, m.Bus.Rate/1e3)
 	if m.Portable {
@@ -100,8 +100,8 @@ const mostGPUs = 64
 // MachineForm states how machines are written.
 const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T", or "cpu,64G" without a ` +
 	`GPU ("cpu" has the memory of this machine); known GPUs: h200, and by published figures h100, a100, rtx3090, ` +
-	`rtx4090, rtx5090 and the others of 'sparrow explain --hw'. State others by their own figures: "h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory ` +
-	`read at 3.3 TB/s, 25 GB/s between host and GPU, and 32 cores that read 90 GB/s`
+	`rtx4090, rtx5090 and the others of 'sparrow explain --hw'. Give others by their own figures: ` +
+	`"h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory read at 3.3 TB/s, 25 GB/s between host and GPU, and 32 cores that read 90 GB/s`
 
 // ParseMachine reads a machine.
 func ParseMachine(text string) (Machine, error) {
@@ -128,9 +128,9 @@ func ParseMachine(text string) (Machine, error) {
 			return bad("%v", err)
 		}
 	case name != "cpu":
-		return bad("the figures of a GPU %q are not known, those of %s are", name, strings.Join(cardNames(), ", "))
+		return bad("GPU %q is unknown, want one of %s", name, strings.Join(cardNames(), ", "))
 	case gpus != 1:
-		return bad("%d machines without a GPU; want one", gpus)
+		return bad("%d machines without a GPU were given; want one", gpus)
 	}
 	for _, f := range fields[1:] {
 		key, value, named := strings.Cut(strings.TrimSpace(f), "=")
@@ -138,7 +138,7 @@ func ParseMachine(text string) (Machine, error) {
 			key, value = "host", key
 		}
 		if m.GPUs == 0 && key != "host" && key != "stream" {
-			return bad("%s= is about a machine with a GPU", key)
+			return bad("%s= applies to a machine with a GPU; omit it, or give a GPU", key)
 		}
 		if err := m.set(key, value); err != nil {
 			return bad("%v", err)

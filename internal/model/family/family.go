@@ -248,10 +248,10 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 	case errors.Is(err, nn.ErrTensors) && IsGGUF(s.Name):
 		hint := "download the file again, or convert the model again"
 		if of.Count() > 1 {
-			hint = "where ranks cannot share a weight, take a number of them that is supported, or --attention dp, " +
-				"which leaves those of attention whole; else " + hint
+			hint = "if ranks cannot share a weight, use one of the numbers of ranks above, or --attention dp, which " +
+				"does not divide the weights of attention; otherwise " + hint
 		}
-		return nil, fmt.Errorf("%s: %w\nthe names are those that the tensors have in safetensors files; %s", s.Name,
+		return nil, fmt.Errorf("%s: %w\ntensors are named as in safetensors files; %s", s.Name,
 			err, hint)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.Name, err)

@@ -36,6 +36,6 @@ func (s *Source) tokenMap(vocab, keys int) ([]int32, error) {
 			return weight.ReadI32(t)
 		}
 	}
-	return nil, fmt.Errorf("n-gram tables are looked up by the texts of tokens, and there is no tokenizer.json "+
-		"in %s; take tokenizer.json of the release", s.Name)
+	return nil, fmt.Errorf("n-gram tables are looked up by the texts of tokens, but there is no tokenizer.json in "+
+		"%s; use the tokenizer.json of the release", s.Name)
 }

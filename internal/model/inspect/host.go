@@ -45,7 +45,7 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	memory := m.CPU.MemoryBytes
 	if memory == 0 {
 		if memory = sysmem.Total(); memory <= 0 {
-			return nil, fmt.Errorf("hardware %q: the memory of this machine is not known; state it, as in cpu,64G",
+			return nil, fmt.Errorf("hardware %q: the memory of this machine is unknown; give it, as in cpu,64G",
 				asked)
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	}
 	if s.Tables != nil {
 		weights -= s.Tables.Bytes
-		note = fmt.Sprintf("beside n-gram tables of %s, which are read from the files as needed",
+		note = fmt.Sprintf("without n-gram tables of %s, which are read from the files as needed",
 			unit.Bytes(s.Tables.Bytes))
 	}
 	h := &Host{Model: s.Checkpoint, Machine: asked, Memory: memory, TokenBytes: s.activeBytes,
@@ -84,8 +84,8 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 		h.Tokens = h.Stream * 1e9 / float64(h.TokenBytes)
 	}
 	if sum := h.sum(); sum > memory {
-		return nil, fmt.Errorf("%s on %s: %w: weights %s, cache %s and system %s are %s, and the machine has %s: "+
-			"weights would be read from the disk for every token; take a machine with more memory, or a GGUF file in "+
+		return nil, fmt.Errorf("%s on %s: %w: weights %s, cache %s and system %s take %s, but the machine has %s: "+
+			"weights would be read from the disk for every token; use a machine with more memory, or a GGUF file in "+
 			"fewer bits (docs/gguf.md)", s.Checkpoint, asked, ErrNoRoom, unit.Bytes(h.Parts[0].Bytes),
 			unit.Bytes(h.Parts[1].Bytes), unit.Bytes(h.Parts[2].Bytes), unit.Bytes(sum), unit.Bytes(memory))
 	}
@@ -122,7 +122,8 @@ func (h *Host) Print(w io.Writer) error {
 	if h.Stream > 0 {
 		fmt.Fprintf(w, ", at %.0f GB/s at most %.1f tokens/s\n", h.Stream, h.Tokens)
 	} else {
-		fmt.Fprint(w, "; state how fast the cores read memory, as in cpu,64G,stream=90G, for the most tokens/s "+
+		fmt.Fprint(w, "; give the speed at which the cores read memory, as in cpu,64G,stream=90G, to see the highest "+
+			"possible tokens/s "+
 			"('sparrow bench kernels' measures it)\n")
 	}
 	for _, l := range h.Losses {

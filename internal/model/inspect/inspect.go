@@ -182,7 +182,7 @@ func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 	s.Problems = e.Problems
 	hint := ""
 	if family.IsGGUF(src.Name) {
-		hint = "; the names are those that the tensors have in safetensors files"
+		hint = "; tensors are named as in safetensors files"
 	}
 	return fmt.Errorf("%s cannot be loaded, %w; download or convert it again%s: %s", src.Name, nn.ErrTensors, hint,
 		e.First(8))
@@ -299,8 +299,8 @@ func (s *Summary) widened() string {
 	if s.FileBytes == 0 || s.TotalBytes <= s.FileBytes {
 		return ""
 	}
-	return fmt.Sprintf(" of %s; the file has the up-projection of latent rows in two parts, which memory holds as one "+
-		"in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
+	return fmt.Sprintf(" of %s; the file has the up-projection of latent rows in two parts, which are joined in "+
+		"memory, in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
 }
 
 // sayAssumed writes the assumptions of sizes, if any.
@@ -340,7 +340,7 @@ func (s *Summary) Print(w io.Writer) error {
 		fmt.Fprintf(w, "drafts: %s\n", s.Drafts)
 	}
 	if s.NoWeights {
-		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
+		fmt.Fprintf(w, "there are no weights here; weights of this shape (%s) would be %s in %d tensors\n", s.Format,
 			unit.Bytes(s.TotalBytes), s.Tensors)
 	} else {
 		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s; %s\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,

@@ -49,10 +49,11 @@ func CheckArchitecture(arch string) error {
 	}
 	if isHead(arch) {
 		return fmt.Errorf("%w: general.architecture is %q, a draft head without its model: put it into the folder of "+
-			"the GGUF file of DeepSeek-V4, with dspark or dflash in its name, and open that one; heads of %s are read",
+			"the GGUF file of DeepSeek-V4, with dspark or dflash in its name, and open the model's file; want a head "+
+			"of %s",
 			ErrUnsupported, arch, dialects())
 	}
-	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5, "+
+	return fmt.Errorf("%w: general.architecture is %q, want one of %s: files of DeepSeek-V3.2, GLM-5, "+
 		"GLM-5.3-Flash and DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash",
 		ErrUnsupported, arch, strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
 }
@@ -164,7 +165,7 @@ func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape,
 	}
 	r.tokenIDs(c)
 	if len(r.problems) > 0 {
-		return nil, nil, fmt.Errorf("gguf: %s: %w: %d problems of the metadata:\n  %s", path, gguf.ErrMalformed,
+		return nil, nil, fmt.Errorf("gguf: %s: %w: %d problems in the metadata:\n  %s", path, gguf.ErrMalformed,
 			len(r.problems), strings.Join(r.problems, "\n  "))
 	}
 	text, err := json.Marshal(c)
@@ -227,7 +228,7 @@ func (r *reader) gate(want int, name string) {
 		absent = softmaxGate // files of DeepSeek-V2, which have the same architecture
 	}
 	if gate := r.optional("expert_gating_func", absent); gate != want {
-		r.problems = append(r.problems, fmt.Sprintf("%s.expert_gating_func is %d, supported is %d (%s)", r.arch, gate,
+		r.problems = append(r.problems, fmt.Sprintf("%s.expert_gating_func is %d, want %d (%s)", r.arch, gate,
 			want, name))
 	}
 }

@@ -234,12 +234,12 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	type edits = func(m map[string]any)
 	set := func(key string, v any) edits { return func(m map[string]any) { m[key] = v } }
 	for want, change := range map[string]edits{
-		`is "llama", supported are deepseek2, deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
+		`is "llama", want one of deepseek2, deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
 		"deepseek32.attention.kv_lora_rank is missing": func(m map[string]any) {
 			delete(m, "deepseek32.attention.kv_lora_rank")
 		},
 		"deepseek32.expert_count is a string of 3 bytes": set("deepseek32.expert_count", "all"),
-		"expert_gating_func is 1, supported is 2":        set("deepseek32.expert_gating_func", uint32(1)),
+		"expert_gating_func is 1, want 2":                set("deepseek32.expert_gating_func", uint32(1)),
 		`rope.scaling.type is "linear"`:                  set("deepseek32.rope.scaling.type", "linear"),
 		`tokenizer.ggml.model is "llama"`:                set("tokenizer.ggml.model", "llama"),
 	} {
@@ -351,7 +351,7 @@ func TestUnknownTensorsAreRefused(t *testing.T) {
 	defer f.Close()
 	f.Tensors[3].Name = "blk.0.ssm_a.weight"
 	err = openEdited(t, f, f.Metadata)
-	if err == nil || !strings.Contains(err.Error(), "blk.0.ssm_a.weight is not known") {
+	if err == nil || !strings.Contains(err.Error(), "blk.0.ssm_a.weight is unknown") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	c := m.Config.Common()
 	p := &pairs{arch: architectureOf(c.Family)}
 	if p.arch == "" {
-		return nil, fmt.Errorf("%w: %s is a %s model, which GGUF has no architecture name for", ErrUnsupported, m.Name,
+		return nil, fmt.Errorf("%w: %s is a %s model, for which GGUF has no architecture name", ErrUnsupported, m.Name,
 			c.Family)
 	}
 	p.list = []gguf.Pair{{Key: "general.architecture", Value: p.arch}, {Key: "general.type", Value: "model"},
@@ -61,8 +61,8 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	case *config.Next:
 		err = p.next(d)
 	default:
-		err = fmt.Errorf("%w: GGUF files of %s are not written, supported are those of other families; keep the "+
-			"safetensors files", config.ErrFamily, c.Family)
+		err = fmt.Errorf("%w: GGUF files of %s cannot be written; use the safetensors "+
+			"files", config.ErrFamily, c.Family)
 	}
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func ParseMix(name string) (Mix, error) {
 		}
 		names = append(names, string(m))
 	}
-	return "", fmt.Errorf("type %q is not known; known are %s", name, strings.Join(names, ", "))
+	return "", fmt.Errorf("type %q is unknown; want one of %s", name, strings.Join(names, ", "))
 }
 
 // fileType returns how the format numbers a mix (general.file_type).

@@ -86,7 +86,7 @@ func besideModel(path string) (_ *sidecar, err error) {
 		case err != nil:
 			return nil, err
 		case s != nil && found != nil:
-			return nil, errors.Join(fmt.Errorf("gguf: %s: %w: %s and %s are draft heads in its folder; keep one",
+			return nil, errors.Join(fmt.Errorf("gguf: %s: %w: %s and %s are two draft heads in its folder; keep one",
 				path, ErrUnsupported, filepath.Base(found.path), filepath.Base(s.path)), s.file.Close())
 		case s != nil:
 			found = s
@@ -118,8 +118,8 @@ func openHead(path string) (*sidecar, error) {
 		}
 	}
 	if s.rank == 0 || s.stages == 0 { // llama.cpp's architecture has other drafters, too
-		err := fmt.Errorf("gguf: %s: %w: the draft head has no Markov head (markov_w1) or no stages; "+
-			"supported are DSpark heads; move the file away to run without drafts", path, ErrUnsupported)
+		err := fmt.Errorf("gguf: %s: %w: the draft head has no Markov head (markov_w1) or no stages; want a DSpark "+
+			"head; move the file away to run without drafts", path, ErrUnsupported)
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil
@@ -226,7 +226,7 @@ func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) 
 			return of.experts3D(t, prefix, name)
 		}
 	}
-	return nil, fmt.Errorf("tensor %s is not known", t.Name)
+	return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 }
 
 // dialects names the architectures of draft heads.

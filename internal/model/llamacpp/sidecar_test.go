@@ -200,7 +200,7 @@ func TestDraftHeadsBesideTheModel(t *testing.T) {
 	// Another drafter of llama.cpp's architecture, and a head with a tensor that nothing reads.
 	for want, sources := range map[string]func(w *headWriter){
 		"markov_w1": func(w *headWriter) { w.add("blk.0.attn_norm.weight", nil, "mtp.0.attn_norm.weight") },
-		"tensor blk.0.attn_other.weight is not known": func(w *headWriter) {
+		"tensor blk.0.attn_other.weight is unknown": func(w *headWriter) {
 			w.add("blk.0.attn_other.weight", nil, "mtp.0.attn_norm.weight")
 			w.add("markov_w1.weight", nil, last+"markov_head.markov_w1.weight")
 		},

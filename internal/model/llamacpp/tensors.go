@@ -114,7 +114,7 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	var layer int
 	var rest string
 	if n, err := fmt.Sscanf(t.Name, "blk.%d.%s", &layer, &rest); n != 2 || err != nil || layer < 0 {
-		return nil, fmt.Errorf("tensor %s is not known", t.Name)
+		return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 	}
 	prefix := fmt.Sprintf(s.names.prefix, layer)
 	if name, ok := s.names.inLayer[rest]; ok {
@@ -144,10 +144,10 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 		return nil, nil
 	}
 	if s.names == v4Names && strings.HasPrefix(rest, "nextn.") {
-		return nil, fmt.Errorf("tensor %s belongs to a drafting block, and files with one are not run: give the file "+
-			"of the model without it", t.Name)
+		return nil, fmt.Errorf("tensor %s belongs to a drafting block, which is not supported in a GGUF file; use a "+
+			"file of the model without it", t.Name)
 	}
-	return nil, fmt.Errorf("tensor %s is not known", t.Name)
+	return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 }
 
 // one is a tensor under another name.

@@ -49,12 +49,12 @@ func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, e
 		return nil, nil, fmt.Errorf("gguf: %s: %w: %s", path, ErrUnsupported, fmt.Sprintf(format, args...))
 	}
 	if model != "gpt2" {
-		return fail("tokenizer.ggml.model is %q, supported is gpt2 (byte-level BPE)", model)
+		return fail("tokenizer.ggml.model is %q, want gpt2 (byte-level BPE)", model)
 	}
 	pre, _ := meta.Text("tokenizer.ggml.pre")
 	patterns, ok := splits[pre]
 	if !ok {
-		return fail("tokenizer.ggml.pre is %q, supported are %s", pre,
+		return fail("tokenizer.ggml.pre is %q, want one of %s", pre,
 			strings.Join(slices.Sorted(maps.Keys(splits)), ", "))
 	}
 	tokens, _ := meta.Texts("tokenizer.ggml.tokens")

@@ -78,8 +78,7 @@ func (r *reader) v4Config(c map[string]any, s *shape) {
 	}
 	c["swiglu_limit"] = r.limit("swiglu_clamp_exp")
 	if _, ok := r.meta[r.arch+".swiglu_clamp_shexp"]; ok && r.limit("swiglu_clamp_shexp") != c["swiglu_limit"] {
-		r.problems = append(r.problems, r.arch+".swiglu_clamp_shexp differs from swiglu_clamp_exp, supported is one "+
-			"limit")
+		r.problems = append(r.problems, r.arch+".swiglu_clamp_shexp differs from swiglu_clamp_exp; want the same limit")
 	}
 	r.ropeScaling(c)
 }

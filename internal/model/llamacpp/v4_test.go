@@ -211,7 +211,7 @@ func TestV4DraftFilesAreRefused(t *testing.T) {
 	}
 	defer f.Close()
 	for name, want := range map[string]string{"blk.6.nextn.eh_proj.weight": "drafting block",
-		"blk.0.ssm_a.weight": "blk.0.ssm_a.weight is not known"} {
+		"blk.0.ssm_a.weight": "blk.0.ssm_a.weight is unknown"} {
 		f.Tensors[len(f.Tensors)-1].Name = name
 		if err := openEdited(t, f, f.Metadata); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -35,7 +35,7 @@ func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if t.Model.Type != "BPE" {
-		return nil, fmt.Errorf("%w: tokenizer.json holds a %q model, supported is BPE", ErrUnsupported, t.Model.Type)
+		return nil, fmt.Errorf("%w: tokenizer.json holds a %q model, want BPE", ErrUnsupported, t.Model.Type)
 	}
 	tokens, types := make([]string, c.Vocab), make([]int32, c.Vocab)
 	for i := range tokens {
@@ -104,7 +104,7 @@ func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%w: tokenizer.json splits text by %q, which GGUF has no name for", ErrUnsupported, found)
+	return "", fmt.Errorf("%w: tokenizer.json splits text by %q, for which GGUF has no name", ErrUnsupported, found)
 }
 
 func joinsDigits(vocab map[string]int) bool {

@@ -114,7 +114,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			s.Name = "model.final_norm.weight"
 			m[s.Name] = s
 		}, nil, []string{"missing model.norm.weight, want shape [128]",
-			"superfluous model.final_norm.weight, shape [128]"}},
+			"unexpected model.final_norm.weight, shape [128]"}},
 		{"one tensor reshaped", "glm_moe_dsa-1", func(m map[string]weight.Source) {
 			m[attn1+"kv_a_proj_with_mqa.weight"] = zeros(attn1+"kv_a_proj_with_mqa.weight", 512, 128)
 		}, nil, []string{attn1 + "kv_a_proj_with_mqa.weight has shape [512 128], want [576 128]"}},
@@ -126,7 +126,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			delete(m, attn1+"o_proj.weight")
 		}, nil,
 			[]string{"missing " + attn1 + "o_proj.weight, want shape [128 256]",
-				"superfluous " + attn1 + "o_proj.weight_scale_inv, shape [1 2]"}},
+				"unexpected " + attn1 + "o_proj.weight_scale_inv, shape [1 2]"}},
 		{"many at once", "deepseek_v32-1", func(m map[string]weight.Source) {
 			delete(m, "lm_head.weight")
 			delete(m, "model.layers.1.mlp.experts.3.up_proj.weight")
@@ -137,7 +137,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			"missing lm_head.weight, want shape [640 128]",
 			"missing model.layers.1.mlp.experts.3.up_proj.weight, want shape [64 128]",
 			"missing model.layers.2.mlp.gate.e_score_correction_bias, want shape [8]",
-			"model.embed_tokens.weight has shape [639 128], want [640 128]", "superfluous stray, shape [2]"}},
+			"model.embed_tokens.weight has shape [639 128], want [640 128]", "unexpected stray, shape [2]"}},
 		{"a layer configured to compute its selection has no indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
 			f["indexer_types"] = []string{"full", "full", "full"}
 		},
@@ -151,11 +151,11 @@ func TestDamagedCheckpoints(t *testing.T) {
 			f["indexer_types"] = []string{"full", "shared", "shared"}
 		},
 			[]string{
-				"superfluous " + attn1 + "indexer.k_norm.bias, shape [128]",
-				"superfluous " + attn1 + "indexer.k_norm.weight, shape [128]",
-				"superfluous " + attn1 + "indexer.weights_proj.weight, shape [4 128]",
-				"superfluous " + attn1 + "indexer.wk.weight, shape [128 128]",
-				"superfluous " + attn1 + "indexer.wq_b.weight, shape [512 96]"}},
+				"unexpected " + attn1 + "indexer.k_norm.bias, shape [128]",
+				"unexpected " + attn1 + "indexer.k_norm.weight, shape [128]",
+				"unexpected " + attn1 + "indexer.weights_proj.weight, shape [4 128]",
+				"unexpected " + attn1 + "indexer.wk.weight, shape [128 128]",
+				"unexpected " + attn1 + "indexer.wq_b.weight, shape [512 96]"}},
 		{"a config of other sizes", "deepseek_v32-1", nil, func(f map[string]any) { f["v_head_dim"] = 64 }, []string{
 			"model.layers.0.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]",
 			"model.layers.0.self_attn.o_proj.weight has shape [128 256], want [128 128]",
@@ -166,7 +166,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		{"a tied head that is stored all the same", "deepseek_v32-1", nil, func(f map[string]any) {
 			f["tie_word_embeddings"] = true
 		},
-			[]string{"superfluous lm_head.weight, shape [640 128]"}},
+			[]string{"unexpected lm_head.weight, shape [640 128]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := copyOf(t, c.checkpoint, c.tensors, c.config)
@@ -260,7 +260,7 @@ func TestDraftingLayer(t *testing.T) {
 	t.Run("tensors, not declared", func(t *testing.T) {
 		_, err := load(copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) { draftLayer(m) }, nil))
 		if !errors.Is(err, nn.ErrTensors) ||
-			!strings.Contains(err.Error(), "superfluous model.layers.3.eh_proj.weight, shape [128 256]") {
+			!strings.Contains(err.Error(), "unexpected model.layers.3.eh_proj.weight, shape [128 256]") {
 			t.Errorf("got %v", err)
 		}
 	})

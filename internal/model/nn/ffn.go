@@ -120,7 +120,8 @@ func LoadMoE(l *Loader, layer int, prefix string, s MoEShape, c Choice) MoE {
 		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
 		m.Shared = &x
 	} else if l.Ranks.Count() > 1 {
-		l.addProblem("%s has no shared experts, whose sum that of a rank's own experts is added to; run on one rank",
+		l.addProblem("%s has no shared experts, which several ranks need: a rank adds the sum of its own experts to "+
+			"theirs; run on one rank",
 			prefix)
 	}
 	return m

@@ -141,7 +141,7 @@ func (l *Loader) Matrix(name string, out, in int) kernel.Matrix {
 func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Matrix {
 	w := l.rows(name, rows, cols)
 	if w.Scale.Given() {
-		l.addProblem("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
+		l.addProblem("%s is %v with scales; a table must be F32, F16 or BF16", name, w.Data.DType)
 		return nil
 	}
 	return l.prepare(w, role)
@@ -200,11 +200,11 @@ func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
 		return nil
 	}
 	if n := l.Ranks.Count(); n > 1 {
-		return fmt.Errorf("%w: layer %d has experts in two memories on %d ranks, supported is one rank",
+		return fmt.Errorf("%w: layer %d has experts in two memories on %d ranks, want one rank",
 			kernel.ErrUnsupported, layer, n)
 	}
 	if l.Host == nil {
-		return fmt.Errorf("%w: layer %d has experts in host memory, and no device of the host computes them",
+		return fmt.Errorf("%w: layer %d has experts in host memory, but no device of the host computes them",
 			kernel.ErrArgument, layer)
 	}
 	w.Movable = l.Movable
@@ -233,7 +233,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	_, blocks := d.Block()
 	switch {
 	case d == kernel.E2M1x2 && m.Scale.DType == weight.F32:
-		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
+		l.addProblem("%s has F32 scales; packed FP4 must have F8_E8M0 or U8 scales", m.Data.Name)
 		return kernel.Weight{}
 	case d == kernel.E2M1x2 || (d == kernel.U4x2 || blocks) && m.Data.Drawn != nil:
 		w.Data = l.packed(m.Data, d, out, in/d.Values())

@@ -167,7 +167,7 @@ func TestFinishListsEverything(t *testing.T) {
 		"wide.weight has shape [4 9], want [4 8]", `matrix "flat.weight"`, `matrix "ints.weight"`,
 		`matrix "bare.weight"`, "fp4.weight has F32 scales", "table.weight is e4m3 with scales",
 		"long.bias has shape [9], want [8]", "square.bias has shape [2 4], want [8]", "int.bias is I32",
-		"superfluous extra.weight, shape [3 5]",
+		"unexpected extra.weight, shape [3 5]",
 	}
 	lines := strings.Split(err.Error(), "\n")[1:]
 	for _, w := range want {

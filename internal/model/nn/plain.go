@@ -79,7 +79,7 @@ func indices(t *weight.Tensor, limit int) ([]int32, error) {
 	}
 	cols := t.Shape[1]
 	if cols > limit {
-		return nil, fmt.Errorf("%s: rows have %d columns, and only %d distinct values can be drawn for a row", t.Name,
+		return nil, fmt.Errorf("%s: rows have %d columns, but only %d distinct values can be drawn for a row", t.Name,
 			cols, limit)
 	}
 	random := rand.New(rand.NewPCG(t.Drawn.Seed, 0))
@@ -103,7 +103,7 @@ func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
 	}
 	kind := valueType(t.DType)
 	if kind != kernel.F32 && kind != kernel.BF16 && kind != kernel.F16 {
-		l.addProblem("%s is %v, supported for a stack of matrices are F32, F16 and BF16", name, t.DType)
+		l.addProblem("%s is %v; a stack of matrices must be F32, F16 or BF16", name, t.DType)
 		return list
 	}
 	all := view(t.Data, kind, n*out, in)

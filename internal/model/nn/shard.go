@@ -129,5 +129,5 @@ func supported(n int, divides func(k int) bool) string {
 			list = append(list, fmt.Sprint(k))
 		}
 	}
-	return "supported are " + strings.Join(list, ", ")
+	return "use a number of ranks from " + strings.Join(list, ", ")
 }

@@ -60,7 +60,7 @@ func (l *Loader) superfluous() {
 	for _, name := range l.from.Names() {
 		if !l.used[name] {
 			t, _ := l.from.Tensor(name)
-			l.addProblem("superfluous %s, shape %v, in %s", name, t.Shape, filepath.Base(t.File))
+			l.addProblem("unexpected %s, shape %v, in %s", name, t.Shape, filepath.Base(t.File))
 		}
 	}
 }

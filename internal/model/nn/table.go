@@ -32,7 +32,7 @@ func (l *Loader) hostTable(name string, rows, dim int) *kernel.Table {
 		return out
 	case weight.F8E4M3:
 	default:
-		l.addProblem("%s is %v, supported for a table of rows are F32, BF16 and F8_E4M3", name, t.DType)
+		l.addProblem("%s is %v; a table of rows must be F32, BF16 or F8_E4M3", name, t.DType)
 		return nil
 	}
 	scales := strings.TrimSuffix(name, ".weight") + ".scale"

@@ -109,8 +109,8 @@ func Choose(a Ask) (*Choice, error) {
 	}
 	c.explain(&a)
 	if why != "" && rest > 0 {
-		c.Reasons = append(c.Reasons, fmt.Sprintf("experts in host memory are %v for decodes and prompts, which loses "+
-			"less than the other way: %s", c.Decode, why))
+		c.Reasons = append(c.Reasons, fmt.Sprintf("experts in host memory are %v for decodes and prompts, which "+
+			"costs less time than the other method: %s", c.Decode, why))
 	}
 	return c, nil
 }
@@ -146,8 +146,8 @@ func (a *Ask) order() []candidate {
 // refuse returns an error with the missing memory.
 func (a *Ask) refuse(all, fit int, need int64) error {
 	if a.Device < 0 {
-		return fmt.Errorf("placement: %w: everything but experts needs %s more device memory than there "+
-			"is, and experts take %s", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
+		return fmt.Errorf("placement: %w: everything except experts needs %s more device memory than there is, and "+
+			"experts take %s in addition", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
 	}
 	return fmt.Errorf("placement: %w: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s "+
 		"and the host has %s for them: %s are missing", ErrNoRoom, ErrHost, all, unit.Bytes(a.Bytes),
@@ -256,12 +256,12 @@ func (c *Choice) explain(a *Ask) {
 	say("%d experts, %s%s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),
 		copies, unit.Bytes(a.Host))
 	if a.Usage == nil {
-		say("choices are taken as spread evenly, and every layer keeps the same share")
+		say("choices are assumed to be spread evenly, so every layer has the same share")
 	} else {
 		say("by counted use, %.1f %% of choices find their expert in device memory", 100*c.Covered)
 	}
 	if a.Unused > 0 {
-		say("nothing is drafted: the experts of the drafting layer are the first in host memory")
+		say("drafting is off, so the experts of the drafting layer are placed in host memory first")
 	}
 	gb := func(rate float64) float64 { return rate / 1e3 }
 	rate := a.CPU.Rate(a.Format, 1)

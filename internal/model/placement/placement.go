@@ -91,13 +91,13 @@ func (p *Placement) Check(layers, experts int) error {
 	}
 	for l := range layers {
 		if len(p.Decode[l]) != len(p.Prefill[l]) || len(p.Decode[l]) != experts && len(p.Decode[l]) != 0 {
-			return fmt.Errorf("placement: layer %d has methods for %d experts of decode and %d of prefill, the model "+
-				"has %d", l, len(p.Decode[l]), len(p.Prefill[l]), experts)
+			return fmt.Errorf("placement: layer %d has methods for %d experts of decode and %d of prefill, but the "+
+				"model has %d experts", l, len(p.Decode[l]), len(p.Prefill[l]), experts)
 		}
 		for e := range p.Decode[l] {
 			if p.Decode[l][e] > Fetched || p.Prefill[l][e] > Fetched {
-				return fmt.Errorf("placement: expert %d of layer %d has %v for decode and %v for prefill, supported "+
-					"are %v, %v and %v", e, l, p.Decode[l][e], p.Prefill[l][e], Resident, Computed, Fetched)
+				return fmt.Errorf("placement: expert %d of layer %d has method %v for decode and %v for prefill, "+
+					"want %v, %v or %v", e, l, p.Decode[l][e], p.Prefill[l][e], Resident, Computed, Fetched)
 			}
 		}
 	}

@@ -341,7 +341,7 @@ func TestRanksThatDoNotDivide(t *testing.T) {
 		{"v32", 3, 0, plan.E08, "8 experts in equal parts on 3 ranks; supported: 1, 2, 4, 8 ranks; try 2 ranks"},
 		{"v32", 6, plan.ByRequests, plan.E08, "8 experts in equal parts on 6 ranks; supported: 1, 2, 4, 8 ranks"},
 		{"odd", 4, 0, nn.ErrTensors,
-			"lm_head.weight has 322 rows, which 4 ranks cannot share; supported are 1, 2, 7, 14, 23, 46"},
+			"lm_head.weight has 322 rows, which 4 ranks cannot share; use a number of ranks from 1, 2, 7, 14, 23, 46"},
 		{"v4", 5, plan.ByHeads, plan.E08, "8 experts in equal parts on 5 ranks"},
 	} {
 		_, err := checkpoint(t, c.name, synth.Options{}).LoadRanks(devices(t, c.ranks), c.how, nil)

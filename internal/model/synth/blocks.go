@@ -26,13 +26,13 @@ func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
 			return fmt.Errorf("synth: %w: experts cannot be of type %v; want a type whose scales are "+
 				"float16, such as IQ2_XXS and Q2_K", ErrOptions, f)
 		case t.shape[1]%f.Values() != 0:
-			return fmt.Errorf("synth: %w: %s has rows of %d values, and %v has blocks of %d; take a type with smaller "+
-				"blocks", ErrOptions, t.name, t.shape[1], f, f.Values())
+			return fmt.Errorf("synth: %w: %s has rows of %d values, which are not whole blocks of %v with %d values; "+
+				"use a type with smaller blocks", ErrOptions, t.name, t.shape[1], f, f.Values())
 		}
 		t.dtype, t.store, found = weight.Blocks(f), expertBlocks, true
 	}
 	if !found {
-		return fmt.Errorf("synth: %w: experts of type %v were asked for, and the model has no experts", ErrOptions,
+		return fmt.Errorf("synth: %w: experts of type %v were requested, but the model has no experts", ErrOptions,
 			gateUp)
 	}
 	return nil

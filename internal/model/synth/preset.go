@@ -72,6 +72,6 @@ func PresetConfig(name string) ([]byte, error) {
 			return presetFiles.ReadFile(path.Join("preset", name+".json"))
 		}
 	}
-	return nil, fmt.Errorf("synth: %w %q; there are %s, or give a config.json", ErrPreset, name,
+	return nil, fmt.Errorf("synth: %w %q; want one of %s, or a config.json", ErrPreset, name,
 		strings.Join(PresetNames(), ", "))
 }

@@ -93,8 +93,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	}
 	out := &Checkpoint{config: d, text: text, options: o}
 	if _, ok := d.(*config.DSA); !ok && o.DType == Int4 {
-		return nil, fmt.Errorf("synth: %s: %w: experts of %s cannot be int4; supported are DeepSeek-V3 and V3.2, "+
-			"GLM-5, GLM-4.7-Flash and Kimi-K2; take fp8", file, ErrOptions, d.Common().Family)
+		return nil, fmt.Errorf("synth: %s: %w: experts of %s cannot be int4, only those of DeepSeek-V3 and V3.2, "+
+			"GLM-5, GLM-4.7-Flash and Kimi-K2; use fp8", file, ErrOptions, d.Common().Family)
 	}
 	switch c := d.(type) {
 	case *config.DSA:

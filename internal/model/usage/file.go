@@ -85,7 +85,7 @@ func (f *file) table() (*Table, error) {
 	case f.Format != formatName:
 		return bad("format is %q, want %q", f.Format, formatName)
 	case f.Version != formatVersion:
-		return bad("version %d, this build reads %d", f.Version, formatVersion)
+		return bad("the version is %d, want %d", f.Version, formatVersion)
 	case f.Layers < 1 || f.Layers > mostLayers || f.Experts < 1 || f.Experts > mostExperts || f.Chosen < 1 ||
 		f.Chosen > f.Experts:
 		return bad("the file has %d of %d experts in %d layers, want at most %d experts and %d layers", f.Chosen,
@@ -95,11 +95,12 @@ func (f *file) table() (*Table, error) {
 	for _, l := range f.Counts {
 		switch {
 		case l.Layer < 0 || l.Layer >= f.Layers:
-			return bad("counts of layer %d of %d", l.Layer, f.Layers)
+			return bad("there are counts of layer %d, but the file has %d layers", l.Layer, f.Layers)
 		case t.Counts[l.Layer] != nil:
-			return bad("counts of layer %d twice", l.Layer)
+			return bad("the counts of layer %d occur twice", l.Layer)
 		case len(l.Counts) != f.Experts:
-			return bad("%d counts of layer %d, want one for each of %d experts", len(l.Counts), l.Layer, f.Experts)
+			return bad("there are %d counts of layer %d, want one for each of %d "+
+				"experts", len(l.Counts), l.Layer, f.Experts)
 		}
 		t.Add(l.Layer, l.Counts)
 	}

@@ -154,7 +154,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		}
 		switch n := in.Batch.Batch.Requests[r.Request].Logits; {
 		case n > 1:
-			return fmt.Errorf("logits of %d rows were asked for; a draft continues only from the last row of a request",
+			return fmt.Errorf("logits of %d rows were requested, want one: a draft continues only from the last row "+
+				"of a request",
 				n)
 		case n == 1 && r.Last:
 			logits[wanted] = int32(r.Index)

@@ -162,7 +162,7 @@ func TestSpellingsAreOneModel(t *testing.T) {
 	}, nil), "cpu"), want)
 }
 
-// Every tensor that is missing, misshapen or superfluous is named at once.
+// Every tensor that is missing, misshapen or unexpected is named at once.
 func TestLoadReportsEverything(t *testing.T) {
 	c := readOracle(t)
 	c.remove("layers.3.attn.compressor.ape")
@@ -184,7 +184,7 @@ func TestLoadReportsEverything(t *testing.T) {
 	for _, want := range []string{
 		nn.ErrTensors.Error(), "6 problems", "missing layers.3.attn.compressor.ape, want shape [128 512]",
 		"missing layers.0.ffn.gate.tid2eid, want shape [640 2]", "layers.1.attn.attn_sink has shape [5], want [4]",
-		"layers.2.attn.compressor.ape has shape [4 512], want [4 1024]", "superfluous layers.5.ffn.gate.tid2eid",
+		"layers.2.attn.compressor.ape has shape [4 512], want [4 1024]", "unexpected layers.5.ffn.gate.tid2eid",
 		"layers.1.ffn.gate.tid2eid[0][0] is 8, want 0 to 7",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -97,7 +97,7 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 		windows []int32
 		want    string
 	}{{[]int32{-1, 1, 2}, "reaches page 0"}, {[]int32{0, -1, 2}, "reaches page 1"},
-		{[]int32{0}, "1 window pages for 3 pages"}} {
+		{[]int32{0}, "1 entries of window pages for 3 pages"}} {
 		w := s.Work(plan.ModeExtend, 10)
 		w.Windows = c.windows
 		if _, err := b.Runner.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -72,7 +72,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 		return m.arrangeBlock(p, cfg, a, windowOf(entry))
 	}
 	if p.Pass != plan.PassTarget {
-		return nil, fmt.Errorf("v41: the draft head drafts blocks; a pass of kind %v was planned", p.Pass)
+		return nil, fmt.Errorf("v41: a pass of kind %v was planned, but the draft head drafts only blocks", p.Pass)
 	}
 	s := &pass{layout: entry.Kind()}
 	s.begin(m, p, cfg, a)

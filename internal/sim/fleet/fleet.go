@@ -50,15 +50,16 @@ func (c *Config) check() error {
 	}{{"replicas", c.Replicas}, {"cache tokens", c.CacheTokens}, {"context tokens", c.ContextTokens},
 		{"step tokens", c.StepTokens}, {"running sequences", c.MaxRunning}, {"waiting sequences", c.MaxQueue}} {
 		if f.v < 1 {
-			bad = append(bad, fmt.Sprintf("%s: %d, want at least 1", f.name, f.v))
+			bad = append(bad, fmt.Sprintf("%s is %d, want at least 1", f.name, f.v))
 		}
 	}
 	if k := c.Cost; k.Pass <= 0 || k.Row < 0 || k.Decode < 0 || k.Keys < 0 {
-		bad = append(bad, fmt.Sprintf("costs: %v per pass, %v per prompt row, %v per decode, %v per thousand keys; "+
-			"want positive ones", k.Pass, k.Row, k.Decode, k.Keys))
+		bad = append(bad, fmt.Sprintf("the costs are %v per pass, %v per prompt row, %v per decode and %v per "+
+			"thousand keys; want positive ones", k.Pass, k.Row, k.Decode, k.Keys))
 	}
 	if !(c.Capacity >= 0) {
-		bad = append(bad, fmt.Sprintf("capacity: %v, want that of a machine in replicas, or 0", c.Capacity))
+		bad = append(bad, fmt.Sprintf("the capacity is %v, want how many replicas a machine can serve at full speed, "+
+			"or 0", c.Capacity))
 	}
 	for _, d := range c.Deaths {
 		if d.Replica < 0 || d.Replica >= c.Replicas || d.At < 0 || d.Back < 0 {

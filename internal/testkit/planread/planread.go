@@ -47,7 +47,7 @@ func Check(t testing.TB, plans ...*plan.Plan) {
 	}
 	for _, f := range unread {
 		if fields[f] {
-			t.Errorf("plans set %s, and nothing that runs reads it: derive it from what runs, or leave it out", f)
+			t.Errorf("plans set %s, and nothing that runs reads it: derive it from what runs, or omit it", f)
 		}
 	}
 }

@@ -486,7 +486,7 @@ func TestRefusals(t *testing.T) {
 		{"results at an odd place", sparse(bf16(1, 1152), moved(bf16(2, 1024), 4), rows), "multiples of 16"},
 		{"pages of six rows", sparse(bf16(1, 1152), bf16(1, 1024), odd), "a power of two"},
 		{"heads that have a kernel", dense(192, 256), ""},
-		{"heads that have none", dense(64, 128), "heads of 64 + 64 columns with values of 128"},
+		{"heads that have none", dense(64, 128), "heads have 64 + 64 columns with values of 128"},
 		{"32 index heads", scores(32, 64), ""},
 		{"33 index heads", scores(33, 64), "33 heads, this backend supports 32 and 64"},
 		{"gathered keys in fours", scores(32, 68), ""},

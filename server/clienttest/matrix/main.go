@@ -127,7 +127,7 @@ func run(ctx context.Context) (failed bool, err error) {
 		t.suite(ctx, s.name, append(commands[i], srv.URL, model, tokenizer, program.Path, root))
 	}
 	t.check("server", "no panic, no error of its own", unharmed(ctx, srv))
-	t.check("server", "ends when told", srv.End(os.Interrupt))
+	t.check("server", "ends on request", srv.End(os.Interrupt))
 	fmt.Printf("%d passed, %d failed\n", t.passed, t.failed)
 	return t.failed > 0, nil
 }

@@ -95,7 +95,7 @@ func (c *Conn) greet() error {
 			p[:12])
 	}
 	if string(p[12:17]) != "NULL\x00" {
-		return fmt.Errorf("%w: the peer wants mechanism %q, want NULL", ErrProtocol, p[12:32])
+		return fmt.Errorf("%w: the peer's mechanism is %q, want NULL", ErrProtocol, p[12:32])
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (c *Conn) ready() error {
 		}
 	}
 	if !slices.Contains(c.cfg.Peers, c.peer) {
-		return fmt.Errorf("%w: the peer is a %q socket; this is %s and talks to %v", ErrProtocol, c.peer, c.cfg.Socket,
+		return fmt.Errorf("%w: the peer is a %q socket; this socket is %s, want %v", ErrProtocol, c.peer, c.cfg.Socket,
 			c.cfg.Peers)
 	}
 	return nil
