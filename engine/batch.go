@@ -25,8 +25,8 @@ import (
 //	ended      nothing is left to do.
 //
 // At most one batch is running or drafting: loop.last. A batch whose results the host must see before the next one is
-// formed (drafts, masks, logits that are read here, records) is never running: that is the order of devices that
-// compute while the host waits, too. Where the device samples tokens, the drafting layer is enqueued after such a batch
+// formed (drafts, masks, logits that are read here, records) never has the stage running; on devices that compute while
+// the host waits, no batch has it. Where the device samples tokens, the drafting layer is enqueued after such a batch
 // before it is committed (drafter.enqueue), and with one draft, or a block, for each sequence it is left drafting.
 //
 // Where a pass fails, what was enqueued after it is dropped and formed again, and its own items run one by one.

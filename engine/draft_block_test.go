@@ -354,7 +354,7 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	}
 	e, run := over(cfg, hooks...)
 	var given *Job
-	if random.IntN(2) == 0 { // beside them one that goes away
+	if random.IntN(2) == 0 { // and one that is cancelled
 		gone := Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
 			IgnoreEOS: true, Draft: new(int)}
 		if !guesses {

@@ -135,7 +135,7 @@ func TestLinearAttentionByADevicesRules(t *testing.T) {
 	elsewhere(t, byRules, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
 }
 
-// A crowd over n-gram tables and shared entries has operations that a GPU takes.
+// Requests that run together over n-gram tables and shared entries use operations that a GPU supports.
 func TestTablesByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, byRules, tables[:1])

@@ -250,7 +250,7 @@ func (t *tap) Begin(works []step.Work) (step.Started, error) {
 		}
 	}
 	for i := range works {
-		if t.after != nil { // who looks at logits needs whole rows
+		if t.after != nil { // a test that reads logits needs whole rows
 			works[i].Best, works[i].Draws = false, nil
 		}
 	}

@@ -73,7 +73,7 @@ func (l *loop) process(last, next *batch) {
 		next.resolve()
 		l.watchdog.begin(l.now())
 	case !errors.Is(next.err, kernel.ErrLost):
-		next.to(stageEnded) // it is formed again, and alone shows what is wrong with it
+		next.to(stageEnded) // it is formed again; if it runs alone, its own error is found
 	}
 }
 

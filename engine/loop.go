@@ -62,7 +62,7 @@ func (l *loop) run() {
 func (l *loop) shutDown() {
 	err := ErrClosed
 	panicked := recover()
-	if last := l.last; last != nil { // nothing needs what it computes, but the device has to be done with it
+	if last := l.last; last != nil { // its results are not needed, but the device must have finished it
 		if last.stage == stageRunning {
 			_, _ = l.wait(last)
 		}

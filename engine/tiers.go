@@ -229,7 +229,7 @@ func (t *tiers) settle() {
 		return
 	}
 	if err := t.dev.Sync(); err != nil {
-		t.log.Warn("copies to the device failed", "error", err) // its next pass fails for it
+		t.log.Warn("copies to the device failed", "error", err) // its next pass returns the error
 	}
 	for i, p := range t.imports {
 		p.Drop()
@@ -294,7 +294,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	c.restored = Restored{}
 	if c.restore != nil {
 		t.seeking--
-		if c.restore.next > from { // pages that were there when the sequence arrived have gone
+		if c.restore.next > from { // pages that were in the pool when the sequence arrived were evicted
 			c.restore.fetch.Close()
 			c.restore = nil
 		}
@@ -308,7 +308,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	}
 	c.restore.begun, c.restore.admit = t.setup.now(), true
 	t.restoring = append(t.restoring, c)
-	t.inbox.signal() // the fetch may have said all it had to say before
+	t.inbox.signal() // the fetch may have sent all its signals before
 	return true
 }
 
@@ -507,5 +507,5 @@ func (e *Engine) Discard() {
 
 // Settle waits until the pages of all answered requests are stored in the tiers, or ctx or the engine ends.
 func (e *Engine) Settle(ctx context.Context) {
-	_ = e.inbox.await(ctx, &e.inbox.settles) // there is nothing to say: any caller that waits continues
+	_ = e.inbox.await(ctx, &e.inbox.settles) // an error changes nothing: the caller continues
 }

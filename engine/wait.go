@@ -47,7 +47,7 @@ func (w *waits) leave(tenant string) {
 func (w *waits) estimate(tenant string, now time.Time) time.Duration {
 	jobs, owners, own := w.jobs, len(w.tenants), w.tenants[tenant]
 	for name, n := range w.tenants {
-		if strings.HasPrefix(name, backgroundKey) { // they come after everybody
+		if strings.HasPrefix(name, backgroundKey) { // background requests come after all others
 			jobs, owners = jobs-n, owners-1
 		}
 	}

@@ -18,7 +18,7 @@ type AcceptArgs struct {
 // Accepter compares drafts with the target's choices, and writes the words that depend on the result.
 type Accepter interface{ Accept(AcceptArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (AcceptArgs) Name() string { return "accept" }
 
 func (a AcceptArgs) on(d Device) error { return run(d, Accepter.Accept, a) }

@@ -24,7 +24,7 @@ type SparseArgs struct {
 // SparseAttender computes sparse attention.
 type SparseAttender interface{ SparseAttend(SparseArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (SparseArgs) Name() string { return "sparse attend" }
 
 func (a SparseArgs) on(d Device) error { return run(d, SparseAttender.SparseAttend, a) }
@@ -66,7 +66,7 @@ type DenseArgs struct {
 // DenseAttender computes dense attention.
 type DenseAttender interface{ DenseAttend(DenseArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (DenseArgs) Name() string { return "dense attend" }
 
 func (a DenseArgs) on(d Device) error { return run(d, DenseAttender.DenseAttend, a) }

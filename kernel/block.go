@@ -14,7 +14,7 @@ type BlockMaxArgs struct {
 // BlockScorer finds the scores of blocks.
 type BlockScorer interface{ BlockMax(BlockMaxArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (BlockMaxArgs) Name() string { return "block max" }
 
 func (a BlockMaxArgs) on(d Device) error { return run(d, BlockScorer.BlockMax, a) }

@@ -58,7 +58,7 @@ type StoreArgs struct {
 // RowStore writes latent rows.
 type RowStore interface{ StoreRows(StoreArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (StoreArgs) Name() string { return "store rows" }
 
 func (a StoreArgs) on(d Device) error { return run(d, RowStore.StoreRows, a) }
@@ -86,7 +86,7 @@ type GatherArgs struct {
 // RowGather collects rows of a paged cache into a contiguous tensor.
 type RowGather interface{ GatherRows(GatherArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (GatherArgs) Name() string { return "gather rows" }
 
 func (a GatherArgs) on(d Device) error { return run(d, RowGather.GatherRows, a) }
@@ -117,7 +117,7 @@ type IndexStoreArgs struct {
 // IndexStore writes indexer keys.
 type IndexStore interface{ StoreIndex(IndexStoreArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (IndexStoreArgs) Name() string { return "store index" }
 
 func (a IndexStoreArgs) on(d Device) error { return run(d, IndexStore.StoreIndex, a) }
@@ -147,7 +147,7 @@ type IndexGatherArgs struct {
 // IndexGather collects indexer keys into a contiguous page.
 type IndexGather interface{ GatherIndex(IndexGatherArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (IndexGatherArgs) Name() string { return "gather index" }
 
 func (a IndexGatherArgs) on(d Device) error { return run(d, IndexGather.GatherIndex, a) }
@@ -178,7 +178,7 @@ type ConvertArgs struct {
 // PageConverter converts pages between layouts.
 type PageConverter interface{ ConvertPages(ConvertArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ConvertArgs) Name() string { return "convert pages" }
 
 func (a ConvertArgs) on(d Device) error { return run(d, PageConverter.ConvertPages, a) }

@@ -16,7 +16,7 @@ const MaxCandidates = 64
 // CandidateFinder reduces logits.
 type CandidateFinder interface{ Candidates(CandidateArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (CandidateArgs) Name() string { return "candidates" }
 
 func (a CandidateArgs) on(d Device) error { return run(d, CandidateFinder.Candidates, a) }

@@ -97,7 +97,7 @@ type AllReduceArgs struct {
 	X Tensor // activation or f32 [T, n], without gaps between rows
 }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (AllReduceArgs) Name() string { return "all-reduce" }
 
 func (a AllReduceArgs) among(c Collective) error { return c.AllReduce(a) }
@@ -118,7 +118,7 @@ type AllGatherArgs struct {
 	X   Tensor // the same type [T, n]
 }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (AllGatherArgs) Name() string { return "all-gather" }
 
 func (a AllGatherArgs) among(c Collective) error { return c.AllGather(a) }
@@ -171,7 +171,7 @@ type ShareArgs struct {
 	Bounds []int  // [ranks+1], from 0 to T
 }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ShareArgs) Name() string { return "share of rows" }
 
 func (a ShareArgs) among(c Collective) error { return c.ShareRows(a) }

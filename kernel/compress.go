@@ -34,7 +34,7 @@ func (a *CompressArgs) Halves() int {
 // Compressor turns groups of tokens into entries.
 type Compressor interface{ Compress(CompressArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (CompressArgs) Name() string { return "compress" }
 
 func (a CompressArgs) on(d Device) error { return run(d, Compressor.Compress, a) }
@@ -66,7 +66,7 @@ type PutArgs struct {
 // RowPutter writes rows to given positions.
 type RowPutter interface{ Put(PutArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (PutArgs) Name() string { return "put" }
 
 func (a PutArgs) on(d Device) error { return run(d, RowPutter.Put, a) }
@@ -94,7 +94,7 @@ type EntryStoreArgs struct {
 // EntryStore writes V4 entries.
 type EntryStore interface{ StoreEntries(EntryStoreArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (EntryStoreArgs) Name() string { return "store entries" }
 
 func (a EntryStoreArgs) on(d Device) error { return run(d, EntryStore.StoreEntries, a) }
@@ -126,7 +126,7 @@ type KeyStoreArgs struct {
 // KeyStore writes compressed indexer keys.
 type KeyStore interface{ StoreKeys(KeyStoreArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (KeyStoreArgs) Name() string { return "store keys" }
 
 func (a KeyStoreArgs) on(d Device) error { return run(d, KeyStore.StoreKeys, a) }

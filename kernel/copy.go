@@ -9,7 +9,7 @@ type CopyArgs struct {
 // Copier copies tensors inside a device's memory.
 type Copier interface{ Copy(CopyArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (CopyArgs) Name() string { return "copy" }
 
 func (a CopyArgs) on(d Device) error { return run(d, Copier.Copy, a) }

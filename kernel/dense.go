@@ -11,7 +11,7 @@ type EmbedArgs struct {
 // Embedder looks up embeddings.
 type Embedder interface{ Embed(EmbedArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (EmbedArgs) Name() string { return "embed" }
 
 func (a EmbedArgs) on(d Device) error { return run(d, Embedder.Embed, a) }
@@ -39,7 +39,7 @@ type NormArgs struct {
 // Normalizer computes RMSNorm.
 type Normalizer interface{ Norm(NormArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (NormArgs) Name() string { return "norm" }
 
 func (a NormArgs) on(d Device) error { return run(d, Normalizer.Norm, a) }
@@ -64,7 +64,7 @@ type MultiplyArgs struct {
 // Multiplier multiplies by weights.
 type Multiplier interface{ Multiply(MultiplyArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (MultiplyArgs) Name() string { return "multiply" }
 
 func (a MultiplyArgs) on(d Device) error { return run(d, Multiplier.Multiply, a) }
@@ -90,7 +90,7 @@ type TakeArgs struct {
 // RowTaker picks rows, such as the last row of each request before the vocabulary product.
 type RowTaker interface{ Take(TakeArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (TakeArgs) Name() string { return "take" }
 
 func (a TakeArgs) on(d Device) error { return run(d, RowTaker.Take, a) }
@@ -114,7 +114,7 @@ type GateArgs struct {
 // Gater applies the gated activation.
 type Gater interface{ Gate(GateArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (GateArgs) Name() string { return "gate" }
 
 func (a GateArgs) on(d Device) error { return run(d, Gater.Gate, a) }

@@ -82,7 +82,7 @@ type MemoryOwner interface{ MemoryUse() MemoryUse }
 // Asynchronous is a device that computes while the host continues: operations return when they are enqueued, and the
 // host waits only in Sync, Read and the Wait of events.
 type Asynchronous interface {
-	// Asynchronous reports whether it does.
+	// Asynchronous reports whether the device computes while the host continues.
 	Asynchronous() bool
 }
 

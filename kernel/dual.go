@@ -37,7 +37,7 @@ type DualArgs struct {
 // DualAttender computes V4 attention over paged streams.
 type DualAttender interface{ DualAttend(DualArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (DualArgs) Name() string { return "dual attend" }
 
 func (a DualArgs) on(d Device) error { return run(d, DualAttender.DualAttend, a) }
@@ -97,7 +97,7 @@ type FlatArgs struct {
 // FlatAttender computes V4 attention over a workspace.
 type FlatAttender interface{ FlatAttend(FlatArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (FlatArgs) Name() string { return "flat attend" }
 
 func (a FlatArgs) on(d Device) error { return run(d, FlatAttender.FlatAttend, a) }
@@ -123,7 +123,7 @@ type UnpackArgs struct {
 // Unpacker collects entries of a paged pool into a workspace.
 type Unpacker interface{ Unpack(UnpackArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (UnpackArgs) Name() string { return "unpack" }
 
 func (a UnpackArgs) on(d Device) error { return run(d, Unpacker.Unpack, a) }
@@ -160,7 +160,7 @@ type CombineArgs struct {
 // Combiner joins indices.
 type Combiner interface{ Combine(CombineArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (CombineArgs) Name() string { return "combine" }
 
 func (a CombineArgs) on(d Device) error { return run(d, Combiner.Combine, a) }

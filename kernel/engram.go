@@ -25,7 +25,7 @@ type TableReader interface{ ReadTable(TableArgs) error }
 // passes run.
 type TablePreparer interface{ PrepareTable(*Table) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (TableArgs) Name() string { return "read table" }
 
 func (a TableArgs) on(d Device) error { return run(d, TableReader.ReadTable, a) }
@@ -71,7 +71,7 @@ type EngramArgs struct {
 // EngramAdder adds values of n-gram tables.
 type EngramAdder interface{ AddEngram(EngramArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (EngramArgs) Name() string { return "engram" }
 
 func (a EngramArgs) on(d Device) error { return run(d, EngramAdder.AddEngram, a) }

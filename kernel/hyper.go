@@ -33,7 +33,7 @@ type HyperPreArgs struct {
 // HyperPreparer reads the mixture of a site.
 type HyperPreparer interface{ HyperPre(HyperPreArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (HyperPreArgs) Name() string { return "hyper pre" }
 
 func (a HyperPreArgs) on(d Device) error { return run(d, HyperPreparer.HyperPre, a) }
@@ -90,7 +90,7 @@ type HyperPostArgs struct {
 // HyperPoster writes a sublayer's output into the streams.
 type HyperPoster interface{ HyperPost(HyperPostArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (HyperPostArgs) Name() string { return "hyper post" }
 
 func (a HyperPostArgs) on(d Device) error { return run(d, HyperPoster.HyperPost, a) }
@@ -126,7 +126,7 @@ type HyperHeadArgs struct {
 // HyperHeader collapses the streams.
 type HyperHeader interface{ HyperHead(HyperHeadArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (HyperHeadArgs) Name() string { return "hyper head" }
 
 func (a HyperHeadArgs) on(d Device) error { return run(d, HyperHeader.HyperHead, a) }
@@ -157,7 +157,7 @@ type HyperSumArgs struct {
 // HyperSummer collapses streams.
 type HyperSummer interface{ HyperSum(HyperSumArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (HyperSumArgs) Name() string { return "hyper sum" }
 
 func (a HyperSumArgs) on(d Device) error { return run(d, HyperSummer.HyperSum, a) }
@@ -186,7 +186,7 @@ type HeadNormArgs struct {
 // HeadNormalizer normalises heads.
 type HeadNormalizer interface{ HeadNorm(HeadNormArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (HeadNormArgs) Name() string { return "head norm" }
 
 func (a HeadNormArgs) on(d Device) error { return run(d, HeadNormalizer.HeadNorm, a) }

@@ -30,7 +30,7 @@ type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
 // OutHeads is the number of heads in Out and W.
 func (a *IndexQueryArgs) OutHeads() int { return max(a.Heads, a.Padded) }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (IndexQueryArgs) Name() string { return "index query" }
 
 func (a IndexQueryArgs) on(d Device) error { return run(d, IndexQuerier.IndexQuery, a) }
@@ -94,7 +94,7 @@ type ScoreArgs struct {
 // IndexScorer computes index scores.
 type IndexScorer interface{ Scores(ScoreArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ScoreArgs) Name() string { return "scores" }
 
 func (a ScoreArgs) on(d Device) error { return run(d, IndexScorer.Scores, a) }
@@ -153,7 +153,7 @@ type SelectArgs struct {
 // Selector chooses positions.
 type Selector interface{ Select(SelectArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (SelectArgs) Name() string { return "select" }
 
 func (a SelectArgs) on(d Device) error { return run(d, Selector.Select, a) }
@@ -186,7 +186,7 @@ type LocateArgs struct {
 // Locator converts positions to slots.
 type Locator interface{ Locate(LocateArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (LocateArgs) Name() string { return "locate" }
 
 func (a LocateArgs) on(d Device) error { return run(d, Locator.Locate, a) }

@@ -212,7 +212,7 @@ func TestChecks(t *testing.T) {
 		{"beyond the buffer", (&kernel.NormArgs{Out: f(3, 4), X: outside, Weight: f(1, 4)}).Check(),
 			"norm: x f32[3,4] at byte 0 ends 16 bytes beyond"},
 		{"overlapping rows", (&kernel.NormArgs{Out: f(2, 4), X: narrow, Weight: f(1, 4)}).Check(),
-			"norm: x has stride 3 for 4 columns"},
+			"norm: x has stride 3, want at least its 4 columns"},
 		{"no matrix", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4)}).Check(), "multiply: w is missing"},
 		{"a product with a table", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: table}).Check(),
 			"multiply: w was prepared as a table, want a projection or a latent up-projection or a table and head"},
@@ -233,7 +233,7 @@ func TestChecks(t *testing.T) {
 		{"a weight of integers", kernel.Weight{Data: i(3, 4)}.Check(kernel.Projected), "prepare: weight has type i32"},
 		{"no weight", kernel.Weight{}.Check(kernel.Projected), "prepare: weight is missing"},
 		{"no role", kernel.Weight{Data: f(3, 4)}.Check(0), "prepare: unknown role(0)"},
-		{"a table with scales", whole.Check(kernel.Tied), "prepare: a table and head of e4m3 with scales"},
+		{"a table with scales", whole.Check(kernel.Tied), "prepare: a table and head has type e4m3 with scales"},
 		{"experts of other sizes",
 			(&kernel.ExpertWeights{Gate: []kernel.Weight{{Data: f(3, 4)}}, Up: []kernel.Weight{{Data: f(3, 4)}},
 				Down: []kernel.Weight{{Data: f(4, 2)}}}).Check(), "prepare experts: down has 2 columns, want 3"},
@@ -250,9 +250,9 @@ func TestChecks(t *testing.T) {
 			(&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4, Offset: 1,
 				Pairing: kernel.HalfSplit}).Check(), "rotate: offset 1 + rope 4 exceeds head size 4"},
 		{"experts without matrices", (&kernel.ExpertWeights{}).Check(),
-			"prepare experts: 0 gate, 0 up and 0 down matrices"},
+			"prepare experts: there are 0 gate, 0 up and 0 down matrices"},
 		{"conversion to the layout it came from", (&kernel.ConvertArgs{Out: pool, In: pool, Pages: i(1, 1)}).Check(),
-			"convert pages: bf16-1152 to bf16-1152 is not offered"},
+			"convert pages: pages of bf16-1152 cannot be converted to bf16-1152"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			switch {

@@ -30,7 +30,7 @@ type AbsorbArgs struct {
 // Absorber projects queries into latent space.
 type Absorber interface{ Absorb(AbsorbArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (AbsorbArgs) Name() string { return "absorb" }
 
 func (a AbsorbArgs) on(d Device) error { return run(d, Absorber.Absorb, a) }
@@ -55,7 +55,7 @@ type ExpandArgs struct {
 // Expander projects attention outputs out of latent space.
 type Expander interface{ Expand(ExpandArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ExpandArgs) Name() string { return "expand" }
 
 func (a ExpandArgs) on(d Device) error { return run(d, Expander.Expand, a) }

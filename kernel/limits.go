@@ -1,6 +1,6 @@
 package kernel
 
-// Limits make a GPU behave like a smaller one, for tests and for plans of a purchase. A field that is zero, or above
+// Limits make a GPU behave like a smaller one, for tests and to plan a purchase. A field that is zero, or above
 // the device's own figure, has no effect.
 type Limits struct {
 	Profile string // the device that is pretended; empty where figures alone are given

@@ -47,7 +47,7 @@ type ConvArgs struct {
 // Convolver computes convolutions.
 type Convolver interface{ Convolve(ConvArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ConvArgs) Name() string { return "convolve" }
 
 func (a ConvArgs) on(d Device) error { return run(d, Convolver.Convolve, a) }
@@ -105,7 +105,7 @@ const DeltaDim = 128
 // DeltaRule computes the gated delta rule.
 type DeltaRule interface{ Delta(DeltaArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (DeltaArgs) Name() string { return "delta rule" }
 
 func (a DeltaArgs) on(d Device) error { return run(d, DeltaRule.Delta, a) }
@@ -154,7 +154,7 @@ type GatedNormArgs struct {
 // GatedNormalizer normalises heads and gates them.
 type GatedNormalizer interface{ GatedNorm(GatedNormArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (GatedNormArgs) Name() string { return "gated norm" }
 
 func (a GatedNormArgs) on(d Device) error { return run(d, GatedNormalizer.GatedNorm, a) }
@@ -183,7 +183,7 @@ type MeanStreamsArgs struct {
 // StreamMean collapses streams to their mean.
 type StreamMean interface{ MeanStreams(MeanStreamsArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (MeanStreamsArgs) Name() string { return "mean of streams" }
 
 func (a MeanStreamsArgs) on(d Device) error { return run(d, StreamMean.MeanStreams, a) }

@@ -27,7 +27,7 @@ const (
 	MailMessage = 1
 	// MailFinished is the number of exchanges that the host's workers have answered.
 	MailFinished = 16
-	// MailFailed is not 0 when the workers could not answer: Mailbox.Err states why. The device then waits for nothing.
+	// MailFailed is not 0 when the workers could not answer: Mailbox.Err states why. The device then stops waiting.
 	MailFailed = 17
 
 	mailWords = 64
@@ -168,7 +168,7 @@ func (b *Mailbox) fail(err error) error {
 	return b.err
 }
 
-// Clear forgets an error that does not end the use of the mailbox.
+// Clear removes an error after which the mailbox can still be used.
 func (b *Mailbox) Clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

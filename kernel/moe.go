@@ -18,7 +18,7 @@ type RouteArgs struct {
 // Router chooses experts.
 type Router interface{ Route(RouteArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (RouteArgs) Name() string { return "route" }
 
 func (a RouteArgs) on(d Device) error { return run(d, Router.Route, a) }
@@ -61,7 +61,7 @@ type ExpertArgs struct {
 // ExpertRunner runs experts.
 type ExpertRunner interface{ Experts(ExpertArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ExpertArgs) Name() string { return "experts" }
 
 func (a ExpertArgs) on(d Device) error { return run(d, ExpertRunner.Experts, a) }

@@ -11,7 +11,7 @@ type PageMover interface {
 	// HostAlloc allocates page-locked host memory. Write from such memory may return before it has read it: the memory
 	// must not change until the next Sync, or until an event that was enqueued later was waited for.
 	HostAlloc(bytes int64) ([]byte, error)
-	// HostFree gives it back.
+	// HostFree releases memory of HostAlloc.
 	HostFree([]byte) error
 	// Collect enqueues copies of contiguous tensors to dst, one after the other, after the operations enqueued so
 	// far. dst is page-locked and exactly as long as the copies; it contains them once the event's Wait has returned.

@@ -15,7 +15,7 @@ type LayerNormArgs struct {
 // LayerNormalizer normalises rows.
 type LayerNormalizer interface{ LayerNorm(LayerNormArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (LayerNormArgs) Name() string { return "layer norm" }
 
 func (a LayerNormArgs) on(d Device) error { return run(d, LayerNormalizer.LayerNorm, a) }
@@ -47,7 +47,7 @@ type SpreadArgs struct {
 // PoolSpreader converts pools to slots of tokens.
 type PoolSpreader interface{ Spread(SpreadArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (SpreadArgs) Name() string { return "spread pools" }
 
 func (a SpreadArgs) on(d Device) error { return run(d, PoolSpreader.Spread, a) }

@@ -25,7 +25,7 @@ func (a ProjectArgs) Product(i int) MultiplyArgs {
 	return MultiplyArgs{Out: a.To[i].Out, X: a.X, W: a.To[i].W}
 }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (ProjectArgs) Name() string { return "project" }
 
 func (a ProjectArgs) on(d Device) error { return run(d, Projector.Project, a) }

@@ -72,7 +72,7 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 		ErrArgument, t)
 }
 
-// From is the pattern of a type as the bytes of a tensor with that seed: it states where they begin.
+// From returns the bytes of a tensor as repetitions of a pattern; the seed determines the offset at which they begin.
 func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
 	line := 64 // of a cache: copies begin aligned
 	if f, ok := t.Block(); ok {

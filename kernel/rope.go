@@ -33,7 +33,7 @@ type AngleArgs struct {
 // AngleTable computes rotations.
 type AngleTable interface{ Angles(AngleArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (AngleArgs) Name() string { return "angles" }
 
 func (a AngleArgs) on(d Device) error { return run(d, AngleTable.Angles, a) }
@@ -61,7 +61,7 @@ type RotateArgs struct {
 // Rotator applies RoPE.
 type Rotator interface{ Rotate(RotateArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (RotateArgs) Name() string { return "rotate" }
 
 func (a RotateArgs) on(d Device) error { return run(d, Rotator.Rotate, a) }

@@ -14,7 +14,7 @@ type RootRouteArgs struct {
 // RootRouter chooses experts by score.
 type RootRouter interface{ RouteRoot(RootRouteArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (RootRouteArgs) Name() string { return "route root" }
 
 func (a RootRouteArgs) on(d Device) error { return run(d, RootRouter.RouteRoot, a) }
@@ -50,7 +50,7 @@ type HashRouteArgs struct {
 // HashRouter looks experts up.
 type HashRouter interface{ RouteHash(HashRouteArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (HashRouteArgs) Name() string { return "route hash" }
 
 func (a HashRouteArgs) on(d Device) error { return run(d, HashRouter.RouteHash, a) }

@@ -18,7 +18,7 @@ type HostExperts interface {
 // HostedExperts are experts of which workers on the host compute some.
 type HostedExperts interface {
 	Experts
-	// Hosted reports whether they do.
+	// Hosted reports whether workers on the host compute some of the experts of this layer.
 	Hosted() bool
 }
 
@@ -38,7 +38,7 @@ type ExpertPoster interface {
 // PostArgs begins the experts that follow in a list with the same arguments, on a device that is an ExpertPoster.
 type PostArgs struct{ ExpertArgs }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (PostArgs) Name() string { return "post experts" }
 
 func (a PostArgs) on(d Device) error { return run(d, ExpertPoster.PostExperts, a.ExpertArgs) }

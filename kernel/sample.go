@@ -14,7 +14,7 @@ type SampleArgs struct {
 // TokenSampler samples tokens.
 type TokenSampler interface{ Sample(SampleArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (SampleArgs) Name() string { return "sample" }
 
 func (a SampleArgs) on(d Device) error { return run(d, TokenSampler.Sample, a) }

@@ -11,7 +11,7 @@ type TallyArgs struct {
 // Tallier is a device that counts which experts rows choose. Not every device does.
 type Tallier interface{ Tally(TallyArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (TallyArgs) Name() string { return "tally" }
 
 func (a TallyArgs) on(d Device) error { return run(d, Tallier.Tally, a) }

@@ -75,7 +75,7 @@ func TestV4Checks(t *testing.T) {
 			(&kernel.HashRouteArgs{IDs: i(1, 2), Weights: f(1, 2), Logits: f(1, 2), Table: i(5, 3),
 				Tokens: i(1, 1)}).Check(), "table has 3 columns, want 2"},
 		{"a negative clamp", (&kernel.GateArgs{Out: f(1, 1), Gate: f(1, 1), Up: f(1, 1), Limit: -1}).Check(),
-			"limit -1"},
+			"the limit is -1"},
 		{"an index rotation beyond the head",
 			(&kernel.IndexQueryArgs{Out: f(1, 128), W: f(1, 1), Q: f(1, 128), Weights: f(1, 1), Angles: f(1, 64),
 				Heads: 1, Offset: 65, Pairing: kernel.Interleaved}).Check(), "offset 65"},

@@ -37,7 +37,7 @@ type Weight struct {
 	Pow2Rows bool
 }
 
-// Out and In are the matrix's dimensions.
+// Out is the number of rows of the matrix, which is the length of its results.
 func (w Weight) Out() int { return w.Data.Rows }
 
 // In is the length of the vectors the matrix multiplies.
@@ -283,7 +283,7 @@ func (c *checker) scales(name string, w Weight, types ...DType) {
 // roles is a set of roles: bit r for role r. A list would be allocated for every call.
 type roles uint8
 
-// What operations take.
+// The sets of roles that operations accept.
 const (
 	multiplied roles = 1<<Projected | 1<<Latent | 1<<Tied
 	lookedUp   roles = 1<<LookedUp | 1<<Tied

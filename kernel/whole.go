@@ -24,7 +24,7 @@ type LatentArgs struct {
 // LatentAttender computes attention in latent space over every key.
 type LatentAttender interface{ LatentAttend(LatentArgs) error }
 
-// Name is the operation's.
+// Name returns the name of the operation.
 func (LatentArgs) Name() string { return "latent attend" }
 
 func (a LatentArgs) on(d Device) error { return run(d, LatentAttender.LatentAttend, a) }

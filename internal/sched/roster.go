@@ -16,7 +16,7 @@ type roster struct {
 	running  []*Sequence // in order of arrival
 	kept     []*Sequence // of those that wait, the ones that have kept their pages, in the order of their suspension
 	arrivals int64
-	all      account     // everybody; its members are the tenants, theirs the flows, theirs the requests
+	all      account     // all owners: its members are tenants, their members flows, and theirs requests
 	heads    []*Sequence // memory for the first of each tenant that waits
 	promised []*Sequence // that wait, and for which others of their tenant were suspended
 

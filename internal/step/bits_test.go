@@ -28,7 +28,7 @@ type setting struct {
 	policy plan.Policy
 }
 
-// settings are all of them.
+// settings lists all settings.
 var settings = []setting{
 	{"exact float32 rows", plan.Policy{KV: "f32"}},
 	{"bf16 pages", plan.Policy{KV: "bf16"}},

@@ -39,7 +39,7 @@ func draftyFolder(t testing.TB, preset string) string {
 	return dir
 }
 
-// loadDrafting loads one.
+// loadDrafting loads the checkpoint of draftyFolder.
 func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
 	t.Helper()
 	src, err := family.Open(draftyFolder(t, preset))

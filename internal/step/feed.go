@@ -38,7 +38,7 @@ func newFeed(a *kernel.Arena, rows int) feed {
 	return feed{table: take(), sent: [2]places{{table: take()}, {table: take()}}}
 }
 
-// free gives the memory of the host back.
+// free releases the host memory.
 func (f *feed) free(m kernel.Memory) {
 	for i := range f.sent {
 		for j := range f.sent[i].words {

@@ -21,8 +21,8 @@ type described struct{ model.Model }
 
 func (described) Config() *config.Config { return &config.Config{MaxPositions: 100} }
 
-// The description of a batch has one entry for each sequence in every list, however many the batch before had, and
-// nothing of what that one recorded, replayed or sampled.
+// The description of a batch has one entry for each sequence in every list, however many sequences the previous batch
+// had, and contains nothing that the previous batch recorded, replayed or sampled.
 func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 	r := &Runner{model: described{}}
 	r.target.batch.Pass = plan.PassTarget
@@ -87,7 +87,7 @@ func TestTheReplayedRowsOfAWork(t *testing.T) {
 	}
 }
 
-// Captured passes stay as long as they are at most half of all that are kept; otherwise all go.
+// Captured passes are kept as long as they are at most half of all kept passes; otherwise all are dropped.
 func TestPassesThatAreForgotten(t *testing.T) {
 	for captured, want := range map[int]int{0: 0, maxPasses / 2: maxPasses / 2, maxPasses/2 + 1: 0} {
 		r := &Runner{passes: map[plan.Shape]*pass{}, graphs: graphs{passes: map[*pass]bool{}}}
@@ -115,7 +115,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Passes with few rows have no more requests, logits, recorded and replayed rows than that.
+// Passes with few rows have no more requests, logits, recorded rows and replayed rows than rows.
 func TestBoundsOfPassesWithFewRows(t *testing.T) {
 	most := plan.Most{Rows: 100, Requests: 40, Logits: 60, Recorded: 70, Replayed: 80}
 	got := withFewer(most, 16)

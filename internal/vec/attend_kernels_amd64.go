@@ -43,7 +43,7 @@ type attendSoftmaxArgs struct {
 	keys, groups             int
 	grew                     int // out: heads whose top changed
 	scale                    float32
-	top, sum                 [tileHeads]float32 // what weights are relative to, and their sum
+	top, sum                 [tileHeads]float32 // base of the weights, and their sum
 	most                     [tileHeads]float32 // largest score
 	keep                     [tileHeads]float32 // out: factor of the earlier sums
 }

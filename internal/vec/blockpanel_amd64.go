@@ -49,7 +49,7 @@ const (
 // panelProduct is how a format is multiplied by several rows of x.
 type panelProduct struct {
 	unpack      func(*blockArgs)
-	grid        unsafe.Pointer // what unpack looks values up in
+	grid        unsafe.Pointer // lookup table of unpack
 	planes      bool           // codes of plain blocks are in planes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool

@@ -49,14 +49,14 @@
 // Dense attention splits both operands of its products into two bfloat16 and leaves out errors times errors: 2^-18.
 //
 // The tier multiplies e2m1 weights by tiles that take and add integers, or a single row of x by dot products of
-// integers, with the same bits. A row of x is integers of 14 or 15 bits and a sign times one power of two, each
-// within 2^-15 of the largest in the row, in two planes of eight bits. Of a row of normal numbers that is 5e-5 of
-// their root mean square; one bfloat16 rounds it by 1e-3, and as much as this where the largest number is 60 to 120
-// times the root mean square. (DeepSeek-V4 was trained with x in e4m3 here, which rounds by 2.5e-2.) Twice a weight
+// integers, with the same bits. A row of x is integers of 14 or 15 bits and a sign times one power of two, each within
+// 2^-15 of the largest in the row, in two planes of eight bits. Of a row of normal numbers that is 5e-5 of their root
+// mean square; one bfloat16 would round it by 1e-3; the planes round by that much only if the largest number is 60 to
+// 120 times the root mean square. (DeepSeek-V4 was trained with x in e4m3 here, which rounds by 2.5e-2.) Twice a weight
 // is an integer of up to 12; the scales of a row of weights that are within a factor of eight of the largest make it
-// one of up to 96, times one power of two. Sums of integers are exact in any order and are rounded to float32 when
-// they are written: each plane, and the sum of the first and 2^8 times the second. Groups with smaller scales have a
-// sum for themselves, which is added to that of the larger ones.
+// one of up to 96, times one power of two. Sums of integers are exact in any order and are rounded to float32 when they
+// are written: each plane, and the sum of the first and 2^8 times the second. Groups with smaller scales have a
+// separate sum, which is added to the sum of the larger ones.
 //
 // # Block formats
 //

@@ -21,8 +21,8 @@ func (is *indexScratch) grow(heads int) {
 	is.q, is.products = is.q[:heads*IndexDim], is.products[:heads*indexBlock]
 }
 
-// indexScores multiplies every head with a block of keys in dot form, and then adds the heads' rectified rows. The
-// folding costs a third of so short a sum.
+// indexScores multiplies every head with a block of keys in dot form, and then adds the heads' rectified rows. Reducing
+// the registers of a sum takes a third of its time, because the sum is short.
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.get()
 	defer indexScratches.put(is)

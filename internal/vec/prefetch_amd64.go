@@ -4,7 +4,7 @@ package vec
 
 import "unsafe"
 
-// Prefetch starts to bring memory into the L2 cache of this core. It waits for nothing and faults on nothing.
+// Prefetch starts to bring memory into the L2 cache of this core. It does not wait and does not fault.
 func Prefetch(b []byte) {
 	if len(b) > 0 {
 		prefetch(unsafe.Pointer(&b[0]), (len(b)+63)/64) // the last line may reach beyond b: prefetching ignores that

@@ -94,7 +94,7 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 					t.Errorf("%s: log-sum %g, want %g", name, got, logSum)
 				}
 			}
-			// A row alone has the bits it has among others.
+			// A row has the same bits alone and among others.
 			one := a
 			size := int64(kind.bytes())
 			one.Logits, one.Rows = a.Logits.Add(int64(c.rows-1)*size*int64(c.stride)), 1

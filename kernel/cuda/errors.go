@@ -23,7 +23,7 @@ var ErrClosed = errors.New("cuda: used after close")
 type Unavailable struct {
 	Reason string // the cause
 	Try    string // what the user can do
-	Absent bool   // there is no GPU, or this build has no driver binding: nothing that could be mended
+	Absent bool   // there is no GPU, or this build has no driver binding: the user cannot correct it
 }
 
 // orCPU is the hint for machines where no GPU can be used.

@@ -527,14 +527,14 @@ func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	return k.multiplyExperts(s, expertKernel{true, e.kind(), a.GroupRows}, a, a.HiddenTiles)
 }
 
-// expertKernel returns the name of the product kernel.
+// expertKernel identifies a product kernel of experts.
 type expertKernel struct {
 	down      bool
 	kind      expertKind
 	groupRows int32
 }
 
-// expertKind returns the kind of the weights.
+// expertKind is the kind of the weights.
 type expertKind uint8
 
 const (

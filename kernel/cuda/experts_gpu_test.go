@@ -180,8 +180,8 @@ func compareRow(t *testing.T, what string, got []byte, want []float64) {
 		off += (g - w) * (g - w)
 		size += w * w
 	}
-	// A sum that differs in its last bits may be quantised to the next code, a sixteenth off: it shows where rows are
-	// short.
+	// A sum that differs in its last bits may be quantised to the next code, which differs by a sixteenth. The effect
+	// is visible in short rows.
 	if !(math.Sqrt(off) <= 0.04*math.Sqrt(size)) {
 		t.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
 	}

@@ -199,7 +199,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 		call.shared = x.fewBytes(&choice, choice.stages)
 	}
 	switch {
-	case choice.resident: // a block has one of the batch and a share of its tiles of rows
+	case choice.resident: // a block has one batch entry and a share of its tiles of rows
 		call.cluster = 1
 		splits := max(1, int64(d.props.SMs)/int64(x.Batch))
 		count = min(int64(x.Batch)*min(splits, tiles(x.Rows, choice.inputs)), int64(d.props.SMs))

@@ -269,7 +269,8 @@ func (x *Product) tall() productChoice {
 	return c
 }
 
-// residentFits reports whether the kernel that keeps the weights of one of the batch in shared memory can compute it.
+// residentFits reports whether the kernel that keeps the weights of one batch entry in shared memory can compute the
+// product.
 func (x *Product) residentFits() bool {
 	const mostTiles, stages = 8, 4 // tiles of 128 weight rows and a block of k in shared memory, stages of inputs
 	columns := (x.Columns + 127) / 128
@@ -277,7 +278,7 @@ func (x *Product) residentFits() bool {
 		(columns == 1 || x.blocks() <= stages)
 }
 
-// resident returns that kernel.
+// resident returns the kernel that keeps the weights of a batch entry in shared memory.
 func (x *Product) resident() productChoice {
 	return productChoice{kernel: x.name("resident"), inputs: manyRows, weights: 128, perSM: 1, resident: true}
 }

@@ -28,7 +28,7 @@ func TestGPUSampleEqualsTheHost(t *testing.T) {
 			}
 		}
 	}
-	// Rows together have the tokens they have alone.
+	// Rows have the same tokens together and alone.
 	const rows, columns, stride = 70, 20000, 20003
 	logits, words := make([]float32, rows*stride), make([]int32, rows*sample.DrawWords)
 	want, best := make([]int32, rows), make([]int32, rows)

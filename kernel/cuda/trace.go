@@ -46,7 +46,7 @@ func (s *Stream) NewTrace() (_ *Trace, err error) {
 	return t, nil
 }
 
-// event is the next one.
+// event records the next event of the trace.
 func (t *Trace) event() error {
 	n := len(t.entries)
 	if n == len(t.events) {
@@ -76,7 +76,7 @@ func (t *Trace) begin() error {
 	return nil
 }
 
-// end comes after a launch.
+// end is called after a launch.
 func (t *Trace) end(kernel string) error {
 	if err := t.event(); err != nil {
 		return err

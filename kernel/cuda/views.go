@@ -38,7 +38,7 @@ const (
 	faultPosition = 2  // a position outside the rotary table
 	FaultKeys     = 4  // a row of dense attention has keys outside their tensor
 	FaultRow      = 8  // a row number outside its table
-	FaultExpert   = 16 // an expert that is not there
+	FaultExpert   = 16 // an expert that does not exist
 	FaultHost     = 32 // workers on the host that failed or did not answer
 )
 

@@ -74,7 +74,7 @@ func TestExchangesOfRanks(t *testing.T) {
 		}, 3, ""},
 		{"rows of other bounds", func(c kernel.Collective) error {
 			return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 9, 512), Bounds: []int{0, 7, 9}})
-		}, 0, "bounds [0 7 9] of 9 rows on 3 ranks"},
+		}, 0, "the bounds are [0 7 9] for 9 rows on 3 ranks"},
 		{"a broadcast", func(c kernel.Collective) error {
 			return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.I32, 7, 1), From: 2})
 		}, 1, ""},

@@ -75,7 +75,7 @@ func TestStacksAndTablesThatDoNotFit(t *testing.T) {
 		t.Fatalf("got %v, want ErrTensors", err)
 	}
 	for _, want := range []string{"7 problems", "flat has shape [2 4], want [2 2 2]",
-		"ints is I32, supported for a stack", "missing gone, want shape [1 2 3]", "map[0][0] is 4, want 0 to 3",
+		"ints is I32; a stack of matrices must be", "missing gone, want shape [1 2 3]", "map[0][0] is 4, want 0 to 3",
 		`tensor "floats"`, "missing nowhere, want shape [2 2]", "a problem of the family"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
