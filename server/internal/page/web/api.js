@@ -82,7 +82,8 @@ export async function send(path, { body, signal } = {}) {
     if (answer.status !== 401) throw fault;
     if (key() !== used) continue; // another request has asked meanwhile
     if (declined !== before) throw fault; // and the person wants to give none
-    if (!(await askKey(used ? "The server does not know this key." : "Ask whoever runs it for one."))) throw fault;
+    const why = used ? "The server does not accept this key." : "Ask the operator of the server for a key.";
+    if (!(await askKey(why))) throw fault;
   }
 }
 

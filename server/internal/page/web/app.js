@@ -103,8 +103,8 @@ function trouble(text, remedy) {
 byID("forget").addEventListener("click", () => {
   forgetKey();
   served = null;
-  trouble("The key is forgotten.", "Enter key");
-  announce("The key is forgotten");
+  trouble("The key was removed.", "Enter key");
+  announce("The key was removed");
 });
 const keyKnown = () => (byID("forget").hidden = key() === "");
 addEventListener("keychange", keyKnown);

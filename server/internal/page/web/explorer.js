@@ -346,7 +346,7 @@ export class Explorer {
         ? "Scores were not recorded."
         : "There are no scores: nothing had to be chosen.";
     if (looks.every((l) => l.all)) this.explainWhole();
-    else if (whole) this.wholeReason = " So short a text is read whole.";
+    else if (whole) this.wholeReason = " A text this short is read completely.";
     this.tools.hidden = false;
     this.nothing.hidden = true;
     for (const part of [this.picture, this.path, this.expertPicture]) part.open(recording);

@@ -257,7 +257,7 @@ export class Start {
     });
     const best = rank(r, rows, true).find(inLog);
     if (!best) {
-      this.told.textContent = "Its layers gave no scores: they read every token of so short a prompt.";
+      this.told.textContent = "There are no scores: for a prompt this short, the layers read every token.";
       return;
     }
     this.lit = [best.from, best.to];

@@ -69,7 +69,7 @@ export function read(text) {
   const list = file?.kind === kindOfAll ? file.conversations : Array.isArray(file) ? file : [file];
   if (!Array.isArray(list) || !list.length) throw new Error("it has no conversations");
   const found = list.map(readJSON).filter(({ conversation }) => conversation.all.length);
-  if (!found.length) throw new Error("nothing is said in its conversations");
+  if (!found.length) throw new Error("its conversations have no messages");
   // What a file lists first is the latest, where it tells no times.
   found.forEach(({ conversation: c }, i) => (c.updated ||= Date.now() - i));
   return found;
@@ -110,7 +110,7 @@ function readJSON(file) {
   for (const old of file.all) {
     const id = text(old?.id);
     if (!id || known.has(id) || !known.has(text(old.parent)))
-      throw new Error("a message has no place in the conversation");
+      throw new Error("a message has no id, a repeated id or an unknown parent");
     known.set(id, id);
     c.all.push({ ...message(old), id, parent: old.parent });
   }
