@@ -241,7 +241,7 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	c.Policy.Running = c.MaxRunning // a default, which the device adds, says nothing of the load
+	c.Policy.Running = c.MaxRunning // a default that the device adds does not describe the load
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
 	if c.Watchdog == 0 {

@@ -96,7 +96,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	e.last.Asleep = !e.closed
 	e.mu.Unlock()
 	if l := e.cfg.CacheEvents; l != nil {
-		l.Cleared() // the loop, which tells of changes, has ended
+		l.Cleared() // the loop, which reports changes, has ended
 	}
 	err := r.dev.Close()
 	debug.FreeOSMemory()

@@ -56,7 +56,7 @@ func dsmlCalls(d dialect) CallSyntax {
 var glmCalls = CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose,
 	Markers: []string{glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}}
 
-// CallSyntax is GLM's.
+// CallSyntax returns the syntax of tool calls of GLM.
 func (GLM5) CallSyntax() (CallSyntax, bool) { return glmCalls, true }
 
 // CallSyntax returns the syntax that was detected from the markers of the template or the tokenizer.

@@ -28,7 +28,7 @@ func (s *cacheSize) total() int64 { return s.bytes + s.states + s.arena }
 // sizing divides the memory of a device between the cache and the passes over it.
 type sizing struct {
 	*setup
-	free, total int64 // what the device had when the weights were loaded; 0 where it does not say
+	free, total int64 // memory of the device when the weights were loaded; 0 if unknown
 }
 
 func newSizing(s *setup) (z *sizing, err error) {

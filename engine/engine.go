@@ -31,10 +31,10 @@ type Config struct {
 	NoGraphs      bool            // passes are not captured, on devices that could
 	NoOverlap     bool            // batches are formed when the one before has ended and the host has sampled
 	PadStates     bool            // step.Limits.PadStates
-	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil means none
+	CacheEvents   prefix.Listener // called for changes of the prefix cache; nil means none
 	EOS           []int32         // tokens that end a sequence
-	WeightBytes   int64           // memory that the weights take beside the cache
-	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	WeightBytes   int64           // memory of the weights
+	ReservedBytes int64           // memory of a device for its operations, in addition to weights, cache and passes
 	Packed        bool            // the weights are a copy in memory of their own
 	// RecordBytes bounds the recorded rows of a request; 0 means DefaultRecordBytes, a negative value disables
 	// recording.

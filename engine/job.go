@@ -65,7 +65,7 @@ type Request struct {
 // cached; other cached rows are not. If a request has several choices of one prompt, only the first has the scores.
 type Score struct {
 	From int  // the first token of the prompt that is scored; the very first, which nothing precedes, has rank 0
-	Top  int  // alternatives beside each token
+	Top  int  // number of alternatives to each token
 	Only bool // nothing is generated: choices end with FinishLength when their tokens are scored
 	// Continuations are scored after the prompt, each as its own choice, and nothing is generated: From counts tokens
 	// of the prompt and its continuation.

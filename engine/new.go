@@ -62,7 +62,7 @@ type Memory struct {
 	Weights int64
 	Packed  bool // the weights are a copy of their own, see sparrow.Config.Pack
 	Cache   int64
-	States  int64 // the most that running sequences keep beside their pages
+	States  int64 // maximum memory of running sequences in addition to their pages
 	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
 	Scratch int64 // of operations, on a device with memory of its own
 	Device  int64 // all memory of such a device; 0 elsewhere

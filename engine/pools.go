@@ -42,7 +42,7 @@ type onceStored struct {
 	prefix.Listener
 	of      int                 // pools
 	pools   map[prefix.Hash]int // that hold a page
-	root    bool                // the root is told
+	root    bool                // the root was forwarded
 	cleared int                 // times that a pool was cleared
 }
 

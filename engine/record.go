@@ -157,7 +157,7 @@ func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecor
 // positions below n take a byte each; at most n/128 of them take a second byte and n/16384 a third, since the
 // differences add up to less than n. base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
-	const names = 80 // bytes of a layer's or row's JSON beside its data
+	const names = 80 // bytes of the JSON of a layer or row in addition to its data
 	x := r.Record
 	kept := in.newRecording(x)
 	s, total := &kept.Shape, int64(0)

@@ -140,7 +140,7 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 		t.Errorf("the same tenant found %d tokens: %+v", n, trace.Restored)
 	}
 	e.Close(t.Context())
-	if !h.salts["a"] || h.salts[""] { // pages are told with their tenants
+	if !h.salts["a"] || h.salts[""] { // pages are reported with their tenants
 		t.Errorf("pages of %v are in host memory", h.salts)
 	}
 }

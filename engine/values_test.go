@@ -468,7 +468,7 @@ func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
 		e, run := overlapping(t, testmodel.V32(t), Config{StepTokens: 32})
 		r.Prompt, r.Sampling, r.IgnoreEOS = tokens(1, 90), greedy(), true
 		j := open(t, e, r)
-		if name == "scored" { // beside one whose tokens the device chooses; it ends with the first chunk
+		if name == "scored" { // together with one whose tokens the device chooses; it ends with the first chunk
 			open(t, e, Request{Prompt: tokens(2, 9), Sampling: greedy(), MaxTokens: 1})
 		}
 		run()

@@ -58,7 +58,7 @@ func newTrie(ids []int32, text func(int32) []byte) trie {
 	return t
 }
 
-// at returns the tokens whose text is the node's.
+// at returns the tokens whose text equals the text of the node.
 func (t *trie) at(node int32) []int32 { return t.tokens[t.first[node]:t.first[node+1]] }
 
 // isLeaf reports whether nothing is below the node.

@@ -18,7 +18,7 @@ type Sequences struct {
 	Snapshots Tensor
 }
 
-// sequences checks that the tensors are there for a pass of the given number of rows.
+// sequences checks that the tensors are given for a pass of the given number of rows.
 func (c *checker) sequences(s Sequences, rows int) {
 	c.tensor("rows", s.Rows, I32, rows, 1)
 	c.tensor("spans", s.Spans, I32, 0, SpanWords)

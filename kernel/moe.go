@@ -3,7 +3,7 @@ package kernel
 // RouteArgs chooses experts (v32 spec, 2.7): scores are sigmoid(Logits); Bias is added for the choice only; the best
 // KeepGroups of Groups groups by the sum of their two best biased scores remain; the TopK best biased experts are
 // chosen, best first, the lower index on a tie. Weights are the unbiased scores, divided by their sum when Normalize
-// is set, times Scale. A row of NaN chooses experts that are there, and its weights are NaN.
+// is set, times Scale. A row of NaN chooses experts that exist, and its weights are NaN.
 type RouteArgs struct {
 	IDs        Tensor // i32 [T, TopK]
 	Weights    Tensor // f32 [T, TopK]

@@ -53,7 +53,7 @@ const (
 	FP8Row528             // no rope: 512 e4m3 + 4 f32 group scales
 	BF16Row1024           // no rope: 512 bf16
 	F32Row2048            // no rope: 512 f32
-	V41Row288             // V4.1: 512 e2m1 + 32 e4m3 scales; window entries of 512 e4m3 + 16 ue8m0 scales beside them
+	V41Row288             // V4.1: 512 e2m1 + 32 e4m3 scales; window entries are 512 e4m3 + 16 ue8m0 scales
 	V41Index68            // V4.1: 128 e2m1 + 4 ue8m0 scales, not rotated; scales apart within a page
 )
 

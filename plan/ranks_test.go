@@ -69,7 +69,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// Padding of heads is named with the reasons of a configuration, and there is no reason where there is no padding.
+// The reasons of a configuration mention padded heads exactly if there are any.
 func TestPaddedHeadsAreNamed(t *testing.T) {
 	said := func(cfg Config) string {
 		var all []string

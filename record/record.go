@@ -74,7 +74,7 @@ type Shape struct {
 // LayerShape holds the choices of a row in one layer.
 type LayerShape struct {
 	As      int // the layer whose selection it uses, itself where it selects; -1 where there is none
-	Group   int // tokens of a compressed key; 0 where keys are tokens or there are none beside the window
+	Group   int // tokens of a compressed key; 0 if keys are tokens, or if there are only window keys
 	Window  int // 0 where there is none
 	Experts bool
 }

@@ -36,7 +36,8 @@ var scales = func() (t [buckets]float64) {
 	return t
 }()
 
-// middles[b] is b / grain. Converting b instead may compile to an instruction that depends on the previous token.
+// middles[b] is b / grain. A table is used because the conversion of b may compile to an instruction that waits for the
+// result of the previous one.
 var middles = func() (t [buckets]float64) {
 	for b := range t {
 		t[b] = float64(b) / grain

@@ -123,7 +123,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	}
 	dir, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		dir = filepath.Clean(path) // outside, an error does not tell whether it exists
+		dir = filepath.Clean(path) // outside, an error does not reveal whether it exists
 	}
 	switch below, outside := filepath.Rel(root, dir); {
 	case outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)):

@@ -71,7 +71,7 @@ type chatShape struct {
 	head       openai.Head
 	usage      bool // a stream ends with it
 	continuous bool // every chunk of a stream has it
-	progress   bool // a stream says how much of the prompt has been read
+	progress   bool // a stream reports how much of the prompt has been read
 	n          int  // choices
 	spelling   *spelling
 	logprobs   bool

@@ -42,7 +42,7 @@ type exchange struct {
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage
-	fault      error // what went wrong, with details that the client is not told
+	fault      error // the error, with details that the client does not get
 }
 
 type exchangeKey struct{}

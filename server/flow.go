@@ -10,8 +10,8 @@ import (
 	"sparrow"
 )
 
-// flowDepth lets the engine's events be a little ahead of the client, so that measured gaps are the engine's and not
-// the client's.
+// flowDepth lets the engine's events be a little ahead of the client, so that measured gaps are caused by the engine
+// and not by the client.
 const flowDepth = 64
 
 // flow merges the events of several engine requests, one for each prompt, into one channel.

@@ -55,7 +55,7 @@ func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 // columns collects the tokens of a completion's choice.
 type columns struct {
 	spelling     *spelling
-	alternatives int // at most, beside the token itself
+	alternatives int // maximum number, without the token itself
 	characters   int // in the text so far
 }
 

@@ -19,7 +19,7 @@ type bpe struct {
 	byteLevel    bool // symbols are bytes; otherwise characters
 	unknown      int32
 	fuseUnknown  bool
-	ignoreMerges bool   // a piece that is a token is that token, whatever the merges say
+	ignoreMerges bool   // a piece that is a token becomes that token, regardless of merges
 	added        []bool // [size] ids that only added-token matching may produce
 }
 

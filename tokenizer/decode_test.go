@@ -65,7 +65,7 @@ func TestDecoderEmitsWholeCharactersAndLosesNothing(t *testing.T) {
 		if utf8.ValidString(whole) && b.String() != whole {
 			t.Fatalf("streamed %q, at once %q", b.String(), whole)
 		}
-		// Where bytes were replaced, all valid characters are still there, in order.
+		// Where bytes were replaced, all valid characters are still present, in order.
 		if got, want := onlyValid(b.String()), onlyValid(whole); got != want {
 			t.Fatalf("streamed %q, at once %q", got, want)
 		}

@@ -10,7 +10,7 @@ var (
 	// ErrMalformed reports a file or index that breaks the format: its text, its numbers, or the way tensors tile the
 	// data.
 	ErrMalformed = errors.New("malformed checkpoint")
-	// ErrNotFound reports a checkpoint, shard or tensor that is not there.
+	// ErrNotFound reports a checkpoint, shard or tensor that does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrScale reports a weight and a block scale that do not belong together: missing, ambiguous, or of the wrong
 	// shape or dtype.

@@ -24,8 +24,8 @@ type Matrix struct {
 	BlockRows, BlockCols int // of a scale; 0 x 0 when unscaled
 
 	Rows, Cols int // in values; Data's own shape counts bytes or words where values are packed
-	// how Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (also where Data.DType says I8 or
-	// U8), U4x2, U8 or I8
+	// how Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (also if Data.DType is I8 or U8),
+	// U4x2, U8 or I8
 	Values   DType
 	RowBytes int // from a row of Data to the next
 
@@ -71,7 +71,7 @@ func (c *Checkpoint) HasMatrix(name string) bool {
 }
 
 // Matrix finds the weight called name, such as "X.weight", in whatever form it is stored: as "X.weight" with separate
-// scales, "X.weight_packed" or "X.qweight". The form follows from the tensors that are there, their types and shapes;
+// scales, "X.weight_packed" or "X.qweight". The form follows from the tensors that exist, their types and shapes;
 // [Checkpoint.Scheme] has the few facts that they do not show. Ambiguous combinations are errors: two forms at once,
 // FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
 func (c *Checkpoint) Matrix(name string) (Matrix, error) {

@@ -107,7 +107,7 @@ func cut(tensors []Source, maxBytes int64) [][]Source {
 	return append(groups, sorted[start:])
 }
 
-// Vacant fails with ErrExists when dir holds anything that Open would read. A folder that is not there is vacant.
+// Vacant fails with ErrExists when dir holds anything that Open would read. A folder that does not exist is vacant.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

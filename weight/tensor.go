@@ -50,7 +50,7 @@ func dataBytes(d DType, shape []int) (n int64, ok bool) {
 		}
 		empty = empty || dim == 0
 	}
-	if empty { // whatever the other dimensions say
+	if empty { // regardless of the other dimensions
 		return 0, true
 	}
 	for _, dim := range shape {

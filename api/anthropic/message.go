@@ -89,7 +89,7 @@ var plainFields = wire.Fields[blockReader]{
 	}},
 	"signature": {Read: func(c *wire.Reader, b *blockReader) {
 		if text, ok := c.Str(); ok {
-			b.sealed, _ = openai.Unseal(text) // those of others say nothing about the text
+			b.sealed, _ = openai.Unseal(text) // signatures of other servers do not contain the text
 		}
 	}},
 

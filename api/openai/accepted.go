@@ -83,7 +83,7 @@ func verbosityField[T any]() wire.Field[T] {
 		case ok && !slices.Contains(verbosities, word):
 			c.Problem(wire.CodeInvalidValue, "%q is not one of %s", jsonscan.Clip(word),
 				strings.Join(verbosities, ", "))
-		case ok && word != "medium": // what the models do without being told
+		case ok && word != "medium": // this is what the models do by default
 			c.Note()
 		}
 	}}

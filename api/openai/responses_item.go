@@ -45,7 +45,7 @@ type Item struct {
 	Name      string // of a call: the tool
 	Arguments string // of a call: JSON as text, or the input of a custom tool
 
-	Tools []ResponseTool // of ItemTools: tools beside those of the request
+	Tools []ResponseTool // of ItemTools: tools in addition to those of the request
 }
 
 // wireItem is an item on the wire.

@@ -12,7 +12,7 @@ import (
 
 // Request is the body of POST /generate. Exactly one of Text and InputIDs is set.
 type Request struct {
-	openai.CompletionRequest        // what the sampling parameters say
+	openai.CompletionRequest        // the sampling parameters
 	Text                     string // a prompt as text
 	InputIDs                 []int32
 	ReturnLogprob            bool

@@ -281,7 +281,7 @@ func resolvable(c sparrow.Config, p eval.Plan) error {
 func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) error {
 	if refused := (*plan.Error)(nil); errors.As(err, &refused) {
 		advised := *refused
-		advised.Try = eval.PlanWord(refused.Try) // flags beside --compare would be overridden again
+		advised.Try = eval.PlanWord(refused.Try) // flags in addition to --compare would be overridden again
 		err = &advised
 	}
 	if ctx.Err() != nil {

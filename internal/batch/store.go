@@ -32,7 +32,7 @@ const (
 type Options struct {
 	Dir    string
 	Budget int64         // bytes of everything in the folder
-	Keep   time.Duration // how long files and batches that have ended stay, unless they say otherwise
+	Keep   time.Duration // default time for which files and ended batches are kept
 	Lines  int           // of one batch
 	Line   int64         // bytes of one
 	// Workers is the number of lines that run at the same time.

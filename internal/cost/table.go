@@ -42,7 +42,7 @@ type Machine struct {
 	GPU  GPU
 	Link Link // between GPUs
 	Bus  Bus  // of each GPU
-	CPU  Host // beside them
+	CPU  Host // in addition to the GPUs
 }
 
 // H200 returns the figures of a machine with H200s and a host of 16 cores; a CPU that computes alone is in XeonChoices.
@@ -129,7 +129,7 @@ func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
 // Bus is the connection between a GPU and its host.
 type Bus struct {
 	Rate float64 // of copies of page-locked memory
-	Wait float64 // of rows that go to the host's workers and return, beside their bytes
+	Wait float64 // of rows that are sent to the host's workers and back, in addition to the time of their bytes
 }
 
 // pcie5 returns the bus of an H200: docs/gpu.md, "Loading". A copy of up to 64 KB with its synchronisation takes 17 us,

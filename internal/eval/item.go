@@ -32,7 +32,7 @@ type Item struct {
 
 	Answer string // the complete expected output, or the right choice
 	Final  string // the value inside it; may be empty
-	Tokens int    // of the prompt; 0 where the file does not say
+	Tokens int    // of the prompt; 0 if the file does not contain it
 }
 
 // Thinking reports whether the answer starts inside a reasoning block.

@@ -28,7 +28,7 @@ func (p *Puller) fileURL(n Name, commit string, f File) string {
 	return p.endpoint + "/" + n.Repo + "/resolve/" + commit + "/" + strings.Join(parts, "/")
 }
 
-// text reads a small file, from the cache if it is there.
+// text reads a small file, from the cache if the cache has it.
 func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byte, error) {
 	if f.Size > maxText {
 		return nil, fmt.Errorf("%w: %s of %s has %d bytes, want at most %d", ErrServer, f.Path, n, f.Size, maxText)
@@ -254,7 +254,7 @@ func (t *transfer) accept(resp *http.Response) error {
 			ErrServer, t.done, resp.Header.Get("Content-Range"))}, t.restart())
 	}
 	if t.etag = etag; strings.HasPrefix(etag, "W/") {
-		t.etag = "" // says nothing about single bytes
+		t.etag = "" // it does not identify single bytes
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type tries struct {
 	first   time.Duration // pause after the first of them; it doubles
 	longest time.Duration // longest pause, any caller that asks for it
 	sleep   func(context.Context, time.Duration) error
-	notice  func(format string, args ...any) // told of every pause
+	notice  func(format string, args ...any) // called for every pause
 }
 
 func defaultTries(notice func(string, ...any)) tries {

@@ -86,7 +86,7 @@ func TestPullMakesTheLayoutOfHuggingFace(t *testing.T) {
 			want[model+"/snapshots/"+testCommit+"/"+f.path] = "-> ../../blobs/" + hashOf(f)
 		}
 		if blob := model + "/blobs/" + hashOf(f); slices.Contains(neededFiles, f.path) &&
-			strings.HasSuffix(f.path, ".safetensors") { // the digest of weights is kept beside them
+			strings.HasSuffix(f.path, ".safetensors") { // the digest of weights is stored next to them
 			info, err := os.Stat(filepath.Join(root, blob))
 			if err != nil {
 				t.Fatal(err)
@@ -404,7 +404,7 @@ func TestWithoutContentLengthTheListedSizeCounts(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(w http.ResponseWriter, _ *http.Request, data []byte, tries int) bool {
 		switch tries {
-		case 1: // ends early, and nothing on the wire tells
+		case 1: // ends early without any sign on the wire
 			chunked(w, data[:len(data)/2])
 			return true
 		case 2: // the whole file, although its rest was requested

@@ -57,7 +57,7 @@ func quantsOf(names []string, size func(name string) int64) []Quant {
 	for _, q := range list {
 		count[strings.ToLower(q.Name)]++
 	}
-	for i, q := range list { // a name that does not tell two apart is replaced by the path
+	for i, q := range list { // a name that two models share is replaced by the path
 		if count[strings.ToLower(q.Name)] > 1 {
 			list[i].Name = q.stem
 		}

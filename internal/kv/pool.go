@@ -17,7 +17,7 @@ type Pool struct {
 
 	open   []*sequence
 	closed []*sequence // kept with their tables for the next Open
-	peeked []int32     // pages Peek found and does not tell
+	peeked []int32     // pages that Peek found; they are not returned
 	shared prefix.Hash // root of prompts without a salt
 	salts  saltMemory
 	count  counters

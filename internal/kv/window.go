@@ -76,7 +76,7 @@ type windows struct {
 	leaving        func(Page, int32) // called before a page loses its window page to another
 }
 
-// none is no window page.
+// none stands for the absence of a window page.
 const none int32 = -1
 
 func newWindows(c Config, leaving func(Page, int32)) *windows {

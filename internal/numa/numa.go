@@ -36,7 +36,7 @@ type Machine struct {
 	System
 }
 
-// Several returns the machine on which the process runs, or nil if it has one memory node: say is then called with a
+// Several returns the machine on which the process runs, or nil if it has one memory node; then say is called with a
 // message.
 func Several(say func(text string)) (*Machine, error) {
 	m, err := here()

@@ -278,7 +278,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// Workers that are kept awake do not park between runs, and park when they are no longer.
+// Workers that are kept awake do not park between runs. They park when they are no longer kept awake.
 func TestKeptAwake(t *testing.T) {
 	p := New(3)
 	defer p.Close()

@@ -10,7 +10,7 @@ func TestSpinLimit(t *testing.T) {
 	const us = int64(time.Microsecond)
 	var p spinLimit
 	p.init(4)
-	p.switches = func() (int64, bool) { return 0, false } // delays alone tell
+	p.switches = func() (int64, bool) { return 0, false } // only delays show it
 	want := func(now, limit int64) {
 		t.Helper()
 		if got := p.limit(now); got != limit {

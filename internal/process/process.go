@@ -26,7 +26,7 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 // Program is an executable file.
 type Program struct {
 	Path string
-	Env  []string // beside the environment of this process
+	Env  []string // in addition to the environment of this process
 	Logs string   // folder for what it prints
 }
 

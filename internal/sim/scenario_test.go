@@ -27,7 +27,7 @@ type scenario struct {
 	faults   []formula.Fault
 	rate     float64 // share of operations that meet one of faults
 	halts    bool    // the engine is closed while requests run
-	beside   bool    // the device computes beside the host
+	beside   bool    // the device computes while the host continues
 	simple   bool    // most requests are greedy or drawn by the device, so that passes overlap
 	flood    bool    // tenants send more than can be served, but for one that sends a small request now and then
 }

@@ -174,7 +174,7 @@ func TestASmallChatBesideAFlood(t *testing.T) {
 		early, worst, step := time.Duration(0), time.Duration(0), twoCores.Pass+maxRunning*twoCores.Decode
 		for i := range 24 {
 			took := first(20 + i)
-			if i < 4 { // what such prompts take beside decodes, and apart, is not known well
+			if i < 4 { // the time of such prompts with decodes and without is not known well yet
 				early = max(early, took)
 			} else {
 				worst = max(worst, took)

@@ -35,7 +35,7 @@ type Report struct {
 	WorstWait int // most iterations that the only request of a tenant waited for its first token, without faults
 }
 
-// Add adds another run's.
+// Add adds the counts of another run.
 func (r *Report) Add(o Report) {
 	for _, f := range []struct{ to, from *int }{{&r.Requests, &o.Requests}, {&r.Bad, &o.Bad}, {&r.Refused, &o.Refused},
 		{&r.Finished, &o.Finished}, {&r.Cancelled, &o.Cancelled}, {&r.Failed, &o.Failed}, {&r.Faults, &o.Faults},

@@ -4,7 +4,7 @@ package spec
 type Controller struct {
 	setting      Setting
 	block        int                    // drafts of one pass; 0: each draft takes a pass
-	trust        trust                  // in what a drafter of blocks says of its drafts
+	trust        trust                  // weight of the confidence of a drafter of blocks
 	worth, wait  float64                // seconds of a step that knowing it saves, and that waiting for it takes
 	waits        int                    // that were measured
 	forward      pass                   // cost of a forward pass by its rows
@@ -43,7 +43,7 @@ type Request struct {
 	exactly      int // drafts it always makes; 0 for as many as pay
 	right, tried [MaxDrafts + 1]float64
 	losses       int                    // decisions in a row at which not drafting was better, weighted
-	said         [MaxDrafts + 1]float64 // of its latest block, what the drafter said of each draft; NaN: nothing
+	said         [MaxDrafts + 1]float64 // the drafter's confidence in each draft of its latest block; NaN if unknown
 }
 
 const (

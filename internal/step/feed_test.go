@@ -62,7 +62,7 @@ func testFed(t *testing.T, kernels string) {
 				}
 				next = append(next, *w)
 			}
-			if s%2 == 1 { // a prompt beside them, whose tokens the host knows
+			if s%2 == 1 { // with a prompt, whose tokens the host knows
 				p := b.prompt(50+s, 20)
 				next = append(next, step.Work{Kind: plan.ModeExtend, Tokens: p, Pages: b.pages(len(p))})
 			}

@@ -173,13 +173,13 @@ func (d *recordDevice) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, e
 	return d.dev.PrepareExperts(w)
 }
 
-// Name is the other device's.
+// Name returns the name of the other device.
 func (d *recordDevice) Name() string { return d.dev.Name() }
 
-// Activation is the other device's.
+// Activation returns the activation type of the other device.
 func (d *recordDevice) Activation() kernel.DType { return d.dev.Activation() }
 
-// Hardware is the other device's.
+// Hardware returns the hardware of the other device.
 func (d *recordDevice) Hardware() kernel.Hardware { return d.dev.Hardware() }
 
 // Close closes the other device.

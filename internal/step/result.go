@@ -189,7 +189,7 @@ func ints(v []float32) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&v[0])), len(v))
 }
 
-// view returns a row of the output block in host memory, or nil if it is not there.
+// view returns a row of the output block in host memory, or nil if the block does not contain it.
 func (r Result) view(t kernel.Tensor) []float32 {
 	if !t.Given() {
 		return nil

@@ -134,7 +134,7 @@ func (s System) number(name string) (int64, bool) {
 	return v, err == nil && v >= 0
 }
 
-// stat is a field of memory.stat, in bytes; 0 where it is not there.
+// stat is a field of memory.stat, in bytes; 0 if the field is missing.
 func stat(text []byte, field string) int64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		if name, value, ok := strings.Cut(lines.Text(), " "); ok && name == field {

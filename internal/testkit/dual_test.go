@@ -22,7 +22,7 @@ const dualRows, dualWindow, dualExtra = 8, 130, 70
 
 var (
 	windowLens = []int32{0, 1, 63, 64, 65, 130, 128, 0}
-	extraLens  = []int32{0, 70, 0, 1, 64, 70, -3, 5} // an empty extra stream beside a full window, and the reverse
+	extraLens  = []int32{0, 70, 0, 1, 64, 70, -3, 5} // an empty extra stream with a full window, and the reverse
 )
 
 func (p *pair) dualCase(kind layout.Kind, heads int) dualCase {
@@ -184,7 +184,7 @@ func testSink(p *pair) {
 			p.Errorf("sink %v: output %v %v %v, want %v %v 0", sink, got[0], got[1], got[2], want, 2*want)
 		}
 		if l := p.read(p.dev, lse.dev)[0]; math.Abs(float64(l)-1.5) > 1e-6 {
-			p.Errorf("sink %v: log-sum-exp %v, want 1.5: the sink must stay out of it", sink, l)
+			p.Errorf("sink %v: log-sum-exp %v, want 1.5, without the sink", sink, l)
 		}
 	}
 }

@@ -41,7 +41,8 @@ func testRoute(p *pair) {
 	}
 }
 
-// routesNaN makes a row of logits NaN: its experts are there, its weights are NaN, and the other rows are as they were.
+// routesNaN makes a row of logits NaN. The experts of that row must exist, its weights must be NaN, and the results of
+// the other rows must not change.
 func (p *pair) routesNaN(what string, logits []float32, a kernel.RouteArgs) {
 	p.Helper()
 	const row = 3

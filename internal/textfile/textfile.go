@@ -39,7 +39,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s has %s, more than the %s that such a file may have: %w", path,
 			unit.Bytes(info.Size()), unit.Bytes(limit), ErrNotText)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow, and some file systems say 0
+	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow, and some file systems report 0
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("%s has more than the %s that such a file may have: %w", path, unit.Bytes(limit), ErrNotText)
 	}

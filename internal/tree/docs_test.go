@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The tables of docs/reliability.md and docs/pains.md name tests: each of them is there, in the package before its name
-// where one is given.
+// The tables of docs/reliability.md and docs/pains.md name tests: each of them must exist, in the package before its
+// name if one is given.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	const root = "../.."
 	packages := map[string][]string{} // of each test

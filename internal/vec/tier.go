@@ -43,7 +43,7 @@ func Best() *Tier {
 
 // Precise is this tier with products that take every float32 as it is: narrow
 // weights are not multiplied by tiles, and x is not quantised for block formats.
-// Everything else is the tier's own.
+// Everything else is as in this tier.
 func (t *Tier) Precise() *Tier {
 	p := *t
 	p.ops.blocks = nil

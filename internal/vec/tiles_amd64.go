@@ -61,8 +61,8 @@ type streamArgs struct {
 	units  int // the kernel counts down
 	blocks int // of 128 columns
 	left   int // blocks of this unit; the kernel counts down, as what follows
-	// leftSums is the number of blocks whose sums are still to be added to the unit's,
-	// including the placeholder before the first.
+	// leftSums is the number of blocks whose sums still have to be added to the sums of the unit, including the
+	// placeholder before the first block.
 	leftSums int
 
 	// Windows of e2m1.

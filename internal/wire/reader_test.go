@@ -143,7 +143,7 @@ func TestHalfASurrogatePairIsReported(t *testing.T) {
 	}
 }
 
-// sameSyntax compares our verdict and our values with encoding/json's.
+// sameSyntax compares the values, or the refusal, of this package with the result of encoding/json.
 func sameSyntax(t interface{ Fatalf(string, ...any) }, text string) {
 	c := skipAll(text)
 	deep := c.malformed != nil && strings.Contains(c.malformed.Message, "nested deeper")

@@ -177,7 +177,7 @@ func runRows[T any](k *Kernels, s *Stream, c *checks, rows int32, perBlock uint3
 // rowBlocks returns how many blocks some rows take.
 func rowBlocks(rows int32, perBlock uint32) uint32 { return (uint32(rows) + perBlock - 1) / perBlock }
 
-// runGrid launches a portable kernel over a grid of blocks unless its checks failed. An empty grid is no launch.
+// runGrid launches a portable kernel over a grid of blocks unless its checks failed. An empty grid is not launched.
 func runGrid[T any](k *Kernels, s *Stream, c *checks, grid Dim, args *T) error {
 	if c.err != nil || grid.X == 0 {
 		return c.err

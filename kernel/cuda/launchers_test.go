@@ -190,7 +190,7 @@ func TestExpertArgumentsAreChecked(t *testing.T) {
 		"x stride 33":        func(x *Experts) { x.XStride = 33 },
 		"id stride 7":        func(x *Experts) { x.IDStride = 7 },
 		"choices of a row":   func(x *Experts) { x.Top = 0 },
-		"more than 131072":   func(x *Experts) { x.Rows = 16385 },
+		"exceed 131072":      func(x *Experts) { x.Rows = 16385 },
 		"scratch is not":     func(x *Experts) { x.Scratch = 0 },
 		"limit NaN":          func(x *Experts) { x.Limit = float32(math.NaN()) },
 		"packed scales of d": func(x *Experts) { x.Packed.DownScales = 0 },
@@ -352,7 +352,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"route by a narrow table", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) {
 			a.Table, a.Tokens, a.TableStride, a.TokenStride, a.TableRows = somewhere, somewhere, 7, 1, 9
 		})), "table stride 7"},
-		{"route top", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "top 33"},
+		{"route top", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "the best 33"},
 		{"candidates", k.FindCandidates(s, with(someCandidates(), func(*CandidatesArgs) {})), ""},
 		{"65 candidates", k.FindCandidates(s, with(someCandidates(), func(a *CandidatesArgs) { a.Best = 65 })),
 			"best 65"},

@@ -80,8 +80,8 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
 	}
 	h := &HostBuffer{device: d, address: uintptr(f.out[0])}
-	// The memory is the driver's, not the Go heap's: it neither moves nor is collected, and holds exactly bytes bytes
-	// until Free.
+	// The memory belongs to the driver, not to the Go heap: it neither moves nor is collected, and holds exactly bytes
+	// bytes until Free.
 	p := *(**byte)(unsafe.Pointer(&h.address))
 	h.bytes = unsafe.Slice(p, bytes)
 	return h, nil

@@ -23,8 +23,8 @@ type ProductArgs struct {
 	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
 	Factors      Ptr      // e4m3, a batch of one: f32 [Columns] by which results are multiplied, or 0
 	Folded       Ptr      // few rows: e2m1 weights (folded.go), instead of WeightMap
-	Beside       int32    // 1: reads nothing that the kernel in front writes, and runs beside it
-	Leads        int32    // few rows: 1: a product that runs beside this one follows, and may begin at once
+	Beside       int32    // 1: reads nothing that the previous kernel writes, and runs at the same time
+	Leads        int32    // few rows: 1: the next product runs at the same time as this one, and may begin at once
 	_            [24]byte // up to the maps' alignment of 64
 }
 

@@ -78,7 +78,7 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 	}
 }
 
-// Kernels of bf16 rows store whole rows through the second map. It is there, too, when parts of rows are stored
+// Kernels of bf16 rows store whole rows through the second map. That map exists even if parts of rows are stored
 // elsewhere.
 func TestMapsOfBF16RowsCoverQueriesAndOutputs(t *testing.T) {
 	type dims struct {

@@ -372,7 +372,7 @@ func (w *world) emptyChat(t *testing.T) {
 	p.fits("the empty chat", ".thread")
 }
 
-// twoAnswers leaves a conversation while its answer arrives: the answer continues, and is there on return.
+// twoAnswers leaves a conversation while its answer arrives: the answer continues, and is shown on return.
 func (w *world) twoAnswers(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

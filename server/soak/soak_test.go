@@ -24,7 +24,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// modelName is the built-in model's.
+// modelName is the name of the built-in model.
 const modelName = "sparrow-tiny"
 
 // load is a server and the number of requests for it.

@@ -27,7 +27,7 @@ func resolve(t *testing.T, p plan.Policy) plan.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Page = 4 // engines resolve to pages of 64; widths and counts follow from whatever the configuration says
+	cfg.Page = 4 // engines resolve to pages of 64; widths and counts follow from the configuration
 	return cfg
 }
 
@@ -255,7 +255,7 @@ func TestArraysOfPaddedBatches(t *testing.T) {
 		t.Errorf("launch covers rows %+v, want 0 to 2", l)
 	}
 
-	// Cut into launches of one row, the last two hold padding alone and are left out.
+	// If the pass is cut into launches of one row, the last two launches contain only padding and are omitted.
 	pass, _ = fill(t, recut(in, 0, plan.Launch{FirstRow: 0, Rows: 1}, plan.Launch{FirstRow: 1, Rows: 1},
 		plan.Launch{FirstRow: 2, Rows: 1},
 		plan.Launch{FirstRow: 3, Rows: 1}))

@@ -38,7 +38,7 @@ type Verdict struct {
 	Met string `json:"met"`
 }
 
-// What a verdict can say.
+// The values of a verdict.
 const (
 	Met         = "met"
 	NotMet      = "not met"

@@ -186,7 +186,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 	var runs []*timing
 	for i, c := range cases {
 		if ctx.Err() != nil {
-			break // Run says so
+			break // Run reports it
 		}
 		if err := checked(ops[i], dev); err != nil {
 			errs = append(errs, fmt.Errorf("bench: %s on %s: %w", c.Names().Title(), b.Name, err))

@@ -81,7 +81,7 @@ type outcome struct {
 	last    time.Duration   // of the last token
 	end     time.Duration   // of the whole answer
 	gaps    []time.Duration // between tokens
-	tokens  int             // generated, as far as events told
+	tokens  int             // generated tokens, according to the events
 	asked   int             // how many were to be generated
 	usage   openai.Usage
 	text    []byte                  // of the answer, where a conversation continues with it

@@ -195,7 +195,7 @@ func (g *Group) MemoryFree() (free, total int64, err error) {
 	return free, total, nil
 }
 
-// memoryOf returns the name of a device's memory: that of its GPU, or the machine's.
+// memoryOf returns the name of a device's memory: the name of its GPU, or of the machine.
 func memoryOf(dev kernel.Device) string {
 	if d, ok := dev.(interface{ Describe() string }); ok {
 		if _, peer := dev.(kernel.Peer); peer {

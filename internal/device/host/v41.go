@@ -8,7 +8,7 @@ import (
 )
 
 // Carry writes the coefficients of a site to where the next site reads them, and returns those that this site uses: its
-// own, the ones carried to it, or at the first site the first stream's.
+// own, those of the previous site, or at the first site those that select the first stream.
 func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	if !a.Pre.Given() {
 		return pre

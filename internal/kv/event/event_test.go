@@ -239,7 +239,7 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 		t.Fatalf("the other tiers keep their pages: %v", got)
 	}
 	cpu.Removed(b)
-	cpu.Removed(prefix.Hash{31: 3}) // never stored: nothing to tell
+	cpu.Removed(prefix.Hash{31: 3}) // never stored: nothing is reported
 	disk.Cleared()
 	cpu.Removed(a)
 	if got := tell(); len(got) != 0 {

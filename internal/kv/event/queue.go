@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// queue takes changes from the cache's goroutine to the publisher's.
+// queue passes changes from the goroutine of the cache to the goroutine of the publisher.
 type queue struct {
 	mu    sync.Mutex
 	list  []change

@@ -114,7 +114,7 @@ func (s *state) whole(out *encoder) {
 	}
 }
 
-// drop takes a page out and reports whether it was there.
+// drop removes a page and reports whether it was present.
 func (t *pages) drop(id uint64) bool {
 	c := t.byID[id]
 	if c == nil {

@@ -55,7 +55,7 @@ func (ix *Index) newest(up int32, tokens []int32) int32 {
 }
 
 // why returns why a page of tokens after node up did not match, and after how many of its tokens. n is the entry of its
-// hash h, none where there is no such entry.
+// hash h, or none if it has no entry.
 func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	if n != none {
 		return StopCollision, 0

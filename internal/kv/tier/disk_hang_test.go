@@ -184,8 +184,8 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	}
 }
 
-// Close waits for reads whose results are no longer wanted. If they do not return, the log says so; their pages are
-// released when they do.
+// Close waits for reads whose results are no longer wanted. If they do not return, this is logged; their pages are
+// released when they return.
 func TestCloseWaitsForReads(t *testing.T) {
 	d, s, keys := diskOf(t, 1)
 	answers := make(chan struct{})

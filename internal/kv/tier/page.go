@@ -33,7 +33,7 @@ type Weights struct {
 
 // Spec holds the properties that all pages of one engine have in common.
 type Spec struct {
-	Model   string // a name for people; Weights tell models apart
+	Model   string // a name for people; Weights identifies the model
 	Weights Fingerprint
 	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
 	Whole bool

@@ -36,7 +36,7 @@ func (q *rawQuantization) columns(not refusal) (stored, error) {
 		return out, not("checkpoint_format", fmt.Sprintf("%q", q.Stored), "GPTQ in the order of "+q.Stored)
 	}
 	for pattern := range q.Dynamic {
-		if !strings.HasPrefix(pattern, "-:") { // modules that are left out; their tensors say so
+		if !strings.HasPrefix(pattern, "-:") { // modules that are not quantised; their tensors show it
 			return out, not("dynamic", fmt.Sprintf("%q", pattern), "GPTQ with different bits or groups for some "+
 				"modules")
 		}

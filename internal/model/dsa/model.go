@@ -61,8 +61,8 @@ type layer struct {
 	experts             *nn.MoE
 }
 
-// Load reads every weight of a checkpoint, or the shards of the loader's rank. Of the drafting layer either all tensors
-// must be there and fit, or none.
+// Load reads every weight of a checkpoint, or the shards of the loader's rank. For the drafting layer, either all
+// tensors must be present and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)

@@ -89,7 +89,7 @@ func (r *reader) missing(key, want string) {
 	r.problems = append(r.problems, fmt.Sprintf("%s is %s, want %s", key, r.meta.Describe(key), want))
 }
 
-// count is a size that must be there.
+// count reads a size that is required.
 func (r *reader) count(name string) int {
 	key := r.arch + "." + name
 	n, ok := r.meta.Int(key)

@@ -206,7 +206,7 @@ func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	return append(list, weight.Tensor{Name: name, DType: weight.BF16, Shape: []int{1, n}, Data: make([]byte, 2*n)})
 }
 
-// translate is the checkpoint's form of a tensor of the file. Embedding and head are the model's.
+// translate is the checkpoint's form of a tensor of the file. Embedding and head come from the file of the model.
 func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) ([]weight.Tensor, error) {
 	plain := strings.TrimSuffix(t.Name, ".weight")
 	if name, ok := known[plain]; ok {

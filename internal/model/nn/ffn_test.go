@@ -51,7 +51,7 @@ func arena(t *testing.T, dev kernel.Device) *kernel.Arena {
 
 func silu(x float64) float64 { return x / (1 + math.Exp(-x)) }
 
-// For x = 2: 10 * silu(1*2) * 3*2, added to the 5 that was there.
+// For x = 2: 10 * silu(1*2) * 3*2, added to the previous value, 5.
 func TestMLPAddsToTheResidual(t *testing.T) {
 	dev := &ref.Device{}
 	h := values(t, 1, 1, 5)

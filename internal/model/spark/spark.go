@@ -124,7 +124,7 @@ func (h *Head) Context(list *kernel.Builder, u, tapped kernel.Tensor) {
 	list.Add(kernel.NormArgs{Out: u, X: u, Weight: h.mainNorm, Eps: h.config.RMSEps})
 }
 
-// Block is the memory of a pass of the stages beside theirs.
+// Block is the memory of a pass of the stages, in addition to the memory of the stages themselves.
 type Block struct {
 	joined  kernel.Tensor // [L, hidden+rank]: collapsed rows, and of each the Markov head's row of the token before it
 	anchors kernel.Tensor // i32 [requests, 1]: the tokens that the blocks begin with

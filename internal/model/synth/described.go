@@ -30,7 +30,7 @@ func Described(name string, r config.Release) (src *family.Source, assumed strin
 	if err != nil {
 		return nil, "", err
 	}
-	if d.Common().Family != config.DeepseekV41 { // whose config says it in fields of its own
+	if d.Common().Family != config.DeepseekV41 { // whose config has separate fields for it
 		c.retype(m)
 		assumed = m.Assumed
 	}

@@ -54,7 +54,7 @@ type Options struct {
 	// Repeat generates the first values of each tensor and repeats them, so a large checkpoint is written at the
 	// speed of the disk.
 	Repeat bool
-	// NextN is the number of drafting layers: 0 or 1. Nil uses the config's.
+	// NextN is the number of drafting layers: 0 or 1. Nil uses the number in the config.
 	NextN *int
 }
 

@@ -36,7 +36,7 @@ const (
 	expertTable                 // I64 [vocabulary, k]: k different experts for each token
 	rowFP8                      // F8E4M3 with an exponent for each 32 values of a row
 	tokenMap                    // I32 [vocabulary]: a key for each token
-	released                    // as kind says; it has no values (described.go)
+	released                    // as given by kind; it has no values (described.go)
 	groupInt4                   // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
 	expertBlocks                // a block format of GGUF files; its values are random and never written (blocks.go)
 )

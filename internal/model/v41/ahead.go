@@ -38,7 +38,7 @@ func (m *Model) askRow(t kernel.Tensor, row int) {
 	}
 }
 
-// mapped reports whether a table is a file's.
+// mapped reports whether a table is mapped from a file.
 func (m *Model) mapped() bool {
 	return slices.ContainsFunc(m.layers, func(l layer) bool {
 		return l.engram != nil && l.engram.table != nil && l.engram.table.Mapped

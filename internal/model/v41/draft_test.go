@@ -51,7 +51,7 @@ func drafted(b *steps.Bench) (works []step.Draft) {
 	return works
 }
 
-// Blocks have the same bits alone and beside others, and do not depend on how the prompt was cut.
+// Blocks have the same bits alone and in a batch with others, and do not depend on how the prompt was cut.
 func TestBlocksAreTheSameInCompany(t *testing.T) {
 	b := steps.New(t, steps.Open[*v41.Model](t, testmodel.V41Spark(t), "cpu"), drafting)
 	works := drafted(b)

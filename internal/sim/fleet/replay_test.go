@@ -18,7 +18,7 @@ type server struct {
 	mu      sync.Mutex
 	prompts []int
 	steps   int
-	cache   int // in tokens, of 64 where it is not said
+	cache   int // in tokens; 0 means 64
 	status  int
 }
 

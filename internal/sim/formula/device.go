@@ -81,7 +81,7 @@ type Device struct {
 type Settings struct {
 	Cost   Cost
 	Time   Time
-	Beside bool           // the device computes beside the host, which may enqueue the next pass meanwhile
+	Beside bool           // the device computes while the host continues, which may enqueue the next pass
 	Faults func(Op) Fault // asked at every operation
 	Hang   time.Duration  // how long an operation that hangs takes
 }

@@ -35,13 +35,13 @@ func On(first, second kernel.Device, run func(Call) error) *Device {
 	return &Device{first, second, run}
 }
 
-// Name is the first device's.
+// Name returns the name of the first device.
 func (d *Device) Name() string { return d.first.Name() }
 
-// Activation is the first device's; the second's must be the same.
+// Activation returns the activation type of the first device; the second device must have the same type.
 func (d *Device) Activation() kernel.DType { return d.first.Activation() }
 
-// Hardware is the first device's.
+// Hardware returns the hardware of the first device.
 func (d *Device) Hardware() kernel.Hardware { return d.first.Hardware() }
 
 // Close ends both devices.

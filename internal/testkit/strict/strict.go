@@ -26,7 +26,8 @@ type Device struct {
 	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
 	// computed anyway. Without OnRefusal every refusal is returned.
 	OnRefusal func(refusal error) error
-	// OnCall, where set, is called before every operation, those between ranks too; an error of it is the operation's.
+	// OnCall, where set, is called before every operation, those between ranks too; its error becomes the error of the
+	// operation.
 	OnCall  func() error
 	checked map[string]int
 }

@@ -103,7 +103,7 @@ func (s *stage) tiers(ctx context.Context) error {
 			return err
 		}
 	}
-	time.Sleep(time.Second) // pages are copied and told beside the requests
+	time.Sleep(time.Second) // pages are copied and reported while requests run
 	found := ""
 	for i := range prompts {
 		var rendered []struct {

@@ -157,7 +157,7 @@ func TestBadPeersAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends ends in a message or an error.
+// Any bytes that a peer sends give a message or an error.
 func FuzzRead(f *testing.F) {
 	whole, _ := io.ReadAll(raw(append(commandFrame("SUBSCRIBE", "kv@"), 0, 1, 1)...))
 	f.Add(whole)
