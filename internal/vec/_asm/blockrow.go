@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Formats of 256 values with integer scales that are multiplied straight from their blocks for one row of x. Each
 // step's x is in four registers, in the order in which a format's values come out of its bytes. Two rows are computed
@@ -33,6 +36,24 @@ type set struct {
 }
 
 var rowSets = [2]*set{{"R8", "R9", 0, 6, 7, 1024, "K4", "K6"}, {"R10", "R11", 16, 22, 23, 1088, "K5", "K7"}}
+
+// names replaces the names of a set's registers: Zt0 is its first temporary, Zsum and Zmins have its sums and minimums,
+// and X and Y are their lower parts.
+func (s *set) names() *strings.Replacer {
+	pairs := []string{"ROW", s.row, "TMP", s.r, "MASK", s.mask, "PART", s.part}
+	for _, width := range []string{"X", "Y", "Z"} {
+		for i := range 6 {
+			pairs = append(pairs, fmt.Sprintf("%st%d", width, i), fmt.Sprint(width, s.t+i))
+		}
+		pairs = append(pairs, width+"sum", fmt.Sprint(width, s.sum), width+"mins", fmt.Sprint(width, s.mins))
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// in writes instructions with the registers of a set.
+func (k *rowDot) in(s *set, format string, args ...any) {
+	k.op("%s", s.names().Replace(fmt.Sprintf(format, args...)))
+}
 
 const (
 	rowConst, rowX = 24, 28
@@ -255,22 +276,23 @@ func (k *rowDot) join(t tree, r, z int) {
 
 // one is a row of weights, the r-th of four.
 func (k *rowDot) one(r int, s *set) {
-	k.op(`
-		MOVQ %d(R14), %s
-		ADDQ BX, %s`, 8*r, s.row, s.row)
+	k.in(s, `
+		MOVQ %d(R14), ROW
+		ADDQ BX, ROW`, 8*r)
 	for at := 0; at < k.r.bytes; at += 64 {
-		k.op("PREFETCHT0 %d(%s)(R13*1)", at, s.row)
+		k.in(s, "PREFETCHT0 %d(ROW)(R13*1)", at)
 	}
 	switch {
 	case k.r.mins:
-		k.op("MOVL %d(%s), %s", k.r.scale, s.row, s.r)
+		k.in(s, "MOVL %d(ROW), TMP", k.r.scale)
 	case k.r.scale < 0: // IQ1_M: in the upper bits of four words
-		k.op("MOVQ 48(%s), %s", s.row, s.r)
-		k.op("PEXTQ rowTop<>(SB), %s, %s", s.r, s.r)
+		k.in(s, `
+			MOVQ 48(ROW), TMP
+			PEXTQ rowTop<>(SB), TMP, TMP`)
 	default:
-		k.op("MOVWLZX %d(%s), %s", k.r.scale, s.row, s.r)
+		k.in(s, "MOVWLZX %d(ROW), TMP", k.r.scale)
 	}
-	k.op("MOVL %s, %d(R15)", s.r, 512+4*r)
+	k.in(s, "MOVL TMP, %d(R15)", 512+4*r)
 	k.r.row(k, s)
 }
 
@@ -309,64 +331,67 @@ func (k *rowDot) nibblesX() {
 
 // plane adds the products of plane q, whose codes are in register t+2, scaled by the bytes of register t+1.
 func (k *rowDot) plane(q int, s *set) {
-	t := s.t
-	k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
-	k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
-	k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+	k.in(s, `
+		VPSHUFB Z%d, Zt1, Zt3
+		VPMADDUBSW Z%d, Zt2, Zt2
+		VPDPWSSD Zt3, Zt2, Zsum`, rowConst+q, rowX+q)
 }
 
 func (k *rowDot) q2k(s *set) {
 	t := s.t
-	k.op("VMOVDQU64 16(%s), Z%d", s.row, t)
-	k.op("VBROADCASTI32X4 (%s), Z%d", s.row, t+1)
-	k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPMOVZXBW (%s), Y%d", s.row, s.mins)
-	k.op("VPSRLW $4, Y%d, Y%d", s.mins, s.mins)
-	k.op("VPMADDWD (CX), Y%d, Y%d", s.mins, s.mins)
-	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
+	k.in(s, `
+		VMOVDQU64 16(ROW), Zt0
+		VBROADCASTI32X4 (ROW), Zt1
+		VPANDD.BCST rowNibble<>(SB), Zt1, Zt1
+		VPMOVZXBW (ROW), Ymins
+		VPSRLW $4, Ymins, Ymins
+		VPMADDWD (CX), Ymins, Ymins
+		VMOVDQA64 Z%d, Zsum`, gridZero)
 	for q := range 4 {
 		from := t
 		if q > 0 {
 			from = t + 2
-			k.op("VPSRLW $%d, Z%d, Z%d", 2*q, t, from)
+			k.in(s, "VPSRLW $%d, Zt0, Z%d", 2*q, from)
 		}
-		k.op("VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+2)
+		k.in(s, "VPANDD.BCST rowTwo<>(SB), Z%d, Zt2", from)
 		k.plane(q, s)
 	}
 }
 
 func (k *rowDot) q3k(s *set) {
 	t := s.t
-	k.op("VPBROADCASTQ 96(%s), Z%d", s.row, t+1)
-	k.op("VPBROADCASTD 104(%s), Z%d", s.row, t+2)
-	k.op("VBROADCASTI32X4 rowHalves<>(SB), Z%d", t+3)
-	k.op("VPSRLVQ Z%d, Z%d, Z%d", t+3, t+1, t+1)
-	k.op("VBROADCASTI32X4 rowRotate<>(SB), Z%d", t+3)
-	k.op("VPROLVD Z%d, Z%d, Z%d", t+3, t+2, t+2)
-	k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Z%d, Z%d", t+2, t+1)
-	k.op("VPBROADCASTD row32<>(SB), Z%d", t+3)
-	k.op("VPSUBB Z%d, Z%d, Z%d", t+3, t+1, t+1)
+	k.in(s, `
+		VPBROADCASTQ 96(ROW), Zt1
+		VPBROADCASTD 104(ROW), Zt2
+		VBROADCASTI32X4 rowHalves<>(SB), Zt3
+		VPSRLVQ Zt3, Zt1, Zt1
+		VBROADCASTI32X4 rowRotate<>(SB), Zt3
+		VPROLVD Zt3, Zt2, Zt2
+		VPANDD.BCST rowNibble<>(SB), Zt1, Zt1
+		VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Zt2, Zt1
+		VPBROADCASTD row32<>(SB), Zt3
+		VPSUBB Zt3, Zt1, Zt1`)
 	// Values are four too large.
-	k.op("VPMOVSXBW X%d, Y%d", t+1, t+3)
-	k.op("VPMADDWD (CX), Y%d, Y%d", t+3, t+3)
-	k.op("VPSLLD $%d, Y%d, Y%d", 2+k.r.shift, t+3, t+3)
-	k.op("VPSUBD Z%d, Z%d, Z%d", t+3, gridZero, s.sum)
-	k.op("VMOVDQU64 32(%s), Z%d", s.row, t)
-	k.op("VBROADCASTI64X4 (%s), Z%d", s.row, t+4)
-	k.op("VPSRLVW rowUpper4<>(SB), Z%d, Z%d", t+4, t+4)
+	k.in(s, `
+		VPMOVSXBW Xt1, Yt3
+		VPMADDWD (CX), Yt3, Yt3
+		VPSLLD $%d, Yt3, Yt3
+		VPSUBD Zt3, Z%d, Zsum
+		VMOVDQU64 32(ROW), Zt0
+		VBROADCASTI64X4 (ROW), Zt4
+		VPSRLVW rowUpper4<>(SB), Zt4, Zt4`, 2+k.r.shift, gridZero)
 	for q := range 4 {
 		from, high := t, t+4
 		if q > 0 {
 			from = t + 2
-			k.op("VPSRLW $%d, Z%d, Z%d", 2*q, t, from)
+			k.in(s, "VPSRLW $%d, Zt0, Z%d", 2*q, from)
 		}
-		k.op("VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+2)
+		k.in(s, "VPANDD.BCST rowTwo<>(SB), Z%d, Zt2", from)
 		if q != 2 {
 			high = t + 5
 			k.shifted(t+4, high, 2-q)
 		}
-		k.op("VPTERNLOGD.BCST $0xF8, rowFour<>(SB), Z%d, Z%d", high, t+2)
+		k.in(s, "VPTERNLOGD.BCST $0xF8, rowFour<>(SB), Z%d, Zt2", high)
 		k.plane(q, s)
 	}
 }
@@ -382,180 +407,191 @@ func (k *rowDot) shifted(z, to, left int) {
 
 func (k *rowDot) q5k(s *set) {
 	t := s.t
-	k.op("VBROADCASTI32X4 4(%s), Z%d", s.row, t)
+	k.in(s, "VBROADCASTI32X4 4(ROW), Zt0")
 	k.shuffle("rowLow5K", t, t+1)
 	k.shuffle("rowHigh5K", t, t+2)
-	k.op("VBROADCASTI32X4 rowShift5K<>(SB), Z%d", t+3)
-	k.op("VPSRLVD Z%d, Z%d, Z%d", t+3, t+1, t+1)
-	k.op("VBROADCASTI32X4 rowMask5K<>(SB), Z%d", t+3)
-	k.op("VPANDD Z%d, Z%d, Z%d", t+3, t+1, t+1)
-	k.op("VPSRLW $2, Z%d, Z%d", t+2, t+2)
-	k.op("VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Z%d, Z%d", t+2, t+1)
-	k.op("VPSHUFB rowMins5K<>(SB), Y%d, Y%d", t+1, s.mins)
-	k.op("VPMADDWD (CX), Y%d, Y%d", s.mins, s.mins)
-	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
-	k.op("VBROADCASTI64X4 16(%s), Z%d", s.row, t+4)
-	k.op(`
-		VPSRLVW rowUpper1<>(SB), Z%d, Z%d
-		VMOVDQU64 rowUpper4<>(SB), Z%d`, t+4, t+4, t)
+	k.in(s, `
+		VBROADCASTI32X4 rowShift5K<>(SB), Zt3
+		VPSRLVD Zt3, Zt1, Zt1
+		VBROADCASTI32X4 rowMask5K<>(SB), Zt3
+		VPANDD Zt3, Zt1, Zt1
+		VPSRLW $2, Zt2, Zt2
+		VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Zt2, Zt1
+		VPSHUFB rowMins5K<>(SB), Yt1, Ymins
+		VPMADDWD (CX), Ymins, Ymins
+		VMOVDQA64 Z%d, Zsum
+		VBROADCASTI64X4 16(ROW), Zt4
+		VPSRLVW rowUpper1<>(SB), Zt4, Zt4
+		VMOVDQU64 rowUpper4<>(SB), Zt0`, gridZero)
 	for q := range 4 {
-		k.op("VBROADCASTI64X4 %d(%s), Z%d", 48+32*q, s.row, t+2)
-		k.op("VPSRLVW Z%d, Z%d, Z%d", t, t+2, t+2)
-		k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+2, t+2)
+		k.in(s, `
+			VBROADCASTI64X4 %d(ROW), Zt2
+			VPSRLVW Zt0, Zt2, Zt2
+			VPANDD.BCST rowNibble<>(SB), Zt2, Zt2`, 48+32*q)
 		high := t + 4
 		if q != 2 {
 			high = t + 5
 			k.shifted(t+4, high, 4-2*q)
 		}
-		k.op("VPTERNLOGD.BCST $0xF8, rowFifth<>(SB), Z%d, Z%d", high, t+2)
+		k.in(s, "VPTERNLOGD.BCST $0xF8, rowFifth<>(SB), Z%d, Zt2", high)
 		k.plane(q, s)
 	}
 }
 
 func (k *rowDot) iq4xs(s *set) {
-	t := s.t
-	k.op("MOVL 4(%s), %s", s.row, s.r)
-	k.op("PDEPQ rowNibble<>(SB), %s, %s", s.r, s.r)
-	k.op("VMOVQ %s, X%d", s.r, t)
-	k.op("MOVWLZX 2(%s), %s", s.row, s.r)
-	k.op("PDEPQ rowThirty<>(SB), %s, %s", s.r, s.r)
-	k.op("VMOVQ %s, X%d", s.r, t+1)
-	k.op("VPORD X%d, X%d, X%d", t+1, t, t)
-	k.op(`
-		VPBROADCASTQ X%d, Z%d
-		VPBROADCASTD row32<>(SB), Z%d`, t, t, t+1)
-	k.op("VPSUBB Z%d, Z%d, Z%d", t+1, t, t)
-	k.op("VBROADCASTI32X4 rowIQ4<>(SB), Z%d", t+5)
+	k.in(s, `
+		MOVL 4(ROW), TMP
+		PDEPQ rowNibble<>(SB), TMP, TMP
+		VMOVQ TMP, Xt0
+		MOVWLZX 2(ROW), TMP
+		PDEPQ rowThirty<>(SB), TMP, TMP
+		VMOVQ TMP, Xt1
+		VPORD Xt1, Xt0, Xt0
+		VPBROADCASTQ Xt0, Zt0
+		VPBROADCASTD row32<>(SB), Zt1
+		VPSUBB Zt1, Zt0, Zt0
+		VBROADCASTI32X4 rowIQ4<>(SB), Zt5`)
 	for p, sum := range []int{s.sum, s.mins} {
-		k.op("VMOVDQA64 Z%d, Z%d", rowConst+2+p, sum)
-		k.op("VMOVDQU64 %d(%s), Z%d", 8+64*p, s.row, t+2)
-		k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+2, t+3)
-		k.op("VPSRLW $4, Z%d, Z%d", t+2, t+2)
-		k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+2, t+2)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", t+3, t+5, t+3)
-		k.op("VPDPBUSD Z%d, Z%d, Z%d", rowX+2*p, t+3, sum)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", t+2, t+5, t+2)
-		k.op("VPDPBUSD Z%d, Z%d, Z%d", rowX+2*p+1, t+2, sum)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+p, t, t+4)
-		k.op("VPSRAD $24, Z%d, Z%d", t+4, t+4)
-		k.op("VPMULLD Z%d, Z%d, Z%d", t+4, sum, sum)
+		k.in(s, `
+			VMOVDQA64 Z%d, Z%d
+			VMOVDQU64 %d(ROW), Zt2
+			VPANDD.BCST rowNibble<>(SB), Zt2, Zt3
+			VPSRLW $4, Zt2, Zt2
+			VPANDD.BCST rowNibble<>(SB), Zt2, Zt2
+			VPSHUFB Zt3, Zt5, Zt3`, rowConst+2+p, sum, 8+64*p)
+		k.in(s, `
+			VPDPBUSD Z%d, Zt3, Z%d
+			VPSHUFB Zt2, Zt5, Zt2
+			VPDPBUSD Z%d, Zt2, Z%d`, rowX+2*p, sum, rowX+2*p+1, sum)
+		k.in(s, `
+			VPSHUFB Z%d, Zt0, Zt4
+			VPSRAD $24, Zt4, Zt4
+			VPMULLD Zt4, Z%d, Z%d`, rowConst+p, sum, sum)
 	}
-	k.op("VPADDD Z%d, Z%d, Z%d", s.mins, s.sum, s.sum)
+	k.in(s, "VPADDD Zmins, Zsum, Zsum")
 }
 
 // points loads 64 values, eight points of the grid, into register t+2; their indices are in memory.
 func (k *rowDot) points(q int, s *set) {
 	for o := range 8 {
-		k.op("MOVWLZX %d(R12), %s", s.indices+16*q+2*o, s.r)
+		k.in(s, "MOVWLZX %d(R12), TMP", s.indices+16*q+2*o)
 		y := s.t + 2 + o/4
 		if o%4 == 0 {
-			k.op("VPBROADCASTQ (DX)(%s*8), Y%d", s.r, y)
+			k.in(s, "VPBROADCASTQ (DX)(TMP*8), Y%d", y)
 		} else {
-			k.op("VPBROADCASTQ (DX)(%s*8), K%d, Y%d", s.r, o%4, y)
+			k.in(s, "VPBROADCASTQ (DX)(TMP*8), K%d, Y%d", o%4, y)
 		}
 	}
-	k.op("VINSERTI64X4 $1, Y%d, Z%d, Z%d", s.t+3, s.t+2, s.t+2)
+	k.in(s, "VINSERTI64X4 $1, Y%d, Z%d, Z%d", s.t+3, s.t+2, s.t+2)
 }
 
 func (k *rowDot) iq2s(s *set) {
 	t := s.t
-	k.op("VPMOVZXBW 2(%s), Z%d", s.row, t)
-	k.op("VPBROADCASTQ 66(%s), Z%d", s.row, t+1)
-	k.op(`
-		VPSHUFB rowOctets2S<>(SB), Z%d, Z%d
-		VPBROADCASTQ rowShifts2S<>(SB), Z%d`, t+1, t+1, t+2)
-	k.op("VPSRLVW Z%d, Z%d, Z%d", t+2, t+1, t+1)
-	k.op("VPTERNLOGD.BCST $0xF8, rowUpper2<>(SB), Z%d, Z%d", t+1, t)
-	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
+	k.in(s, `
+		VPMOVZXBW 2(ROW), Zt0
+		VPBROADCASTQ 66(ROW), Zt1
+		VPSHUFB rowOctets2S<>(SB), Zt1, Zt1
+		VPBROADCASTQ rowShifts2S<>(SB), Zt2
+		VPSRLVW Zt2, Zt1, Zt1
+		VPTERNLOGD.BCST $0xF8, rowUpper2<>(SB), Zt1, Zt0
+		VMOVDQU64 Zt0, %d(R12)`, s.indices)
 	// Sixteen scales of four bits: 2s+1.
-	k.op("VPBROADCASTQ 74(%s), Z%d", s.row, t+1)
+	k.in(s, "VPBROADCASTQ 74(ROW), Zt1")
 	k.shuffle("rowTwice2S", t+1, t+2)
-	k.op("VPSRLW $3, Z%d, Z%d", t+2, t+1)
-	k.op("VPADDW Z%d, Z%d, Z%d", t+2, t+2, t+2)
-	k.op("VPBROADCASTD rowLowByte<>(SB), Z%d", t+3)
-	k.op("VPTERNLOGD $0xD8, Z%d, Z%d, Z%d", t+3, t+2, t+1) // t+2 where t+3 is set
-	k.op("VPANDD.BCST rowNibbleScales<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPORD.BCST rowOnes<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
+	k.in(s, `
+		VPSRLW $3, Zt2, Zt1
+		VPADDW Zt2, Zt2, Zt2
+		VPBROADCASTD rowLowByte<>(SB), Zt3
+		VPTERNLOGD $0xD8, Zt3, Zt2, Zt1`) // t+2 where t+3 is set
+	k.in(s, `
+		VPANDD.BCST rowNibbleScales<>(SB), Zt1, Zt1
+		VPORD.BCST rowOnes<>(SB), Zt1, Zt1
+		VMOVDQA64 Z%d, Zsum`, gridZero)
 	for q := range 4 {
 		k.points(q, s)
-		k.op("KMOVQ %d(%s), %s", 34+8*q, s.row, s.mask)
-		k.op("VMOVDQA64 Z%d, Z%d", rowX+q, t+3)
-		k.op("VPSUBB Z%d, Z%d, %s, Z%d", rowX+q, gridZero, s.mask, t+3)
-		k.op("VPMADDUBSW Z%d, Z%d, Z%d", t+3, t+2, t+2)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
-		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+		k.in(s, `
+			KMOVQ %d(ROW), MASK
+			VMOVDQA64 Z%d, Zt3
+			VPSUBB Z%d, Z%d, MASK, Zt3
+			VPMADDUBSW Zt3, Zt2, Zt2`, 34+8*q, rowX+q, rowX+q, gridZero)
+		k.in(s, `
+			VPSHUFB Z%d, Zt1, Zt3
+			VPDPWSSD Zt3, Zt2, Zsum`, rowConst+q)
 	}
 }
 
 // iq1s: points are eight too large; to each value of 32 belongs one more, or one less.
 func (k *rowDot) iq1s(s *set) {
-	t := s.t
-	k.op("VPMOVZXBW 2(%s), Z%d", s.row, t)
-	k.op("VBROADCASTI32X4 34(%s), Z%d", s.row, t+1)
-	k.op(`
-		VPSHUFB rowOctets1S<>(SB), Z%d, Z%d
-		VPBROADCASTQ rowShifts1S<>(SB), Z%d`, t+1, t+2, t+3)
-	k.op("VPSRLVW Z%d, Z%d, Z%d", t+3, t+2, t+2)
-	k.op("VPSLLW $8, Z%d, Z%d", t+2, t+2)
-	k.op("VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Z%d, Z%d", t+2, t)
-	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
-	k.op("VPSRAW $15, Y%d, Y%d", t+1, t+2)
-	k.op("VPSRLW $11, Z%d, Z%d", t+1, t+1)
-	k.op("VPANDD.BCST rowScale1S<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPORD.BCST rowWords<>(SB), Z%d, Z%d", t+1, t+1)
-	k.op("VPADDW Y%d, Y%d, Y%d", t+2, t+2, t+2)
-	k.op("VPBROADCASTD rowSeven<>(SB), Y%d", t+3)
-	k.op("VPSUBW Y%d, Y%d, Y%d", t+3, t+2, t+2)
-	k.op("VPMULLW Y%d, Y%d, Y%d", t+1, t+2, t+2)
-	k.op("VPSHUFB rowTwice1S<>(SB), Y%d, Y%d", t+2, t+2)
-	k.op("VPMADDWD (CX), Y%d, Y%d", t+2, s.sum)
+	k.in(s, `
+		VPMOVZXBW 2(ROW), Zt0
+		VBROADCASTI32X4 34(ROW), Zt1
+		VPSHUFB rowOctets1S<>(SB), Zt1, Zt2
+		VPBROADCASTQ rowShifts1S<>(SB), Zt3
+		VPSRLVW Zt3, Zt2, Zt2
+		VPSLLW $8, Zt2, Zt2
+		VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Zt2, Zt0
+		VMOVDQU64 Zt0, %d(R12)
+		VPSRAW $15, Yt1, Yt2
+		VPSRLW $11, Zt1, Zt1
+		VPANDD.BCST rowScale1S<>(SB), Zt1, Zt1
+		VPORD.BCST rowWords<>(SB), Zt1, Zt1
+		VPADDW Yt2, Yt2, Yt2
+		VPBROADCASTD rowSeven<>(SB), Yt3
+		VPSUBW Yt3, Yt2, Yt2
+		VPMULLW Yt1, Yt2, Yt2
+		VPSHUFB rowTwice1S<>(SB), Yt2, Yt2
+		VPMADDWD (CX), Yt2, Ysum`, s.indices)
 	for q := range 4 {
 		k.points(q, s)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
-		k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
-		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+		k.in(s, `
+			VPSHUFB Z%d, Zt1, Zt3
+			VPMADDUBSW Z%d, Zt2, Zt2
+			VPDPWSSD Zt3, Zt2, Zsum`, rowConst+q, rowX+q)
 	}
 }
 
 // iq1m: points are eight too large; to each value of eight belongs one more, or one less.
 func (k *rowDot) iq1m(s *set) {
-	t := s.t
-	k.op("VPMOVZXBW (%s), Z%d", s.row, t)
-	k.op("VBROADCASTI32X4 32(%s), Z%d", s.row, t+1)
-	k.op(`
-		VPSHUFB rowOctets1M<>(SB), Z%d, Z%d
-		VPBROADCASTQ rowShifts1M<>(SB), Z%d`, t+1, t+1, t+2)
-	k.op("VPSRLVW Z%d, Z%d, Z%d", t+2, t+1, t+1)
-	k.op("VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Z%d, Z%d", t+1, t)
-	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
-	k.op("VPBROADCASTD rowDelta<>(SB), Z%d", t+2)
-	k.op("VPTESTNMW Z%d, Z%d, %s", t+2, t+1, s.mask)
+	k.in(s, `
+		VPMOVZXBW (ROW), Zt0
+		VBROADCASTI32X4 32(ROW), Zt1
+		VPSHUFB rowOctets1M<>(SB), Zt1, Zt1
+		VPBROADCASTQ rowShifts1M<>(SB), Zt2
+		VPSRLVW Zt2, Zt1, Zt1
+		VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Zt1, Zt0
+		VMOVDQU64 Zt0, %d(R12)
+		VPBROADCASTD rowDelta<>(SB), Zt2
+		VPTESTNMW Zt2, Zt1, MASK`, s.indices)
 	// Sixteen scales of three bits: 2s+1.
 	for i := range 2 {
-		k.op("MOVQ 48(%s), %s", s.row, s.r)
-		k.op("PEXTQ rowBelow<>(SB), %s, %s", s.r, s.r)
+		k.in(s, `
+			MOVQ 48(ROW), TMP
+			PEXTQ rowBelow<>(SB), TMP, TMP`)
 		if i == 1 {
-			k.op("SHRQ $24, %s", s.r)
+			k.in(s, "SHRQ $24, TMP")
 		}
-		k.op("PDEPQ rowScales1M<>(SB), %s, %s", s.r, s.r)
-		k.op("VPINSRQ $%d, %s, X%d, X%d", i, s.r, t+1, t+1)
+		k.in(s, `
+			PDEPQ rowScales1M<>(SB), TMP, TMP
+			VPINSRQ $%d, TMP, Xt1, Xt1`, i)
 	}
-	k.op("VPORD.BCST rowOnes<>(SB), X%d, X%d", t+1, t+1)
-	k.op("VSHUFI32X4 $0, Z%d, Z%d, Z%d", t+1, t+1, t+1)
+	k.in(s, `
+		VPORD.BCST rowOnes<>(SB), Xt1, Xt1
+		VSHUFI32X4 $0, Zt1, Zt1, Zt1`)
 	// Values are nine too large.
-	k.op("VPMOVZXBW X%d, Y%d", t+1, t+2)
-	k.op("VPMADDWD (CX), Y%d, Y%d", t+2, t+2)
-	k.op("VPSLLD $3, Y%d, Y%d", t+2, t+3)
-	k.op("VPADDD Y%d, Y%d, Y%d", t+3, t+2, t+2)
-	k.op("VPSUBD Z%d, Z%d, Z%d", t+2, gridZero, s.sum)
+	k.in(s, `
+		VPMOVZXBW Xt1, Yt2
+		VPMADDWD (CX), Yt2, Yt2
+		VPSLLD $3, Yt2, Yt3
+		VPADDD Yt3, Yt2, Yt2
+		VPSUBD Zt2, Z%d, Zsum`, gridZero)
 	for q := range 4 {
 		k.points(q, s)
-		k.op("KSHIFTRD $%d, %s, %s", 8*q, s.mask, s.part)
-		k.op("VPADDQ.BCST rowTwos<>(SB), Z%d, %s, Z%d", t+2, s.part, t+2)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
-		k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
-		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+		k.in(s, `
+			KSHIFTRD $%d, MASK, PART
+			VPADDQ.BCST rowTwos<>(SB), Zt2, PART, Zt2
+			VPSHUFB Z%d, Zt1, Zt3
+			VPMADDUBSW Z%d, Zt2, Zt2
+			VPDPWSSD Zt3, Zt2, Zsum`, 8*q, rowConst+q, rowX+q)
 	}
 }
 
@@ -573,15 +609,16 @@ func (k *rowDot) ternaryX() {
 
 func (k *rowDot) tq2(s *set) {
 	t := s.t
-	k.op("VMOVDQU64 (%s), Z%d", s.row, t)
-	k.op("VMOVDQA64 Z%d, Z%d", rowConst, s.sum)
+	k.in(s, `
+		VMOVDQU64 (ROW), Zt0
+		VMOVDQA64 Z%d, Zsum`, rowConst)
 	for q := range 4 {
 		from := t
 		if q > 0 {
 			from = t + 1 + q%2
-			k.op("VPSRLW $%d, Z%d, Z%d", 2*q, t, from)
+			k.in(s, "VPSRLW $%d, Zt0, Z%d", 2*q, from)
 		}
-		k.op("VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+1+q%2)
-		k.op("VPDPBUSD Z%d, Z%d, Z%d", rowX+q, t+1+q%2, s.sum)
+		k.in(s, "VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+1+q%2)
+		k.in(s, "VPDPBUSD Z%d, Z%d, Zsum", rowX+q, t+1+q%2)
 	}
 }
