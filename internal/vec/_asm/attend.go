@@ -246,14 +246,13 @@ func (e *emitter) scoresStore() {
 //	AX arguments   SI scores   DI weights   DX [16, 32] float32
 //	CX keys left   R9 keys   R10 whole groups of 32 left
 func (e *emitter) emitAttendSoftmax(v *vectors) {
-	const a = "attendSoftmaxArgs_"
 	e.function("attendSoftmaxamx", "attendSoftmaxArgs", "scores of up to 32 x groups keys to weights.")
 	e.op(`
-		MOVQ %sscores(AX), SI
-		MOVQ %sgroups(AX), CX
+		MOVQ attendSoftmaxArgs_scores(AX), SI
+		MOVQ attendSoftmaxArgs_groups(AX), CX
 		SHLQ $3, CX
-		VBROADCASTSS %sscale(AX), Z15
-		VMOVUPS %stop(AX), Z14`, a, a, a, a)
+		VBROADCASTSS attendSoftmaxArgs_scale(AX), Z15
+		VMOVUPS attendSoftmaxArgs_top(AX), Z14`)
 	for i := range 4 {
 		e.op("VMOVAPS Z14, Z%d", 5+i)
 	}
@@ -272,26 +271,26 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 
 	e.note("Z15 is the largest score, Z14 the base of the weights: raised only where weights would get too large.")
 	e.op(`
-		VMAXPS %smost(AX), Z15, Z0
-		VMOVUPS Z0, %smost(AX)
+		VMAXPS attendSoftmaxArgs_most(AX), Z15, Z0
+		VMOVUPS Z0, attendSoftmaxArgs_most(AX)
 		VADDPS headroom<>(SB), Z14, Z0
-		VCMPPS $2, Z0, Z15, K1`, a, a) // not above it; false for NaN
+		VCMPPS $2, Z0, Z15, K1`) // not above it; false for NaN
 	e.op(`
 		VMOVAPS Z14, K1, Z15
 		KNOTW K1, K1
-		VMOVUPS Z15, %stop(AX)
+		VMOVUPS Z15, attendSoftmaxArgs_top(AX)
 		KMOVW K1, R8
-		MOVQ R8, %sgrew(AX)
-		VSUBPS Z15, Z14, Z0`, a, a)
+		MOVQ R8, attendSoftmaxArgs_grew(AX)
+		VSUBPS Z15, Z14, Z0`)
 	v.exp()
 	e.op(`
 		VMOVAPS Z0, Z5
-		VMOVUPS Z5, %skeep(AX)
-		VMULPS %ssum(AX), Z5, Z14`, a, a)
+		VMOVUPS Z5, attendSoftmaxArgs_keep(AX)
+		VMULPS attendSoftmaxArgs_sum(AX), Z5, Z14`)
 
 	e.op(`
-		MOVQ %sscores(AX), SI
-		MOVQ %skeys(AX), CX`, a, a)
+		MOVQ attendSoftmaxArgs_scores(AX), SI
+		MOVQ attendSoftmaxArgs_keys(AX), CX`)
 	weigh, fill, filled := e.label("weigh"), e.label("fill"), e.label("filled")
 	e.at(weigh)
 	e.op(`
@@ -304,11 +303,11 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 		ADDQ $64, SI
 		DECQ CX
 		JNZ %s
-		VMOVUPS Z14, %ssum(AX)
-		MOVQ %sgroups(AX), CX
+		VMOVUPS Z14, attendSoftmaxArgs_sum(AX)
+		MOVQ attendSoftmaxArgs_groups(AX), CX
 		SHLQ $5, CX
-		SUBQ %skeys(AX), CX`, weigh, a, a, a)
-	e.op("JZ %s", filled)
+		SUBQ attendSoftmaxArgs_keys(AX), CX
+		JZ %s`, weigh, filled)
 	v.zero(0)
 	e.at(fill)
 	e.op(`
@@ -319,10 +318,10 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 	e.at(filled)
 
 	e.op(`
-		MOVQ %sscores(AX), SI
-		MOVQ %sweights(AX), DI
-		MOVQ %sbetween(AX), DX
-		MOVQ %sgroups(AX), CX`, a, a, a, a)
+		MOVQ attendSoftmaxArgs_scores(AX), SI
+		MOVQ attendSoftmaxArgs_weights(AX), DI
+		MOVQ attendSoftmaxArgs_between(AX), DX
+		MOVQ attendSoftmaxArgs_groups(AX), CX`)
 	e.loop("group", "CX", func() {
 		for half := range 2 {
 			for i := range 16 {

@@ -50,13 +50,12 @@ func (e *emitter) emitPanelDots() {
 //
 //	AX arguments   SI plain blocks   DX bytes between them   DI panel   R8 a block   R9, R10 temporaries
 func (e *emitter) emitPlainPanel() {
-	const a = "plainPanelArgs_"
 	e.function("plainPanelavx512", "plainPanelArgs", "sixteen plain blocks to a panel.")
 	e.op(`
-		MOVQ %splain(AX), SI
-		MOVQ %spitch(AX), DX
-		MOVQ %spanel(AX), DI
-		MOVQ SI, R8`, a, a, a)
+		MOVQ plainPanelArgs_plain(AX), SI
+		MOVQ plainPanelArgs_pitch(AX), DX
+		MOVQ plainPanelArgs_panel(AX), DI
+		MOVQ SI, R8`)
 	for r := range 16 {
 		e.op(`
 			MOVL %d(R8), R9
@@ -85,8 +84,8 @@ func (e *emitter) emitPlainPanel() {
 			VMOVDQU64 Z17, %d(DI)`, column[i], column[i], panelScales+128*i, panelScales+128*i+64)
 	}
 	e.op(`
-		CMPQ %smins(AX), $0
-		JE %s`, a, plain)
+		CMPQ plainPanelArgs_mins(AX), $0
+		JE %s`, plain)
 	for i := range 8 {
 		e.op("VMOVDQU64 Z%d, %d(DI)", column[8+i], panelPairs+64*i)
 	}
@@ -102,7 +101,7 @@ func (e *emitter) emitPlainPanel() {
 		e.op("MOVQ $4, CX")
 		e.loop("codes", "CX", func() {
 			column := columns(0)
-			e.op("VPBROADCASTD %sflip(AX), Z16", a)
+			e.op("VPBROADCASTD plainPanelArgs_flip(AX), Z16")
 			for c, z := range column {
 				e.op("VPXORD Z16, Z%d, Z%d", z, z)
 				e.op("VMOVDQU64 Z%d, %d(DI)", z, apart*c)
@@ -113,8 +112,8 @@ func (e *emitter) emitPlainPanel() {
 		})
 	}
 	e.op(`
-		CMPQ %splanes(AX), $0
-		JNE %s`, a, planes)
+		CMPQ plainPanelArgs_planes(AX), $0
+		JNE %s`, planes)
 	codes(64, 1024)
 	e.op("JMP %s", multiplied)
 	e.at(planes)
@@ -122,13 +121,13 @@ func (e *emitter) emitPlainPanel() {
 	e.at(multiplied)
 	end := e.label("end")
 	e.op(`
-		CMPQ %stimes(AX), $0
-		JE %s`, a, end)
+		CMPQ plainPanelArgs_times(AX), $0
+		JE %s`, end)
 	// Codes times their scales are still bytes.
 	e.op(`
-		MOVQ %spanel(AX), DI
+		MOVQ plainPanelArgs_panel(AX), DI
 		LEAQ %d(DI), SI
-		MOVQ $16, CX`, a, panelScales)
+		MOVQ $16, CX`, panelScales)
 	e.loop("times", "CX", func() {
 		e.op("VMOVDQU64 (SI), Z0")
 		for i := range 4 {
@@ -148,24 +147,22 @@ func (e *emitter) emitPlainPanel() {
 //
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 func (e *emitter) emitRecords() {
-	const a = "recordArgs_"
 	e.bytesTable("recordInOrder", 16, func(i int) int { return i })
 	e.bytesTable("recordPlanes", 16, func(i int) int { return i%4*4 + i/4 })
 	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
 	e.op(`
-		MOVQ %scodes(AX), SI
-		MOVQ %ssums(AX), DX
-		MOVQ %sscales(AX), R8
-		MOVQ %sto(AX), DI`, a, a, a, a)
-	e.op(`
-		MOVQ %sstride(AX), R9
-		MOVQ %sblocks(AX), CX`, a, a)
+		MOVQ recordArgs_codes(AX), SI
+		MOVQ recordArgs_sums(AX), DX
+		MOVQ recordArgs_scales(AX), R8
+		MOVQ recordArgs_to(AX), DI
+		MOVQ recordArgs_stride(AX), R9
+		MOVQ recordArgs_blocks(AX), CX`)
 	planes := e.label("planes")
 	e.op(`
 		VBROADCASTI32X4 recordInOrder<>(SB), Z5
-		CMPQ %splanes(AX), $0
+		CMPQ recordArgs_planes(AX), $0
 		JE %s
-		VBROADCASTI32X4 recordPlanes<>(SB), Z5`, a, planes)
+		VBROADCASTI32X4 recordPlanes<>(SB), Z5`, planes)
 	e.at(planes)
 	e.loop("record", "CX", func() {
 		for i := range 4 {
@@ -181,8 +178,8 @@ func (e *emitter) emitRecords() {
 			VMOVDQU Y4, %d(DI)
 			ADDQ $256, SI
 			ADDQ $32, DX
-			ADDQ %sscale(AX), R8
-			ADDQ R9, DI`, recordScale, a)
+			ADDQ recordArgs_scale(AX), R8
+			ADDQ R9, DI`, recordScale)
 	})
 	e.ret()
 }
@@ -200,11 +197,11 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 	}
 	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by a panel with %d scales.", rows, runs))
 	e.op(`
-		MOVQ %spanel(AX), R8
-		MOVQ %sx(AX), SI
-		MOVQ %sy(AX), DI
-		VMOVQ %sshift(AX), X31
-		VPXORD Z30, Z30, Z30`, a, a, a, a)
+		MOVQ panelDotArgs_panel(AX), R8
+		MOVQ panelDotArgs_x(AX), SI
+		MOVQ panelDotArgs_y(AX), DI
+		VMOVQ panelDotArgs_shift(AX), X31
+		VPXORD Z30, Z30, Z30`)
 	e.loop("rows", a+"count(AX)", func() {
 		e.op(`
 			MOVQ R8, R9
@@ -344,17 +341,17 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 	}
 	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by panels of pairs.", rows))
 	e.op(`
-		MOVQ %spanel(AX), R8
-		MOVQ %sx(AX), SI
-		MOVQ %sy(AX), DI
-		VMOVQ %sshift(AX), X31
-		VPXORD Z30, Z30, Z30`, a, a, a, a)
+		MOVQ panelDotArgs_panel(AX), R8
+		MOVQ panelDotArgs_x(AX), SI
+		MOVQ panelDotArgs_y(AX), DI
+		VMOVQ panelDotArgs_shift(AX), X31
+		VPXORD Z30, Z30, Z30`)
 	e.loop("rows", a+"count(AX)", func() {
 		e.op(`
 			MOVQ R8, R9
 			MOVQ SI, R10
 			MOVQ SI, R11
-			MOVQ %spairs(AX), CX`, a)
+			MOVQ panelDotArgs_pairs(AX), CX`)
 		for r := range rows {
 			e.op("VMOVUPS %d(DI), Z%d", 64*r, r)
 		}

@@ -7,28 +7,27 @@ package main
 //	R14 places of rows to fetch, or 0
 //	BX chunks with values of these rows left to decode; less than zero while the first of the next rows is
 func (c *coded) emitScores() {
-	const a = "attendScoreArgs_"
 	refused := c.label("refused")
 	c.function("attendScores"+c.name+"amx", "attendScoreArgs",
 		"products of 64 x groups "+c.doc+", at any places, and 16 heads.")
 	c.scoresOpen()
-	c.op("MOVQ %sat(AX), R8", a)
+	c.op("MOVQ attendScoreArgs_at(AX), R8")
 	if c.scaled {
 		c.exponents(refused)
 	}
 	c.ordinaryMaps()
 	c.op(`
-		MOVQ %smarks(AX), R15
-		MOVQ %stiles(AX), R11
+		MOVQ attendScoreArgs_marks(AX), R15
+		MOVQ attendScoreArgs_tiles(AX), R11
 		LEAQ %d(R11), R9
-		MOVQ %sfetch(AX), R14`, a, a, codedSlot, a)
+		MOVQ attendScoreArgs_fetch(AX), R14`, codedSlot)
 	c.rows(0, codedRounds, false)
 	c.next()
 	group, round, end, last := c.label("group"), c.label("round"), c.label("end"), c.label("last")
 	c.at(group)
 	c.op(`
-		MOVQ %squery(AX), DX
-		MOVQ $7, BX`, a)
+		MOVQ attendScoreArgs_query(AX), DX
+		MOVQ $7, BX`)
 	for t := range 4 {
 		c.emit(tilezero(t))
 	}
@@ -46,14 +45,14 @@ func (c *coded) emitScores() {
 		JEQ %s`, last)
 	c.note("The first chunk of the next rows is decoded while the last of these is multiplied.")
 	c.op(`
-		MOVQ %srows(AX), SI
+		MOVQ attendScoreArgs_rows(AX), SI
 		ADDQ $%d, R8
-		ADDQ $%d, %smarks(AX)`, a, 8*codedRounds, codedRounds/markRows, a)
-	c.op("MOVQ %smarks(AX), R15", a)
+		ADDQ $%d, attendScoreArgs_marks(AX)
+		MOVQ attendScoreArgs_marks(AX), R15`, 8*codedRounds, codedRounds/markRows)
 	if c.scaled {
 		c.op(`
-			ADDQ $%d, %sexponents(AX)
-			MOVQ %sexponents(AX), R12`, codedRounds*exponentRow, a, a)
+			ADDQ $%d, attendScoreArgs_exponents(AX)
+			MOVQ attendScoreArgs_exponents(AX), R12`, codedRounds*exponentRow)
 	}
 	c.op("JMP %s", round)
 	c.at(end)
@@ -64,12 +63,12 @@ func (c *coded) emitScores() {
 	c.at(last)
 	c.round(func(int, int) {})
 	c.scoresStore()
-	c.op("MOVQ R14, %sfetch(AX)", a)
+	c.op("MOVQ R14, attendScoreArgs_fetch(AX)")
 	c.emit(tilerelease())
 	c.ret()
 	if c.scaled {
 		c.at(refused)
-		c.op("MOVQ $1, %snan(AX)", a)
+		c.op("MOVQ $1, attendScoreArgs_nan(AX)")
 		c.emit(tilerelease())
 		c.ret()
 	}
@@ -111,23 +110,22 @@ func (c *coded) emitValues() {
 	const a = "attendValueArgs_"
 	c.function("attendValues"+c.name+"amx", "attendValueArgs",
 		"out += weights * "+c.doc+", for 16 heads and 512 columns.")
-	c.op("MOVQ %sshapes(AX), R10", a)
+	c.op("MOVQ attendValueArgs_shapes(AX), R10")
 	c.emit(ldtilecfg(memory{base: "R10"}))
 	c.op(`
-		MOVQ %srows(AX), SI
-		MOVQ %sfetch(AX), BX
-		MOVQ %sout(AX), DI
-		MOVQ %stiles(AX), R11`, a, a, a, a)
-	c.op(`
+		MOVQ attendValueArgs_rows(AX), SI
+		MOVQ attendValueArgs_fetch(AX), BX
+		MOVQ attendValueArgs_out(AX), DI
+		MOVQ attendValueArgs_tiles(AX), R11
 		LEAQ %d(R11), R9
 		MOVQ $64, R10`, 4*tileBytes)
 	c.ordinaryMaps()
 	first := func() {
 		c.op(`
-			MOVQ %sat(AX), R8
-			MOVQ %smarks(AX), R15`, a, a)
+			MOVQ attendValueArgs_at(AX), R8
+			MOVQ attendValueArgs_marks(AX), R15`)
 		if c.scaled {
-			c.op("MOVQ %sexponents(AX), R12", a)
+			c.op("MOVQ attendValueArgs_exponents(AX), R12")
 		}
 	}
 	first()
@@ -149,13 +147,13 @@ func (c *coded) emitValues() {
 	c.op(`
 		CMPQ CX, $1
 		JNE %s
-		CMPQ %scolumns(AX), $1
-		JEQ %s`, same, a, wrapped) // after the last columns the same ones are decoded again
+		CMPQ attendValueArgs_columns(AX), $1
+		JEQ %s`, same, wrapped) // after the last columns the same ones are decoded again
 	c.op(`
 		ADDQ $64, SI
-		ADDQ $%d, %smarks(AX)`, markChunk, a)
+		ADDQ $%d, attendValueArgs_marks(AX)`, markChunk)
 	if c.scaled {
-		c.op("ADDQ $4, %sexponents(AX)", a)
+		c.op("ADDQ $4, attendValueArgs_exponents(AX)")
 	}
 	c.at(wrapped)
 	first()

@@ -41,18 +41,16 @@ func (e *emitter) emitDense() {
 //	AX arguments   BX, R13 rows   DX, R14 columns   SI, R12 first column of a pair, distance of columns
 //	DI, R15 sums   CX distance of their lines   R8 steps left   R9 pairs left   R10 distance of lines
 func (e *emitter) emitParts(groups int) {
-	const a = "partsArgs_"
 	e.function(fmt.Sprintf("parts%d", groups), "partsArgs",
 		fmt.Sprintf("%d groups of 16 rows by pairs of 16 columns, all of two parts.", groups))
 	e.emit(ldtilecfg(memory{base: "AX"}))
 	e.op(`
-		MOVQ %sright(AX), SI
-		MOVQ %snextRight(AX), R12
-		MOVQ %ssums(AX), DI
-		MOVQ %sldSums(AX), CX`, a, a, a, a)
-	e.op(`
-		MOVQ %scolumns(AX), R9
-		MOVQ $64, R10`, a)
+		MOVQ partsArgs_right(AX), SI
+		MOVQ partsArgs_nextRight(AX), R12
+		MOVQ partsArgs_sums(AX), DI
+		MOVQ partsArgs_ldSums(AX), CX
+		MOVQ partsArgs_columns(AX), R9
+		MOVQ $64, R10`)
 	left, right, sums := []string{"BX", "R13"}[:groups], []string{"DX", "R14"}, []string{"DI", "R15"}[:groups]
 	each := func(do func(group, column int)) {
 		for column := range 2 {
@@ -65,21 +63,21 @@ func (e *emitter) emitParts(groups int) {
 
 	pair, step, fresh, begun := e.label("pair"), e.label("step"), e.label("fresh"), e.label("begun")
 	e.at(pair)
-	e.op("MOVQ %sleft(AX), BX", a)
+	e.op("MOVQ partsArgs_left(AX), BX")
 	if groups == 2 {
 		e.op(`
-			MOVQ %snextLeft(AX), R13
+			MOVQ partsArgs_nextLeft(AX), R13
 			ADDQ BX, R13
 			MOVQ CX, R15
 			SHLQ $4, R15
-			ADDQ DI, R15`, a)
+			ADDQ DI, R15`)
 	}
 	e.op(`
 		MOVQ SI, DX
 		LEAQ (SI)(R12*1), R14
-		MOVQ %ssteps(AX), R8
-		CMPQ %sfresh(AX), $0
-		JNE %s`, a, a, fresh)
+		MOVQ partsArgs_steps(AX), R8
+		CMPQ partsArgs_fresh(AX), $0
+		JNE %s`, fresh)
 	each(func(group, column int) { e.emit(tileload(sum(group, column), 2*group+column)) })
 	e.op("JMP %s", begun)
 	e.at(fresh)
@@ -190,15 +188,14 @@ func (e *emitter) emitPairValues() {
 //	BX steps of 32 keys left   CX keys left   DI, R12 weights of a row   R13 steps of all rows left
 //	Z13 scale   Z15 what weights are relative to   Z14 their sum   K1, K3 keys that a row sees
 func (e *emitter) emitDenseSoftmax(v *vectors) {
-	const a = "denseSoftmaxArgs_"
 	e.function("denseSoftmax", "denseSoftmaxArgs", "scores of 16 rows to weights.")
-	e.op("VBROADCASTSS %sscale(AX), Z13", a)
+	e.op("VBROADCASTSS denseSoftmaxArgs_scale(AX), Z13")
 	open := func() {
 		e.op(`
-			MOVQ %sscores(AX), R11
-			LEAQ %sseen(AX), R9
-			LEAQ %smost(AX), R10
-			MOVQ $16, R8`, a, a, a)
+			MOVQ denseSoftmaxArgs_scores(AX), R11
+			LEAQ denseSoftmaxArgs_seen(AX), R9
+			LEAQ denseSoftmaxArgs_most(AX), R10
+			MOVQ $16, R8`)
 	}
 	next := func() {
 		e.op(`
@@ -239,39 +236,38 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 
 	e.note("For all rows at once: the new base, and the factor of the sums so far.")
 	e.op(`
-		VMOVUPS %stop(AX), Z14
-		VMAXPS %smost(AX), Z14, Z15
-		VMOVUPS Z15, %stop(AX)
+		VMOVUPS denseSoftmaxArgs_top(AX), Z14
+		VMAXPS denseSoftmaxArgs_most(AX), Z14, Z15
+		VMOVUPS Z15, denseSoftmaxArgs_top(AX)
 		VCMPPS $4, Z14, Z15, K1
 		KMOVW K1, R8
-		MOVQ R8, %sgrew(AX)
-		VSUBPS Z15, Z14, Z0`, a, a, a, a)
-	e.op(`
+		MOVQ R8, denseSoftmaxArgs_grew(AX)
+		VSUBPS Z15, Z14, Z0
 		VBROADCASTSS %s, Z1
 		VCMPPS $0, Z1, Z15, K1
 		VXORPS Z0, Z0, K1, Z0
 		VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf")) // of a row without keys
-	e.op("VMOVUPS Z15, %smost(AX)", a)
+	e.op("VMOVUPS Z15, denseSoftmaxArgs_most(AX)")
 	v.exp()
 	e.op(`
-		VMOVUPS Z0, %skeep(AX)
-		VMULPS %ssum(AX), Z0, Z0
-		VMOVUPS Z0, %ssum(AX)`, a, a, a)
+		VMOVUPS Z0, denseSoftmaxArgs_keep(AX)
+		VMULPS denseSoftmaxArgs_sum(AX), Z0, Z0
+		VMOVUPS Z0, denseSoftmaxArgs_sum(AX)`)
 
 	open()
 	for i, c := range belowConstants {
 		e.op("VBROADCASTSS %s<>(SB), Z%d", c.name, belowFirst+i)
 	}
-	e.op("MOVQ %sweights(AX), R12", a)
+	e.op("MOVQ denseSoftmaxArgs_weights(AX), R12")
 	e.loop("weigh", "R8", func() {
 		whole, some, rest, zeros, done := e.label("whole"), e.label("some"), e.label("rest"), e.label("zeros"),
 			e.label("done")
 		e.op(`
 			MOVQ R11, SI
 			MOVQ R12, DI
-			MOVQ %ssteps(AX), R13
+			MOVQ denseSoftmaxArgs_steps(AX), R13
 			MOVQ (R9), CX
-			VBROADCASTSS (R10), Z15`, a)
+			VBROADCASTSS (R10), Z15`)
 		e.zero(14)
 		e.op(`
 			MOVQ CX, BX
@@ -321,9 +317,9 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		e.at(done)
 		v.across("VADDPS", 14)
 		e.op(`
-			VADDSS (%ssum-%smost)(R10), X14, X14
-			VMOVSS X14, (%ssum-%smost)(R10)
-			ADDQ $64, R12`, a, a, a, a)
+			VADDSS (denseSoftmaxArgs_sum-denseSoftmaxArgs_most)(R10), X14, X14
+			VMOVSS X14, (denseSoftmaxArgs_sum-denseSoftmaxArgs_most)(R10)
+			ADDQ $64, R12`)
 		next()
 	})
 	e.ret()

@@ -96,18 +96,17 @@ func (e *emitter) copyRows(from, slot, first, rows int) {
 func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 	const a = "attendValueArgs_"
 	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
-	e.op("MOVQ %sshapes(AX), R10", a)
+	e.op("MOVQ attendValueArgs_shapes(AX), R10")
 	e.emit(ldtilecfg(memory{base: "R10"}))
 	e.op(`
-		MOVQ %srows(AX), SI
-		MOVQ %sat(AX), R8
-		MOVQ %sgroups(AX), R9
-		MOVQ %stiles(AX), R11`, a, a, a, a)
-	e.op(`
+		MOVQ attendValueArgs_rows(AX), SI
+		MOVQ attendValueArgs_at(AX), R8
+		MOVQ attendValueArgs_groups(AX), R9
+		MOVQ attendValueArgs_tiles(AX), R11
 		LEAQ %d(R11), R12
-		MOVQ %sfetch(AX), BX
-		MOVQ %sout(AX), DI
-		MOVQ $64, R10`, 4*tileBytes, a, a)
+		MOVQ attendValueArgs_fetch(AX), BX
+		MOVQ attendValueArgs_out(AX), DI
+		MOVQ $64, R10`, 4*tileBytes)
 	for pair := range 16 {
 		e.pairRows(pair)
 	}
@@ -122,11 +121,10 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 		ADDQ $%d, R8
 		DECQ R9
 		JNZ %s
-		MOVQ %sgroups(AX), R9
-		MOVQ %sat(AX), R8`, 32*8, same, a, a)
-	e.op(`
-		CMPQ %scolumns(AX), $1
-		JEQ %s`, a, same) // after the last columns the same ones are filled again
+		MOVQ attendValueArgs_groups(AX), R9
+		MOVQ attendValueArgs_at(AX), R8
+		CMPQ attendValueArgs_columns(AX), $1
+		JEQ %s`, 32*8, same, same) // after the last columns the same ones are filled again
 	e.op("ADDQ $128, SI")
 	e.at(same)
 	e.valuesStep("R12", func(quarter int) {
@@ -143,13 +141,12 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 
 // valuesBegin loads the sums of four tiles of columns, or zeros.
 func (e *emitter) valuesBegin() {
-	const a = "attendValueArgs_"
 	fresh, begun := e.label("fresh"), e.label("begun")
 	e.op(`
-		MOVQ %sweights(AX), DX
-		MOVQ %sgroups(AX), CX
-		CMPQ %sfirst(AX), $0
-		JNE %s`, a, a, a, fresh)
+		MOVQ attendValueArgs_weights(AX), DX
+		MOVQ attendValueArgs_groups(AX), CX
+		CMPQ attendValueArgs_first(AX), $0
+		JNE %s`, fresh)
 	for t := range 4 {
 		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
 	}
