@@ -1,0 +1,161 @@
+// Package wiretable writes what becomes of every field of a request's body, with right and wrong values, as lines of a
+// table.
+package wiretable
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/wire"
+)
+
+// values are tried in every field.
+var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`}
+
+// An Object is an object inside a body, and the names that it may have.
+type Object struct {
+	Path  []any // keys and indices from the body to it
+	Names []string
+	More  []string // values that are tried in addition
+}
+
+// At names an object of the fields of a reader.
+func At[T any](known wire.Fields[T], path ...any) Object {
+	return Object{Path: path, Names: slices.Sorted(maps.Keys(known))}
+}
+
+// With tries values in addition.
+func (o Object) With(values ...string) Object {
+	o.More = values
+	return o
+}
+
+// Lines has a line for each field: for each value the error, or what is different from the decoded body.
+func Lines(t testing.TB, name, body string, decode func([]byte) (any, *wire.Error), objects ...Object) []string {
+	t.Helper()
+	plain, bad := decode([]byte(body))
+	if bad != nil {
+		t.Fatalf("%s: %v", name, bad)
+	}
+	base := flatten(plain)
+	var lines []string
+	for _, o := range objects {
+		for _, field := range o.Names {
+			var order []string
+			by := map[string][]string{}
+			before, after := around(t, body, o.Path, field)
+			for _, v := range append(slices.Clone(values), o.More...) {
+				text := ""
+				got, bad := decode([]byte(before + v + after))
+				if bad != nil {
+					text = fmt.Sprintf("%v: %s", bad.Code, bad.Message)
+				} else {
+					text = difference(base, flatten(got))
+				}
+				if by[text] == nil {
+					order = append(order, text)
+				}
+				by[text] = append(by[text], v)
+			}
+			line := fmt.Sprintf("%s %s", name, strings.Trim(fmt.Sprint(append(slices.Clone(o.Path), field)), "[]"))
+			for _, text := range order {
+				line += " | " + strings.Join(by[text], " ") + " => " + text
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// around returns the body, with a field of an inner object, before and after the field's value.
+func around(t testing.TB, body string, path []any, field string) (before, after string) {
+	t.Helper()
+	var whole any
+	if err := json.Unmarshal([]byte(body), &whole); err != nil {
+		t.Fatal(err)
+	}
+	at := whole
+	for _, p := range path {
+		switch p := p.(type) {
+		case string:
+			at = at.(map[string]any)[p]
+		case int:
+			at = at.([]any)[p]
+		}
+	}
+	const here = "the value of the field"
+	at.(map[string]any)[field] = here
+	out, err := json.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, _ = strings.Cut(string(out), `"`+here+`"`)
+	return before, after
+}
+
+func difference(base, got map[string]string) string {
+	var parts []string
+	for _, path := range slices.Sorted(maps.Keys(got)) {
+		if old, ok := base[path]; !ok || old != got[path] {
+			parts = append(parts, path+" "+got[path])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(base)) {
+		if _, ok := got[path]; !ok {
+			parts = append(parts, path+" is gone")
+		}
+	}
+	if parts == nil {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// flatten lists the leaves of a value by their paths; zeros are left out, also where a pointer has them, which shows
+// as a path of its own.
+func flatten(v any) map[string]string {
+	out := map[string]string{}
+	var walk func(path string, v reflect.Value)
+	walk = func(path string, v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer, reflect.Interface:
+			if !v.IsNil() {
+				out[path+"*"] = ""
+				walk(path, v.Elem())
+			}
+		case reflect.Struct:
+			for i := range v.NumField() {
+				walk(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+		case reflect.Slice, reflect.Array:
+			if v.Kind() == reflect.Slice && !v.IsNil() {
+				out[path+".len"] = fmt.Sprint(v.Len())
+			}
+			if v.Type().Elem().Kind() == reflect.Uint8 && v.Kind() == reflect.Slice {
+				if v.Len() > 0 {
+					out[path] = string(v.Bytes())
+				}
+				return
+			}
+			for i := range v.Len() {
+				walk(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+			}
+		case reflect.Map:
+			for _, k := range v.MapKeys() {
+				walk(fmt.Sprintf("%s[%v]", path, k), v.MapIndex(k))
+			}
+		case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		default:
+			if !v.IsZero() {
+				out[path] = fmt.Sprint(v)
+			}
+		}
+	}
+	walk("", reflect.ValueOf(v))
+	return out
+}
