@@ -19,10 +19,11 @@ var (
 func (c *Checkpoint) Parameters(t *Tensor) (values, scales int64) {
 	is := func(end string) bool { return strings.HasSuffix(t.Name, end) }
 	n := int64(t.Elements())
+	plain := is(".weight") // most are, and none of the lists' ends is
 	switch {
-	case slices.ContainsFunc(otherEnds, is):
+	case !plain && slices.ContainsFunc(otherEnds, is):
 		return 0, 0
-	case slices.ContainsFunc(scaleEnds, is):
+	case !plain && slices.ContainsFunc(scaleEnds, is):
 		return 0, n
 	case is(".weight_packed") && t.DType == I32:
 		if shape, ok := c.tensors[strings.TrimSuffix(t.Name, "_packed")+"_shape"]; ok {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,7 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 	if err != nil || len(files) < 31 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	accepted := 0
+	accepted, named := 0, maps.Clone(namesOfReleases)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		if name == "verdicts" {
@@ -46,7 +47,7 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			status, losses, why := invoke("inspect", dir)
+			status, losses, why := invoke("inspect", dir, "--json")
 			prefix := "sparrow: inspect: config: " + filepath.Join(dir, "config.json") + ": "
 			reason, refused := strings.CutPrefix(why, prefix)
 			if refused == (status == 0) {
@@ -63,7 +64,13 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 			}
 			if !refused {
 				accepted++
-				if strings.Contains(losses, "run on the CPU alone (--kernels cpu)\n") {
+				if known := named[name]; known != "" {
+					delete(named, name)
+					if got, want := sizeOfRelease(t, known), parsedSize(t, losses); got != want {
+						t.Errorf("inspect %s: %+v, its config.json %+v", known, got, want)
+					}
+				}
+				if strings.Contains(losses, "run on the CPU alone (--kernels cpu)\"") {
 					if status, stdout, _ := invoke("inspect", dir, "--hw", "h200,4T"); status == 0 {
 						t.Errorf("an H200 is promised for weights that it does not run: %s", stdout)
 					}
@@ -78,7 +85,44 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 			}
 		})
 	}
-	if accepted < 12 {
-		t.Errorf("%d releases are accepted", accepted)
+	if accepted < 12 || len(named) > 0 {
+		t.Errorf("%d releases are accepted; not those with the names %v", accepted, named)
+	}
+}
+
+// Named releases, by the file with their config.json. Each has the sizes of its config.json.
+var namesOfReleases = map[string]string{"deepseek-v4-flash-base": "deepseek-ai/DeepSeek-V4-Flash-Base",
+	"deepseek-v4-flash-dspark": "DeepSeek-V4-Flash-DSpark", "deepseek-r1": "DeepSeek-R1",
+	"deepseek-v3.1": "DeepSeek-V3.1", "deepseek-v3.2-exp": "DeepSeek-V3.2-Exp", "glm-5-fp8": "zai-org/GLM-5-FP8",
+	"glm-5": "GLM-5", "glm-5.2-fp8": "GLM-5.2-FP8", "glm-5.3": "GLM-5.3", "glm-5.3-flash": "GLM-5.3-Flash",
+	"kimi-k2-instruct": "moonshotai/Kimi-K2-Instruct", "kimi-k2.5": "Kimi-K2-Thinking"}
+
+// releaseSize is the part of `inspect --json` that a name and a config.json share.
+type releaseSize struct {
+	Bytes  int64  `json:"total_bytes"`
+	Format string `json:"format"`
+}
+
+func parsedSize(t *testing.T, stdout string) (s releaseSize) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(stdout), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func sizeOfRelease(t *testing.T, name string) releaseSize {
+	t.Helper()
+	status, stdout, stderr := invoke("inspect", name, "--json")
+	if status != 0 {
+		t.Fatalf("%s: %s", name, stderr)
+	}
+	return parsedSize(t, stdout)
+}
+
+func TestANameThatIsNoRelease(t *testing.T) {
+	if status, _, stderr := invoke("inspect", "nvidia/DeepSeek-V3.2-NVFP5"); status == 0 ||
+		!strings.Contains(stderr, "there is no such folder") {
+		t.Errorf("a name that is not known: status %d, %s", status, stderr)
 	}
 }

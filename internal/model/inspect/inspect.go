@@ -21,6 +21,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/layout"
+	"sparrow/weight"
 )
 
 // Summary describes a checkpoint.
@@ -190,15 +191,15 @@ func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 
 // count adds up the tensors.
 func (s *Summary) count(src *family.Source) {
-	types := map[string]*TypeBytes{}
+	types := map[weight.DType]*TypeBytes{}
 	p := &s.Parameters
 	for t := range src.Weights.All() {
 		name := t.Name
 		n, scales := src.Weights.Parameters(t)
-		ty := types[t.DType.String()]
+		ty := types[t.DType]
 		if ty == nil {
 			ty = &TypeBytes{Type: t.DType.String()}
-			types[ty.Type] = ty
+			types[t.DType] = ty
 		}
 		ty.Tensors++
 		ty.Bytes += t.Bytes()
