@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -132,5 +133,51 @@ func TestRowsWithoutADistributionKeepTheirBest(t *testing.T) {
 	}
 	if got := w.Choose([]float32{nan, 2, 1}, 1, Draw{Inverse: 1, TopP: 0.5, TopK: 2}); got != 1 {
 		t.Errorf("beside NaN: token %d", got)
+	}
+}
+
+// A device that samples gets nothing but a Draw. So each field of Params changes the Draw, makes Draws false, or has no
+// effect on the choice of a token. A new field fails here until it has its line.
+func TestEveryParameterReachesADraw(t *testing.T) {
+	fields := map[string]struct {
+		set    func(p *Params)
+		effect string
+	}{
+		"Temperature":       {func(p *Params) { p.Temperature = 0.5 }, "draw"},
+		"TopP":              {func(p *Params) { p.TopP = 0.5 }, "draw"},
+		"TopK":              {func(p *Params) { p.TopK = 3 }, "draw"},
+		"MinP":              {func(p *Params) { p.MinP = 0.25 }, "draw"},
+		"Seed":              {func(p *Params) { p.Seed = 7 }, "draw"},
+		"RepetitionPenalty": {func(p *Params) { p.RepetitionPenalty = 1.5 }, "host"},
+		"FrequencyPenalty":  {func(p *Params) { p.FrequencyPenalty = 0.5 }, "host"},
+		"PresencePenalty":   {func(p *Params) { p.PresencePenalty = 0.5 }, "host"},
+		"LogitBias":         {func(p *Params) { p.LogitBias = map[int32]float64{2: 1} }, "host"},
+		"Logprobs":          {func(p *Params) { p.Logprobs = true }, "host"},
+		"TopLogprobs":       {func(p *Params) { p.Logprobs, p.TopLogprobs = true, 2 }, "host"},
+		"N":                 {func(p *Params) { p.N = 2 }, "none"},
+		"Stop":              {func(p *Params) { p.Stop = []string{"x"} }, "none"},
+		"StopTokenIDs":      {func(p *Params) { p.StopTokenIDs = []int32{1} }, "none"},
+		"IncludeStop":       {func(p *Params) { p.IncludeStop = true }, "none"},
+	}
+	w := scratch(t, 8)
+	plain := sampler(t, Default(), w).Draw(0)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Params]()) {
+		c, ok := fields[f.Name]
+		if !ok {
+			t.Errorf("%s: no line says whether a Draw has it", f.Name)
+			continue
+		}
+		p := Default()
+		c.set(&p)
+		s := sampler(t, p, w)
+		effect := "none"
+		if !s.Draws() {
+			effect = "host"
+		} else if s.Draw(0) != plain {
+			effect = "draw"
+		}
+		if effect != c.effect {
+			t.Errorf("%s: its effect is %q, want %q", f.Name, effect, c.effect)
+		}
 	}
 }
