@@ -275,9 +275,10 @@ func (e *emitter) addLanes2(r, z, first int) {
 
 // halves2 leaves the float16 numbers in the lower or upper words of Y1 in register z.
 func (e *emitter) halves2(words string, z int) {
-	e.op("VPSHUFB %s<>(SB), Y1, Y%d", words, z)
-	e.op("VPERMQ $0x08, Y%d, Y%d", z, z)
-	e.op("VCVTPH2PS X%d, Y%d", z, z)
+	e.list(`
+		VPSHUFB {words}<>(SB), Y1, Y{z}
+		VPERMQ $0x08, Y{z}, Y{z}
+		VCVTPH2PS X{z}, Y{z}`, "words", words, "z", z)
 }
 
 func (e *emitter) scale2Block(f blockFormat) {

@@ -311,9 +311,10 @@ func (k *gridDot) decode(r int, to found) {
 	} else {
 		k.f.indices(k)
 		k.lookup(to.high, k.f.bits)
-		k.op("VPANDD.BCST gridNibble<>(SB), Z%d, Z%d", to.high, to.low)
-		k.op("VPSRLW $4, Z%d, Z%d", to.high, to.high)
-		k.op("VPANDD.BCST gridNibble<>(SB), Z%d, Z%d", to.high, to.high)
+		k.list(`
+			VPANDD.BCST gridNibble<>(SB), Z{high}, Z{low}
+			VPSRLW $4, Z{high}, Z{high}
+			VPANDD.BCST gridNibble<>(SB), Z{high}, Z{high}`, "high", to.high, "low", to.low)
 	}
 	k.f.signs(k, to.signs)
 	k.f.scales(k, to.scales)
@@ -398,8 +399,9 @@ func (k *gridDot) products(from found) {
 		k.op("VPSUBB %d(SI), Z%d, K%d, Z%d", 64*q, gridZero, 6+q%2, gridX)
 		k.op("VPDPBUSD Z%d, Z%d, Z%d", gridX, gridW, sums[q%2])
 	}
-	k.op("VPADDD Z%d, Z%d, Z%d", gridOther, gridSum, gridSum)
-	k.op("VPMULLD Z%d, Z%d, Z%d", from.scales, gridSum, gridSum)
+	k.list(`
+		VPADDD Z{gridOther}, Z{gridSum}, Z{gridSum}
+		VPMULLD Z{scales}, Z{gridSum}, Z{gridSum}`, "gridOther", gridOther, "gridSum", gridSum, "scales", from.scales)
 }
 
 // quadLevels leaves planes 0 and 1 of levels in the nibbles of one register, 2 and 3 in those of another.
@@ -423,8 +425,9 @@ func (k *gridDot) quadLevels(to found) {
 		VPSLLW $8, Z%d, Z1
 		VPBROADCASTD gridLowByte<>(SB), Z0
 		VPTERNLOGD $0xF8, Z0, Z%d, Z1`, odd, even) // even & 0xFF | odd << 8
-	k.op("VPSRLW $8, Z%d, Z%d", even, even)
-	k.op("VPTERNLOGD $0xF4, Z0, Z%d, Z%d", odd, even) // even >> 8 | odd &^ 0xFF
+	k.list(`
+		VPSRLW $8, Z{even}, Z{even}
+		VPTERNLOGD $0xF4, Z0, Z{odd}, Z{even}`, "even", even, "odd", odd) // even >> 8 | odd &^ 0xFF
 	k.op("VMOVDQA64 Z1, Z%d", to.low)
 }
 
@@ -498,20 +501,21 @@ func (k *gridDot) twice(z int) {
 
 // scalesAbove makes scales of the upper four bits of the even or odd dwords of Z0: 2s+1.
 func (k *gridDot) scalesAbove(order, to int) {
-	k.op("VPSHUFD $%d, Z0, Z%d", order, to)
-	k.op("VPSRLD $27, Z%d, Z%d", to, to)
-	k.op("VPORD.BCST gridOne<>(SB), Z%d, Z%d", to, to)
+	k.list(`
+		VPSHUFD ${order}, Z0, Z{to}
+		VPSRLD $27, Z{to}, Z{to}
+		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "order", order, "to", to)
 }
 
 // scalesNibbles makes sixteen scales of the nibbles of eight bytes: 2s+1.
 func (k *gridDot) scalesNibbles(at, to int) {
-	k.op(`
-		VPMOVZXBQ %d(R8), Z%d
-		VPSLLQ $29, Z%d, Z5`, at, to, to)
-	k.op("VPSLLQ $1, Z%d, Z%d", to, to)
-	k.op("VPORD Z5, Z%d, Z%d", to, to)
-	k.op("VPANDD.BCST gridNibbleScale<>(SB), Z%d, Z%d", to, to)
-	k.op("VPORD.BCST gridOne<>(SB), Z%d, Z%d", to, to)
+	k.list(`
+		VPMOVZXBQ {at}(R8), Z{to}
+		VPSLLQ $29, Z{to}, Z5
+		VPSLLQ $1, Z{to}, Z{to}
+		VPORD Z5, Z{to}, Z{to}
+		VPANDD.BCST gridNibbleScale<>(SB), Z{to}, Z{to}
+		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "at", at, "to", to)
 }
 
 // emitTurned writes the kernel that turns codes of x into planes.

@@ -264,8 +264,9 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 			} else {
 				e.op("VPSLLD X31, Z%d, Z%d", 8+r, 8+r)
 				e.op("VPSUBD Z%d, Z%d, Z%d", 8+r, r, r)
-				e.op("VCVTDQ2PS Z%d, Z%d", r, r)
-				e.op("VMULPS Z20, Z%d, Z%d", r, r)
+				e.list(`
+					VCVTDQ2PS Z{r}, Z{r}
+					VMULPS Z20, Z{r}, Z{r}`, "r", r)
 			}
 			e.op(`
 				VMOVUPS %d(DI), Z22

@@ -177,16 +177,17 @@ func (u unpacker) scaled(times string) {
 
 // pairs writes eight dwords as sixteen words, each twice.
 func (u unpacker) pairs(y int) {
-	u.op(`
-		VPSLLD $16, Y%d, Y7
-		VPBLENDW $0xAA, Y7, Y%d, Y%d`, y, y, y)
-	u.op("VMOVDQU Y%d, %d(DI)", y, plainScales)
+	u.list(`
+		VPSLLD $16, Y{y}, Y7
+		VPBLENDW $0xAA, Y7, Y{y}, Y{y}
+		VMOVDQU Y{y}, {plainScales}(DI)`, "y", y, "plainScales", plainScales)
 }
 
 // odd makes 2s+1 of the words of register y, which are below 2^14.
 func (u unpacker) odd(y int) {
-	u.op("VPADDW Y%d, Y%d, Y%d", y, y, y)
-	u.op("VPOR unpackOnes<>(SB), Y%d, Y%d", y, y)
+	u.list(`
+		VPADDW Y{y}, Y{y}, Y{y}
+		VPOR unpackOnes<>(SB), Y{y}, Y{y}`, "y", y)
 }
 
 func (u unpacker) scalesOne() {
@@ -344,7 +345,7 @@ func (u unpacker) q5k() {
 
 // sixBits leaves the scales and minimums of Q4_K and Q5_K as words: scales 0 to 3, minimums 0 to 3, the others.
 func (u unpacker) sixBits(y int) {
-	u.op(`
+	u.list(`
 		MOVQ 4(R8), R9
 		MOVL 12(R8), R10
 		MOVQ R10, R11
@@ -358,9 +359,9 @@ func (u unpacker) sixBits(y int) {
 		ANDQ BX, R10
 		ORQ R10, R11
 		ANDQ unpack63<>(SB), R9
-		VMOVQ R9, X%d
-		VPINSRQ $1, R11, X%d, X%d`, y, y, y)
-	u.op("VPMOVZXBW X%d, Y%d", y, y)
+		VMOVQ R9, X{y}
+		VPINSRQ $1, R11, X{y}, X{y}
+		VPMOVZXBW X{y}, Y{y}`, "y", y)
 }
 
 func (u unpacker) iq4xs() {

@@ -21,31 +21,34 @@ func (e *emitter) quantStart(name, doc string) {
 // inverse turns the largest magnitudes in the lanes of register z into 127 over the largest of all, in Z28, and
 // writes the scale. z+1 is used.
 func (e *emitter) inverse(z int) {
-	e.op("VEXTRACTI64X4 $1, Z%d, Y%d", z, z+1)
-	e.op("VPMAXUD Y%d, Y%d, Y%d", z+1, z, z)
-	e.op("VEXTRACTI128 $1, Y%d, X%d", z, z+1)
-	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
-	e.op("VPSHUFD $0x4E, X%d, X%d", z, z+1)
-	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
-	e.op("VPSHUFD $0xB1, X%d, X%d", z, z+1)
-	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
-	e.op("VDIVSS X30, X%d, X%d", z, z+1)
-	e.op("VSUBSS X%d, X%d, X28", z, z) // NaN unless it is finite
+	e.list(`
+		VEXTRACTI64X4 $1, Z{z}, Y{z+1}
+		VPMAXUD Y{z+1}, Y{z}, Y{z}
+		VEXTRACTI128 $1, Y{z}, X{z+1}
+		VPMAXUD X{z+1}, X{z}, X{z}
+		VPSHUFD $0x4E, X{z}, X{z+1}
+		VPMAXUD X{z+1}, X{z}, X{z}
+		VPSHUFD $0xB1, X{z}, X{z+1}
+		VPMAXUD X{z+1}, X{z}, X{z}
+		VDIVSS X30, X{z}, X{z+1}
+		VSUBSS X{z}, X{z}, X28`, "z", z) // NaN unless it is finite
 	e.op(`
 		VADDSS X28, X%d, X%d
 		VMOVSS X%d, (DX)
 		ADDQ $4, DX
 		VPCMPUD $5, X29, X%d, K1`, z+1, z+1, z+1, z) // not below
-	e.op("VDIVSS X%d, X30, X%d", z, z+1)
-	e.op("VMOVAPS.Z X%d, K1, X%d", z+1, z+1)
-	e.op("VBROADCASTSS X%d, Z28", z+1)
+	e.list(`
+		VDIVSS X{z}, X30, X{z+1}
+		VMOVAPS.Z X{z+1}, K1, X{z+1}
+		VBROADCASTSS X{z+1}, Z28`, "z", z)
 }
 
 // codesOf quantises sixteen values at an offset from SI and stores them; the codes as words stay in register z.
 func (e *emitter) codesOf(at, z int) {
 	e.op("VMULPS %d(SI), Z28, Z%d", 4*at, z)
-	e.op("VCVTPS2DQ Z%d, Z%d", z, z)
-	e.op("VPMOVSDB Z%d, %d(DI)", z, at)
+	e.list(`
+		VCVTPS2DQ Z{z}, Z{z}
+		VPMOVSDB Z{z}, {at}(DI)`, "z", z, "at", at)
 }
 
 func (e *emitter) emitQuant32() {

@@ -228,10 +228,11 @@ func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 		}
 	default:
 		head := f.bytes - 16
-		e.op("VBROADCASTI32X4 %d(R8), Z%d", head, z)
-		e.op("VBROADCASTI32X4 %d(R8)(DX*1), K2, Z%d", head, z)
-		e.op("VPSRLVW Z%d, Z%d, Z%d", bkShift, z, z)
-		e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, z, z)
+		e.list(`
+			VBROADCASTI32X4 {head}(R8), Z{z}
+			VBROADCASTI32X4 {head}(R8)(DX*1), K2, Z{z}
+			VPSRLVW Z{bkShift}, Z{z}, Z{z}
+			VPANDD Z{bkNibble}, Z{z}, Z{z}`, "head", head, "z", z, "bkShift", bkShift, "bkNibble", bkNibble)
 		switch {
 		case f == mxfp4 || f == iq4nl:
 			e.op("VPSHUFB Z%d, Z%d, Z%d", z, bkTable, z)
@@ -259,7 +260,7 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 		e.op("VPMOVSXBW 192(R8), Y%d", z)
 		return
 	}
-	e.op(`
+	e.list(`
 		MOVQ 4(R8), R9
 		MOVL 12(R8), R10
 		MOVQ R10, R11
@@ -272,9 +273,9 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 		ANDQ blockUpper<>(SB), R10
 		ORQ R10, R11
 		ANDQ blockSix<>(SB), R9
-		VMOVQ R9, X%d
-		VPINSRQ $1, R11, X%d, X%d`, z, z, z)
-	e.op("VPMOVZXBW X%d, Y%d", z, z)
+		VMOVQ R9, X{z}
+		VPINSRQ $1, R11, X{z}, X{z}
+		VPMOVZXBW X{z}, Y{z}`, "z", z)
 }
 
 // quarters calls use with each 64 codes of the step at R8, in order, in a register from z on; six registers are used.
@@ -290,8 +291,9 @@ func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 		for q := range 4 {
 			r := z + q%2
 			e.op("VBROADCASTI64X4 %d(R8), Z%d", 16+32*q, r)
-			e.op("VPSRLVW Z%d, Z%d, Z%d", bkShift, r, r)
-			e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, r, r)
+			e.list(`
+				VPSRLVW Z{bkShift}, Z{r}, Z{r}
+				VPANDD Z{bkNibble}, Z{r}, Z{r}`, "bkShift", bkShift, "r", r, "bkNibble", bkNibble)
 			use(q, r)
 		}
 		return
@@ -304,9 +306,10 @@ func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 		e.op("VPSLLVW Z%d, Z%d, Z%d", bkLeft, z+4, z+5)
 		e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", bkUpper, z+5, low) // low | shifted & 0x30
 		use(2*g, low)
-		e.op("VPSRLW $4, Z%d, Z%d", high, high)
-		e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, high, high)
-		e.op("VPSRLVW Z%d, Z%d, Z%d", bkTable, z+4, z+5)
+		e.list(`
+			VPSRLW $4, Z{high}, Z{high}
+			VPANDD Z{bkNibble}, Z{high}, Z{high}
+			VPSRLVW Z{bkTable}, Z{z+4}, Z{z+5}`, "high", high, "bkNibble", bkNibble, "bkTable", bkTable, "z", z)
 		e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", bkUpper, z+5, high)
 		use(2*g+1, high)
 	}
@@ -347,21 +350,24 @@ func (e *emitter) widenScales(f blockFormat, z, mins int) {
 		e.op(`
 			VPANDD.BCST blockByte<>(SB), Z%d, Z%d
 			VPCMPUD.BCST $1, blockTwo<>(SB), Z%d, K1`, z, z, z) // below two: 2^-128 and 2^-127, which are subnormal
-		e.op("VPBROADCASTD blockSubnormal<>(SB), Z%d", z+1)
-		e.op("VPSLLVD Z%d, Z%d, Z%d", z, z+1, z+1)
-		e.op("VPSUBD.BCST blockOne<>(SB), Z%d, Z%d", z, z)
-		e.op("VPSLLD $23, Z%d, Z%d", z, z)
-		e.op("VMOVDQA32 Z%d, K1, Z%d", z+1, z)
+		e.list(`
+			VPBROADCASTD blockSubnormal<>(SB), Z{z+1}
+			VPSLLVD Z{z}, Z{z+1}, Z{z+1}
+			VPSUBD.BCST blockOne<>(SB), Z{z}, Z{z}
+			VPSLLD $23, Z{z}, Z{z}
+			VMOVDQA32 Z{z+1}, K1, Z{z}`, "z", z)
 		return
 	case q4k, q41, q51:
-		e.op("VPSRLD $16, Z%d, Z%d", z, mins)
-		e.op("VPMOVDW Z%d, Y%d", mins, mins)
-		e.op("VCVTPH2PS Y%d, Z%d", mins, mins)
+		e.list(`
+			VPSRLD $16, Z{z}, Z{mins}
+			VPMOVDW Z{mins}, Y{mins}
+			VCVTPH2PS Y{mins}, Z{mins}`, "z", z, "mins", mins)
 	case q6k:
 		e.op("VPSRLD $16, Z%d, Z%d", z, z)
 	}
-	e.op("VPMOVDW Z%d, Y%d", z, z)
-	e.op("VCVTPH2PS Y%d, Z%d", z, z)
+	e.list(`
+		VPMOVDW Z{z}, Y{z}
+		VCVTPH2PS Y{z}, Z{z}`, "z", z)
 }
 
 // blockStart loads what all kernels over blocks begin with.

@@ -112,8 +112,9 @@ func (e *emitter) fill6K(r int) {
 			VPANDD Z%d, Z%d, Z10
 			VPSRLW $8, Z%d, Z11`, low, z, z)
 		for _, w := range []int{10, 11} {
-			e.op("VPMULLW Z8, Z%d, Z%d", w, w)
-			e.op("VPSUBW Z9, Z%d, Z%d", w, w)
+			e.list(`
+				VPMULLW Z8, Z{w}, Z{w}
+				VPSUBW Z9, Z{w}, Z{w}`, "w", w)
 		}
 		e.op(`
 			VPSRAW $7, Z10, Z12

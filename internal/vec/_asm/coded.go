@@ -131,8 +131,9 @@ func (e *emitter) ordinaryMaps() {
 func (e *emitter) unpackOrdinary(c, t, to int) {
 	lowMap.apply(e, zLowMap, c, t)
 	highMap.apply(e, zHighMap, c, c)
-	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", c, t, to)
-	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", c, t, to+1)
+	e.list(`
+		VPUNPCKLBW Z{c}, Z{t}, Z{to}
+		VPUNPCKHBW Z{c}, Z{t}, Z{to+1}`, "c", c, "t", t, "to", to)
 }
 
 // exponents writes the exponents of the scales of all rows, four rows at a time, and leaves at the
@@ -209,8 +210,9 @@ func (c *coded) rows(first, rows int, last bool) {
 			for i := range 2 {
 				c.op("VMOVDQU64 %d(SI)(R13*1), Z%d", ropeAt-scalesAt+64*i, z+2+i)
 			}
-			c.op("VSHUFI64X2 $0x88, Z%d, Z%d, Z%d", z+3, z+2, z)
-			c.op("VSHUFI64X2 $0xDD, Z%d, Z%d, Z%d", z+3, z+2, z+1)
+			c.list(`
+				VSHUFI64X2 $0x88, Z{z+3}, Z{z+2}, Z{z}
+				VSHUFI64X2 $0xDD, Z{z+3}, Z{z+2}, Z{z+1}`, "z", z)
 			c.lay(z, row)
 			continue
 		}
@@ -224,8 +226,9 @@ func (c *coded) rows(first, rows int, last bool) {
 		c.unpackOrdinary(z+2, z+3, z)
 		if c.scaled {
 			c.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row, z+2)
-			c.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)
-			c.op("VPADDW Z%d, Z%d, Z%d", z+2, z+1, z+1)
+			c.list(`
+				VPADDW Z{z+2}, Z{z}, Z{z}
+				VPADDW Z{z+2}, Z{z+1}, Z{z+1}`, "z", z)
 		}
 		c.lay(z, row)
 		if row%markRows == markRows-1 {
@@ -280,8 +283,9 @@ func (c *coded) pairs(first int) {
 		if c.scaled {
 			c.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row/2, z+6)
 		}
-		c.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+1, z, z+2)
-		c.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+1, z, z+3)
+		c.list(`
+			VPUNPCKLBW Z{z+1}, Z{z}, Z{z+2}
+			VPUNPCKHBW Z{z+1}, Z{z}, Z{z+3}`, "z", z)
 		for half := range 2 {
 			lowMap.apply(c.emitter, zLowMap, z+2+half, z)
 			highMap.apply(c.emitter, zHighMap, z+2+half, z+1)

@@ -92,9 +92,10 @@ func (e *emitter) unpackCodes(r codeRegisters, c, t, u int) {
 	e.op("VPERMI2B Z%d, Z%d, Z%d", r.high+1, r.high, t)
 	e.op("VMOVDQA64 Z%d, Z%d", c, u)
 	e.op("VPERMI2B Z%d, Z%d, Z%d", r.low+1, r.low, u)
-	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", r.sign, c, t)
-	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", t, u, c)
-	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", t, u, t)
+	e.list(`
+		VPTERNLOGD $0xF8, Z{sign}, Z{c}, Z{t}
+		VPUNPCKLBW Z{t}, Z{u}, Z{c}
+		VPUNPCKHBW Z{t}, Z{u}, Z{t}`, "sign", r.sign, "c", c, "t", t, "u", u)
 }
 
 // inOrder names the permutation of quadwords after which decodeCodes leaves the

@@ -121,12 +121,13 @@ func (e *emitter) split(o order, step, high, low int) {
 	for i := range 2 {
 		top, rest := 17+i, 19+i
 		o.load(e, step, i)
-		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", x, top)
-		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", top, top)
-		e.op("VFPCLASSPSZ $0x18, Z%d, K%d", top, mask)
-		e.op("VSUBPS Z%d, Z%d, K%d, Z%d", zero, x, mask, top)
-		e.op("VPANDD upperHalf<>(SB), Z%d, K%d, Z%d", top, mask, top)
-		e.op("KNOTW K%d, K%d", mask, mask)
+		e.list(`
+			VPADDD roundHalf<>(SB), Z{x}, Z{top}
+			VPANDD upperHalf<>(SB), Z{top}, Z{top}
+			VFPCLASSPSZ $0x18, Z{top}, K{mask}
+			VSUBPS Z{zero}, Z{x}, K{mask}, Z{top}
+			VPANDD upperHalf<>(SB), Z{top}, K{mask}, Z{top}
+			KNOTW K{mask}, K{mask}`, "x", x, "top", top, "mask", mask, "zero", zero)
 		e.op("VSUBPS.Z Z%d, Z%d, K%d, Z%d", top, x, mask, rest)
 	}
 	e.emit(narrowPair(17, 18, high))

@@ -50,8 +50,9 @@ func (e *emitter) emitEntry() {
 // addExponent decodes the codes in register z and adds an exponent to all but
 // zeros; it notes the largest code. z+1 and z+2 are used.
 func (e *emitter) addExponent(z, exponent int) {
-	e.op("VPANDD Z%d, Z%d, Z%d", zCode, z, z+1)
-	e.op("VPMAXUB Z%d, Z%d, Z%d", z+1, zSeen, zSeen)
+	e.list(`
+		VPANDD Z{zCode}, Z{z}, Z{z+1}
+		VPMAXUB Z{z+1}, Z{zSeen}, Z{zSeen}`, "zCode", zCode, "z", z, "zSeen", zSeen)
 	e.decodeCodes(z, z+1, z+2)
 	for i := range 2 {
 		e.op("VPTESTMW Z%d, Z%d, K1", zMagnitude, z+i)

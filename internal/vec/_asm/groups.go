@@ -141,10 +141,11 @@ func (k *groupDot) spreadE4M3() {
 			VMOVD (R11), X%d
 			VPMOVSXBW X%d, X%d`, groupScale, groupScale, groupScale)
 	}
-	k.op("VPSLLW $7, X%d, X%d", groupScale, groupScale)
-	k.op("VPAND groupNoBit<>(SB), X%d, X%d", groupScale, groupScale)
-	k.op("VCVTPH2PS X%d, Y%d", groupScale, groupScale)
-	k.op("VPERMPS V%d, V%d, V%d", groupScale, groupIndex, groupScale)
+	k.list(`
+		VPSLLW $7, X{groupScale}, X{groupScale}
+		VPAND groupNoBit<>(SB), X{groupScale}, X{groupScale}
+		VCVTPH2PS X{groupScale}, Y{groupScale}
+		VPERMPS V{groupScale}, V{groupIndex}, V{groupScale}`, "groupScale", groupScale, "groupIndex", groupIndex)
 }
 
 // block adds the products of a block.

@@ -46,8 +46,9 @@ func (e *emitter) widenChunk(chunk int) {
 		}
 		lowMap.apply(e, zLowMap, codes, t+1)
 		highMap.apply(e, zHighMap, codes, codes)
-		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", codes, t+1, t+2)
-		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", codes, t+1, t+3)
+		e.list(`
+			VPUNPCKLBW Z{codes}, Z{t+1}, Z{t+2}
+			VPUNPCKHBW Z{codes}, Z{t+1}, Z{t+3}`, "codes", codes, "t", t)
 		for half := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R8)", t+2+half, chunk*chunkBytes+64*(2*i+half))
 		}

@@ -124,6 +124,20 @@ func (e *emitter) op(format string, args ...any) {
 	}
 }
 
+var named = regexp.MustCompile(`\{(\w+)(?:\+(\d+))?\}`)
+
+// list is op with names and values instead of verbs and arguments: {a} is the value of a, {a+1} one more.
+func (e *emitter) list(text string, pairs ...any) {
+	e.op("%s", named.ReplaceAllStringFunc(text, func(use string) string {
+		m := named.FindStringSubmatch(use)
+		value := pairs[slices.Index(pairs, any(m[1]))+1]
+		if more, _ := strconv.Atoi(m[2]); more > 0 {
+			value = value.(int) + more
+		}
+		return fmt.Sprint(value)
+	}))
+}
+
 var splat = regexp.MustCompile(`^(V\w+) (.*?)(\w+)(<>\(SB\), .*)$`)
 
 // broadcast reads one word of a vector of equal words instead of all of it. The linker aligns data to 32 bytes: half of

@@ -164,8 +164,9 @@ func (k *nibbleRows) blockByBytes() {
 		VMOVDQU (R9), Y%d
 		VPSRLW $4, Y%d, Y%d`, nibbleCodes, nibbleCodes, nibbleValue)
 	for i, r := range []int{nibbleCodes, nibbleValue} {
-		k.op("VPAND Y%d, Y%d, Y%d", nibbleMask, r, r)
-		k.op("VPSHUFB Y%d, Y%d, Y%d", r, nibbleTable, r)
+		k.list(`
+			VPAND Y{nibbleMask}, Y{r}, Y{r}
+			VPSHUFB Y{r}, Y{nibbleTable}, Y{r}`, "nibbleMask", nibbleMask, "r", r, "nibbleTable", nibbleTable)
 		k.op("VMOVDQU Y%d, nibbleArgs_spill+%d(AX)", r, 32*i)
 	}
 	for group := range 2 {

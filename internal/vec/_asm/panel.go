@@ -199,11 +199,12 @@ func (k *panel) yAt(m, n int) string { return spaced("DI", "R9", "R10", "", 4*n,
 func (k *panel) foldNarrow() {
 	for m := range k.mr {
 		a, t := k.acc(m, 0), k.w()
-		k.op("VHADDPS Y%d, Y%d, Y%d", a+1, a, a)
-		k.op("VHADDPS Y%d, Y%d, Y%d", a+3, a+2, a+2)
-		k.op("VHADDPS Y%d, Y%d, Y%d", a+2, a, a)
-		k.op("VEXTRACTF128 $1, Y%d, X%d", a, t)
-		k.op("VADDPS X%d, X%d, X%d", t, a, a)
+		k.list(`
+			VHADDPS Y{a+1}, Y{a}, Y{a}
+			VHADDPS Y{a+3}, Y{a+2}, Y{a+2}
+			VHADDPS Y{a+2}, Y{a}, Y{a}
+			VEXTRACTF128 $1, Y{a}, X{t}
+			VADDPS X{t}, X{a}, X{a}`, "a", a, "t", t)
 		k.op("VMOVUPS X%d, %s", a, k.yAt(m, 0))
 	}
 }
@@ -218,15 +219,17 @@ func (k *panel) foldWide() {
 	}
 	// pairs leaves in a: [a0+a2, a1+a3, b0+b2, b1+b3] per lane.
 	pairs := func(a, b int) {
-		k.op("VSHUFPS $0xEE, Z%d, Z%d, Z%d", b, a, t)
-		k.op("VSHUFPS $0x44, Z%d, Z%d, Z%d", b, a, a)
-		k.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
+		k.list(`
+			VSHUFPS $0xEE, Z{b}, Z{a}, Z{t}
+			VSHUFPS $0x44, Z{b}, Z{a}, Z{a}
+			VADDPS Z{t}, Z{a}, Z{a}`, "b", b, "a", a, "t", t)
 	}
 	// singles leaves in a one sum per column: those of a, then those of b.
 	singles := func(a, b int) {
-		k.op("VSHUFPS $0xDD, Z%d, Z%d, Z%d", b, a, t)
-		k.op("VSHUFPS $0x88, Z%d, Z%d, Z%d", b, a, a)
-		k.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
+		k.list(`
+			VSHUFPS $0xDD, Z{b}, Z{a}, Z{t}
+			VSHUFPS $0x88, Z{b}, Z{a}, Z{a}
+			VADDPS Z{t}, Z{a}, Z{a}`, "b", b, "a", a, "t", t)
 	}
 	for n := 0; n < k.nr; n += 4 {
 		width := min(4, k.nr-n)

@@ -124,11 +124,12 @@ func (e *emitter) packPlanes(rows int) {
 	row := func() {
 		for i := range 8 {
 			e.loadLanes(i, i)
-			e.op("VSCALEFPS Z%d, Z%d, Z%d", scale, i, i)
-			e.op("VCVTPS2DQ Z%d, Z%d", i, i)
-			e.op("VPADDD Z%d, Z%d, Z%d", signs, i, i)
-			e.op("VPXORD Z%d, Z%d, Z%d", signs, i, i)
-			e.op("VPERMB Z%d, Z%d, Z%d", i, order, i)
+			e.list(`
+				VSCALEFPS Z{scale}, Z{i}, Z{i}
+				VCVTPS2DQ Z{i}, Z{i}
+				VPADDD Z{signs}, Z{i}, Z{i}
+				VPXORD Z{signs}, Z{i}, Z{i}
+				VPERMB Z{i}, Z{order}, Z{i}`, "scale", scale, "i", i, "signs", signs, "order", order)
 		}
 		e.planesOf()
 	}
@@ -245,10 +246,11 @@ func (e *emitter) foldPlanes(rows int) {
 	e.op("MOVQ foldArgs_exponentsW(AX), R12")
 	// combine adds integers of both planes in registers a and b to a, times the powers of two in register p.
 	combine := func(a, b, p int) {
-		e.op("VCVTDQ2PS Z%d, Z%d", a, a)
-		e.op("VCVTDQ2PS Z%d, Z%d", b, b)
-		e.op("VFMADD231PS Z%d, Z%d, Z%d", second, b, a)
-		e.op("VSCALEFPS Z%d, Z%d, Z%d", p, a, a)
+		e.list(`
+			VCVTDQ2PS Z{a}, Z{a}
+			VCVTDQ2PS Z{b}, Z{b}
+			VFMADD231PS Z{second}, Z{b}, Z{a}
+			VSCALEFPS Z{p}, Z{a}, Z{a}`, "a", a, "b", b, "second", second, "p", p)
 	}
 	fold{}.loop(e, func() {
 		var out []int

@@ -218,8 +218,9 @@ func (k *rows) watch(n, u int) {
 	name := map[int]string{64: "Z", 32: "Y", 16: "X"}[size]
 	if size == 8 {
 		k.op("VMOVQ %s, X%d", k.wAt(n, 0), t)
-		k.op("VPAND codeMask%s<>(SB), X%d, X%d", k.name, t, t)
-		k.op("VPMAXUB X%d, X%d, X%d", t, nan, nan)
+		k.list(`
+			VPAND codeMask{name}<>(SB), X{t}, X{t}
+			VPMAXUB X{t}, X{nan}, X{nan}`, "name", k.name, "t", t, "nan", nan)
 		return
 	}
 	switch {
@@ -276,8 +277,9 @@ func (k *rows) rescale(t int) {
 // halves turns e4m3 codes into float16 numbers of 2^-8 their value: the
 // exponent and mantissa bits are the same, three and seven places up.
 func (k *rows) halves(at, prefix string, t int) {
-	k.op("VPMOVSXBW %s, %s%d", at, prefix, t)
-	k.op("VPSLLW $7, %s%d, %s%d", prefix, t, prefix, t)
+	k.list(`
+		VPMOVSXBW {at}, {prefix}{t}
+		VPSLLW $7, {prefix}{t}, {prefix}{t}`, "at", at, "prefix", prefix, "t", t)
 	if k.wide() {
 		k.op("VPANDD %s%d, %s%d, %s%d", prefix, k.half(), prefix, t, prefix, t)
 	} else {
@@ -321,21 +323,23 @@ func (k *rows) reduce(m int) {
 		return
 	}
 	if !k.wide() {
-		k.op("VHADDPS Y%d, Y%d, Y%d", a+1, a, a)
-		k.op("VHADDPS Y%d, Y%d, Y%d", a+3, a+2, a+2)
-		k.op("VHADDPS Y%d, Y%d, Y%d", a+2, a, a)
-		k.op("VEXTRACTF128 $1, Y%d, X%d", a, t)
-		k.op("VADDPS X%d, X%d, X%d", t, a, a)
-		k.op("VMOVUPS X%d, %s", a, to)
+		k.list(`
+			VHADDPS Y{a+1}, Y{a}, Y{a}
+			VHADDPS Y{a+3}, Y{a+2}, Y{a+2}
+			VHADDPS Y{a+2}, Y{a}, Y{a}
+			VEXTRACTF128 $1, Y{a}, X{t}
+			VADDPS X{t}, X{a}, X{a}
+			VMOVUPS X{a}, {to}`, "a", a, "t", t, "to", to)
 		return
 	}
 	k.foldFour([4]int{a, a + 1, a + 2, a + 3}, a, t)
-	k.op("VSHUFPS $0x4E, Z%d, Z%d, Z%d", a, a, t)
-	k.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
-	k.op("VSHUFPS $0xB1, Z%d, Z%d, Z%d", a, a, t)
-	k.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
-	k.op("VCOMPRESSPS Z%d, K1, Z%d", a, a)
-	k.op("VMOVUPS X%d, %s", a, to)
+	k.list(`
+		VSHUFPS $0x4E, Z{a}, Z{a}, Z{t}
+		VADDPS Z{t}, Z{a}, Z{a}
+		VSHUFPS $0xB1, Z{a}, Z{a}, Z{t}
+		VADDPS Z{t}, Z{a}, Z{a}
+		VCOMPRESSPS Z{a}, K1, Z{a}
+		VMOVUPS X{a}, {to}`, "a", a, "t", t, "to", to)
 }
 
 // foldOne leaves the sum of all lanes of a in its lane 0. The tree is the one
@@ -343,20 +347,22 @@ func (k *rows) reduce(m int) {
 // adjacent lanes, adjacent pairs, then the two halves.
 func (e *emitter) foldOne(a, t int) {
 	if !e.wide() {
-		e.op("VHADDPS Y%d, Y%d, Y%d", a, a, a)
-		e.op("VHADDPS Y%d, Y%d, Y%d", a, a, a)
-		e.op("VEXTRACTF128 $1, Y%d, X%d", a, t)
-		e.op("VADDSS X%d, X%d, X%d", t, a, a)
+		e.list(`
+			VHADDPS Y{a}, Y{a}, Y{a}
+			VHADDPS Y{a}, Y{a}, Y{a}
+			VEXTRACTF128 $1, Y{a}, X{t}
+			VADDSS X{t}, X{a}, X{a}`, "a", a, "t", t)
 		return
 	}
-	e.op("VEXTRACTF64X4 $1, Z%d, Y%d", a, t)
-	e.op("VADDPS Y%d, Y%d, Y%d", t, a, a)
-	e.op("VEXTRACTF32X4 $1, Y%d, X%d", a, t)
-	e.op("VADDPS X%d, X%d, X%d", t, a, a)
-	e.op("VSHUFPS $0x4E, X%d, X%d, X%d", a, a, t)
-	e.op("VADDPS X%d, X%d, X%d", t, a, a)
-	e.op("VSHUFPS $0xB1, X%d, X%d, X%d", a, a, t)
-	e.op("VADDPS X%d, X%d, X%d", t, a, a)
+	e.list(`
+		VEXTRACTF64X4 $1, Z{a}, Y{t}
+		VADDPS Y{t}, Y{a}, Y{a}
+		VEXTRACTF32X4 $1, Y{a}, X{t}
+		VADDPS X{t}, X{a}, X{a}
+		VSHUFPS $0x4E, X{a}, X{a}, X{t}
+		VADDPS X{t}, X{a}, X{a}
+		VSHUFPS $0xB1, X{a}, X{a}, X{t}
+		VADDPS X{t}, X{a}, X{a}`, "a", a, "t", t)
 }
 
 // foldFour halves four 16-lane sums twice: 128-bit lane i of to holds the four

@@ -227,8 +227,9 @@ func (k *streamFP4) nextWindows() {
 		VPXORD Z%d, Z%d, Z%d`, top, top, top)
 	each(func(last bool) {
 		if last {
-			k.op("VMOVDQU8.Z (R9), K1, Z%d", t)
-			k.op("VPMAXUB Z%d, Z%d, Z%d", t, top, top)
+			k.list(`
+				VMOVDQU8.Z (R9), K1, Z{t}
+				VPMAXUB Z{t}, Z{top}, Z{top}`, "t", t, "top", top)
 		} else {
 			k.op("VPMAXUB (R9), Z%d, Z%d", top, top)
 		}

@@ -177,11 +177,13 @@ func (v *vectors) softmax() {
 // through register 0.
 func (v *vectors) across(op string, r int) {
 	if v.wide() {
-		v.op("VEXTRACTF64X4 $1, Z%d, Y0", r)
-		v.op("%s Y0, Y%d, Y%d", op, r, r)
+		v.list(`
+			VEXTRACTF64X4 $1, Z{r}, Y0
+			{op} Y0, Y{r}, Y{r}`, "r", r, "op", op)
 	}
-	v.op("VEXTRACTF128 $1, Y%d, X0", r)
-	v.op("%s X0, X%d, X%d", op, r, r)
+	v.list(`
+		VEXTRACTF128 $1, Y{r}, X0
+		{op} X0, X{r}, X{r}`, "r", r, "op", op)
 	for _, order := range []int{0x4E, 0xB1} {
 		v.op("VPERMILPS $%#x, X%d, X0", order, r)
 		v.op("%s X0, X%d, X%d", op, r, r)
@@ -347,18 +349,21 @@ func (v *vectors) exp() {
 		v.op("VFMADD213PS %s, %s, %s", v.konst(c), z, p)
 	}
 	if v.wide() {
-		v.op("VSCALEFPS %s, %s, %s", n, p, z)
-		v.op("VXORPS %s, %s, K2, %s", z, z, z)
+		v.list(`
+			VSCALEFPS {n}, {p}, {z}
+			VXORPS {z}, {z}, K2, {z}`, "n", n, "p", p, "z", z)
 		return
 	}
 	// 2^n in two factors, so that neither leaves the normal range.
-	v.op("VCVTPS2DQ %s, %s", n, n)
-	v.op("VPSRAD $1, %s, %s", n, t)
-	v.op("VPSUBD %s, %s, %s", t, n, n)
+	v.list(`
+		VCVTPS2DQ {n}, {n}
+		VPSRAD $1, {n}, {t}
+		VPSUBD {t}, {n}, {n}`, "n", n, "t", t)
 	for _, f := range []string{t, n} {
 		v.op("VPADDD %s, %s, %s", v.konst("expBias"), f, f)
-		v.op("VPSLLD $23, %s, %s", f, f)
-		v.op("VMULPS %s, %s, %s", f, p, p)
+		v.list(`
+			VPSLLD $23, {f}, {f}
+			VMULPS {f}, {p}, {p}`, "f", f, "p", p)
 	}
 	v.op("VANDNPS %s, %s, %s", p, low, z)
 }
