@@ -219,7 +219,7 @@ func transposeWords(to, from []byte, words, rows, first, end int) {
 	}
 }
 
-// eachBand calls do for bands of n things, on every core.
+// eachBand calls do for bands of n items, on every core.
 func eachBand(n int, do func(first, end int)) {
 	parts := min(runtime.GOMAXPROCS(0), n)
 	var wait sync.WaitGroup

@@ -35,7 +35,7 @@ type FileError struct {
 	Kind   error
 }
 
-// Error names file, byte and, where there is one, tensor.
+// Error names the file, the byte offset and, if there is one, the tensor.
 func (e *FileError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "weight: %s: byte %d: ", e.File, e.Offset)
@@ -59,7 +59,7 @@ type problems struct {
 	hidden int // found beyond maxProblems
 }
 
-// add notes one malformed thing at byte offset of the file.
+// add records one problem at a byte offset of the file.
 func (p *problems) add(offset int64, tensor, format string, args ...any) {
 	p.addKind(ErrMalformed, offset, tensor, format, args...)
 }

@@ -195,7 +195,7 @@ func (m *module) read(data *Tensor) (Matrix, error) {
 		data.Name, data.File, ErrDType, data.DType)
 }
 
-// unused takes tensors of static activations, which products with float rows do not need.
+// unused marks the scales of static activations as read: products with float rows do not need them.
 func (m *module) unused(names ...string) {
 	for _, name := range names {
 		m.part("." + name)

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// TrimPrefix takes a prefix off the names that begin with it; others stay. Of two tensors that would have one name the
-// one without the prefix keeps it. It is called before the checkpoint is used by others.
+// TrimPrefix removes a prefix from the names that begin with it; other names do not change. If two tensors would then
+// have the same name, the one that had no prefix keeps it. It is called before the checkpoint is used by others.
 func (c *Checkpoint) TrimPrefix(prefix string) {
 	for _, name := range c.Names() {
 		short, ok := strings.CutPrefix(name, prefix)
@@ -22,7 +22,7 @@ func (c *Checkpoint) TrimPrefix(prefix string) {
 	c.sortNames()
 }
 
-// Drop leaves out the tensors whose names begin with one of the prefixes: they are not found, and not counted. It is
+// Drop removes the tensors whose names begin with one of the prefixes: they are neither found nor counted. It is
 // called before the checkpoint is used by others.
 func (c *Checkpoint) Drop(prefixes ...string) {
 	for name, t := range c.tensors {

@@ -47,7 +47,7 @@ func (s *Source) Bytes() (n int64, ok bool) {
 // is also the widest vector register.
 const alignBytes = 64
 
-// writeBuffer is large enough for the cost of a system call to vanish.
+// writeBuffer is so large that the cost of a system call is negligible.
 const writeBuffer = 1 << 20
 
 // Write writes one safetensors file to w: the header, then each tensor as its Fill delivers it.

@@ -227,7 +227,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// failAfter is a full disk.
+// failAfter is a writer that fails as a full disk does.
 type failAfter struct{ left int }
 
 func (f *failAfter) Write(p []byte) (int, error) {

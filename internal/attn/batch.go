@@ -116,7 +116,7 @@ func Join(list *kernel.Builder, x kernel.Tensor, bounds []int) {
 	list.Add(kernel.ShareArgs{X: x, Bounds: bounds})
 }
 
-// OwnRows are n rows of a tensor from first on; of an array that the pass does not have, none.
+// OwnRows returns n rows of a tensor from first on, or none if the pass does not have the array.
 func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
 	if t.Rows == 0 {
 		return t

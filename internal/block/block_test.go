@@ -66,7 +66,7 @@ func randomBytes(state uint64, n int) []byte {
 	return data
 }
 
-// Blocks decode alone as they do in a row of blocks.
+// A block has the same values alone and in a row of blocks.
 func TestDecodeIsByBlock(t *testing.T) {
 	for _, f := range Formats() {
 		data := randomBytes(99, 3*f.Bytes())

@@ -267,7 +267,7 @@ func readIQ1M(w *Whole, src []byte) {
 	}
 }
 
-// ones sets all scales to one: values are multiplied by d alone.
+// ones sets all scales to one: values are multiplied only by d.
 func (w *Whole) ones() {
 	for i := range w.Scales {
 		w.Scales[i] = 1

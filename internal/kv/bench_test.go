@@ -84,7 +84,7 @@ func BenchmarkOpenHit(b *testing.B) {
 }
 
 // BenchmarkPrefillCommit commits a prompt of 100k tokens that is stored under another salt each time: every page is
-// hashed, stored and, from the second on, evicts another.
+// hashed and stored, and from the second prompt on it evicts another page.
 func BenchmarkPrefillCommit(b *testing.B) {
 	p, prompt := longPool(b)
 	salt := make([]byte, 8)

@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Check walks the pool, its sequences and its prefix index and returns the first broken rule it meets. It takes time
-// in proportion to the size of the pool and is meant for tests, where it can follow any call, and for diagnosis.
+// Check walks the pool, its sequences and its prefix index and returns the first violated invariant. Its time is
+// proportional to the size of the pool and is meant for tests, where it can follow any call, and for diagnosis.
 func (p *Pool) Check() error {
 	if err := p.index.Check(); err != nil {
 		return fmt.Errorf("kv: %w", err)
@@ -30,7 +30,7 @@ type checker struct {
 	free    []bool  // [Pages] found in the free list
 }
 
-// sequences: every open sequence fits its table, and closed ones hold nothing.
+// sequences checks that every open sequence fits its page table, and that closed ones hold no pages.
 func (c *checker) sequences() error {
 	for i, q := range c.open {
 		if q.slot != i {
@@ -73,8 +73,8 @@ func (c *checker) sequence(q *sequence) error {
 	return nil
 }
 
-// entry: a full page of a publishing sequence is stored after the page before it; a page that can still be written
-// is private.
+// entry checks that a full page of a publishing sequence is stored as the successor of the page before it, and that a
+// page that can still be written is private.
 func (c *checker) entry(q *sequence, i int) error {
 	page, parent := Page(q.table[i]), prefix.None
 	if i > 0 {
@@ -93,7 +93,7 @@ func (c *checker) entry(q *sequence, i int) error {
 	return nil
 }
 
-// freeList: no page is free twice.
+// freeList checks that no page is listed as free twice.
 func (c *checker) freeList() error {
 	for _, page := range c.Pool.free {
 		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages || c.free[page] {
@@ -104,7 +104,8 @@ func (c *checker) freeList() error {
 	return nil
 }
 
-// states: every page is free, in use or cached, exactly one of them, and references count page tables.
+// states checks that every page has exactly one of the states free, in use and cached, and that its references equal
+// the number of page tables that contain it.
 func (c *checker) states() error {
 	for i := range c.refs {
 		page, states := Page(i), 0
@@ -132,8 +133,9 @@ func (c *checker) states() error {
 	return nil
 }
 
-// windowStates: every window page is free, idle or in use, exactly one of them; a page that windows reach has one,
-// and pins count them; idle ones belong to pages that can be found again.
+// windowStates checks that every window page has exactly one of the states free, idle and in use; that a page within
+// windows has a window page, with a pin for each of them; and that idle window pages belong to pages that can be found
+// again.
 func (c *checker) windowStates() error {
 	w := c.win
 	if w == nil {

@@ -82,7 +82,8 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	}
 }
 
-// The same for window pages: some are in use, some idle, some free, and the pool's first is not number 0.
+// The same for window pages: some are in use, some idle, some free, and the first window page of the pool is not number
+// 0.
 func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 	type state struct {
 		*windows

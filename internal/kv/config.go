@@ -23,14 +23,15 @@ type Config struct {
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
-	// Window is the memory of rows that only later tokens within a window see; the zero value means no such memory.
+	// Window is the memory of rows to which only later tokens within a window attend; the zero value means no such
+	// memory.
 	Window Window
 	// Reuse keeps full pages for later prompts with the same beginning.
 	Reuse bool
 	// Main and Index name the byte layouts of main rows and indexer keys. They are part of a page's hash.
 	Main, Index string
-	// Identity names everything else that the bytes of a page depend on, where pages leave the process: model, weights
-	// and arithmetic. It is part of a page's hash.
+	// Identity identifies everything else that the bytes of a page depend on, if pages leave the process: model,
+	// weights and arithmetic. It is part of a page's hash.
 	Identity string
 	// Listener, when set, is called when pages become or cease to be reusable. If it has a method Root(prefix.Hash),
 	// that is called first, with the root of prompts without a salt.

@@ -12,7 +12,7 @@ var (
 	ErrFull = errors.New("kv: out of pages")
 	// ErrClosed reports the use of a sequence after Close.
 	ErrClosed = errors.New("kv: sequence is closed")
-	// ErrArgument reports a count a call cannot take.
+	// ErrArgument reports a count that a call does not accept.
 	ErrArgument = errors.New("kv: bad argument")
 	// ErrNotReserved reports a commit of more tokens than were reserved.
 	ErrNotReserved = errors.New("kv: tokens were not reserved")
@@ -21,7 +21,7 @@ var (
 	ErrCorrupt = errors.New("kv: pool is corrupt")
 )
 
-// FullError states how far the pages fell short.
+// FullError states how many pages are missing.
 type FullError struct {
 	Needed    int  // pages asked for
 	Free      int  // pages not in use

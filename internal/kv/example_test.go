@@ -18,7 +18,7 @@ func Example() {
 	seq, match, _ := pool.Open(tokens, kv.OpenOptions{Salt: []byte("tenant 7")})
 	fmt.Println(match)
 
-	// Prefill: room first, then the model writes rows into seq.Pages(), then they are committed.
+	// Prefill: space is reserved, the model writes rows into seq.Pages(), and the rows are committed.
 	_ = seq.Reserve(len(tokens) - seq.Len())
 	_ = seq.Commit(tokens[seq.Len():])
 

@@ -19,11 +19,11 @@ import (
 //   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly
 //     this salt and these tokens up to there, whatever was shared, rejected, evicted, preempted or reset in
 //     between.
-//   - Lookups: how far they match and why they stop follows from what the events say is stored.
+//   - Lookups: how far they match and why they stop follows from the pages that are stored according to the events.
 //   - Windows: the rows the next token sees are in the sequence's window pages, whoever used those before; a lookup
 //     is cut short only where such rows are missing.
-//   - Memory: a reservation fails only when too few pages are free or cached, says the right numbers, and changes
-//     nothing.
+//   - Memory: a reservation fails only if too few pages are free or cached; its error has the right numbers, and it
+//     changes nothing.
 //   - Check holds after every call.
 func TestPoolAgainstANaiveModel(t *testing.T) { rapid.Check(t, drive) }
 
@@ -88,7 +88,7 @@ type user struct {
 	tokens []int32 // committed
 }
 
-// row returns what the model would compute for the last of these tokens: it depends on all of them.
+// row returns the row that the model would compute for the last of these tokens; it depends on all of them.
 func row(salt string, tokens []int32) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, salt, tokens)
@@ -120,7 +120,7 @@ func (w *world) put(u *user, pos int, row uint64) {
 	}
 }
 
-// token alphabet of two: prompts often share beginnings.
+// There are only two tokens, so that prompts often share beginnings.
 var someTokens = rapid.SliceOfN(rapid.Int32Range(0, 1), 0, 20)
 
 func (w *world) open(t *rapid.T) {
@@ -145,8 +145,8 @@ func (w *world) open(t *rapid.T) {
 	w.users = append(w.users, &user{Sequence: s, salt: salt, tokens: slices.Clone(prompt[:m.Tokens])})
 }
 
-// shortened predicts what is left of a match when window rows count: the longest whole number of pages after which
-// they are all there.
+// shortened predicts the match if window rows are required: the longest whole number of pages after which all of these
+// rows are stored.
 func (w *world) shortened(t *rapid.T, m Match, salt string, prompt []int32) Match {
 	if w.cfg.Window.Pages == 0 {
 		return m
@@ -195,7 +195,7 @@ func (w *world) write(t *rapid.T) {
 	}
 }
 
-// reserve makes room, preempting the youngest other sequences where needed.
+// reserve reserves space, and preempts the youngest other sequences if needed.
 func (w *world) reserve(t *rapid.T, u *user, n int) bool {
 	for {
 		before, table, need := w.pool.Stats(), slices.Clone(u.Pages()), u.Needs(n)
@@ -313,7 +313,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// mirror derives from events alone which contents are stored, and which were evicted recently.
+// mirror derives only from events which contents are stored, and which were evicted recently.
 type mirror struct {
 	content map[prefix.Hash]string // by hash: the salt and every token up to the end of the page
 	stored  map[string]bool

@@ -30,7 +30,7 @@ type teller struct {
 	salt []byte
 }
 
-// Stored passes on a page that became reusable.
+// Stored forwards a page that became reusable.
 func (t *teller) Stored(s prefix.Stored) {
 	s.Salt = t.salt
 	t.Listener.Stored(s)
@@ -65,12 +65,12 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// Tag labels pages exported from this pool.
+// Tag returns the label of pages that are exported from this pool.
 func (p *Pool) Tag() Tag {
 	return Tag{Main: p.cfg.Main, Index: p.cfg.Index, PageTokens: p.cfg.PageTokens}
 }
 
-// OpenOptions state how a prompt may use the cache.
+// OpenOptions define how a prompt may use the cache.
 type OpenOptions struct {
 	// Salt separates tenants: pages are shared only between sequences with the same salt, and the reasons of lookups
 	// reveal nothing about pages under another one. Empty is the space shared by all requests without a salt.
@@ -80,8 +80,8 @@ type OpenOptions struct {
 	Compute int
 }
 
-// Open starts a sequence and takes the stored pages its tokens begin with. Match.Tokens of them need not be computed;
-// the sequence's Len starts there.
+// Open starts a sequence and uses the stored pages that hold the beginning of its tokens. The first Match.Tokens tokens
+// need not be computed, and Len starts with that number.
 func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	root, err := p.root(o)
 	if err != nil {
@@ -123,8 +123,8 @@ func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	return p.index.Chain(root, tokens, limit, make([]prefix.Hash, 0, limit)), nil
 }
 
-// Fit states how many pages a sequence of these tokens and n more would take beyond those it could share, and how many
-// there would be to take. Nothing changes, and no lookup is counted.
+// Fit returns how many pages a sequence of these tokens and n more would need in addition to those it could share, and
+// how many pages are available for it. Nothing changes, and no lookup is counted.
 func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
 	if n < 0 {
 		return 0, 0, fmt.Errorf("%w: Fit was called for %d more tokens, want 0 or more", ErrArgument, n)
@@ -153,7 +153,7 @@ func (p *Pool) Reset() {
 		q.publish = false
 	}
 	for page := range p.refs {
-		// Nothing finds a page again: window pages that no window reaches are of no use.
+		// No page can be found again, so window pages that no window reaches are not needed.
 		if p.win != nil && p.win.pins[page] == 0 {
 			p.win.drop(Page(page))
 		}
@@ -179,7 +179,8 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	if p.win == nil {
 		return m
 	}
-	// A prompt can continue only where the rows its next token sees are still stored: after the longest such prefix.
+	// A prompt can continue only where the window rows of its next token are still stored: after the longest such
+	// prefix.
 	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
 		m.Pages--
 		m.Tokens -= p.cfg.PageTokens
@@ -220,7 +221,7 @@ func (p *Pool) take() Page {
 	return page
 }
 
-// saltMemory is the latest salts by root, for the copier.
+// saltMemory holds the latest salts by root, for the copier.
 type saltMemory struct {
 	byRoot map[prefix.Hash][]byte
 	bytes  int

@@ -31,8 +31,8 @@ type sequence struct {
 	publish bool   // pages up to here are known to the index, the next full one will be
 }
 
-// Reserve makes room for the rows of n more tokens after Len. Room reserved before counts. Cached pages are dropped
-// where needed; when there are too few it returns a *FullError and nothing has changed.
+// Reserve reserves space for the rows of n more tokens after Len. Space that was reserved before is included. Cached
+// pages are dropped where needed; when there are too few it returns a *FullError and nothing has changed.
 func (s Sequence) Reserve(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -92,7 +92,7 @@ func (s Sequence) Commit(tokens []int32) error {
 
 // Truncate releases the pages of rows from the n-th token on: reserved ones that were not committed. Committed tokens
 // can be removed only from the page being filled, since full pages are never written again, and only while the window
-// rows the shorter sequence sees are stored; below that it returns ErrArgument and nothing has changed.
+// rows of the shorter sequence are stored; otherwise it returns ErrArgument and nothing has changed.
 func (s Sequence) Truncate(n int) error {
 	q, err := s.live()
 	if err != nil {

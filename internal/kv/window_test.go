@@ -132,7 +132,7 @@ func TestTruncateNeedsTheWindow(t *testing.T) {
 	}
 }
 
-// A sequence that grows token by token holds exactly PerSequence window pages at most.
+// The maximum number of window pages of a sequence that grows token by token is exactly PerSequence.
 func TestWindowsPerSequence(t *testing.T) {
 	for page := 1; page <= 6; page++ {
 		for tokens := 1; tokens <= 14; tokens++ {

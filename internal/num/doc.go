@@ -2,6 +2,6 @@
 // quantisers built on them, and the Hadamard rotation of the indexer.
 //
 // In flow float32 values or encoded bit patterns, out flows the other of the two. Every narrowing rounds to nearest,
-// ties to even, unless its comment says otherwise. Nothing here allocates, reads the environment or depends on the CPU:
-// the same input gives the same bits everywhere.
+// ties to even, unless its comment states otherwise. Nothing here allocates, reads the environment or depends on the
+// CPU: the same input gives the same bits everywhere.
 package num

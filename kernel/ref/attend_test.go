@@ -63,8 +63,8 @@ func TestSparseAttend(t *testing.T) {
 	}
 }
 
-// Two heads of nope 1, rope 2, value 1. Row 0 sees key 1 alone, row 1 keys 0 and 1 of a second request that starts at
-// row 1. Head 0, row 1: q = (1 | 0 0); keys 1, 2 have k = ln 2, 0: weights 2/3, 1/3 over values 30, 60: 40. Head 1,
+// Two heads of nope 1, rope 2, value 1. Row 0 sees only key 1, row 1 sees keys 0 and 1 of a second request that starts
+// at row 1. Head 0, row 1: q = (1 | 0 0); keys 1, 2 have k = ln 2, 0: weights 2/3, 1/3 over values 30, 60: 40. Head 1,
 // row 1: q = (0 | 1 0); ropes 0, ln 4: weights 1/5, 4/5 over values 5, 10: 9.
 func TestDenseAttend(t *testing.T) {
 	b := newBench(t)

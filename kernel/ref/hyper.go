@@ -91,7 +91,8 @@ func sinkhorn(a []float64, n, rounds int, eps float64) {
 	}
 }
 
-// divide divides each line of n elements by its sum + eps: element j of line i is a[i*across+j*along].
+// divide normalises each line of n elements: it divides them by their sum + eps: element j of line i is
+// a[i*across+j*along].
 func divide(a []float64, n, across, along int, eps float64) {
 	for i := range n {
 		sum := eps

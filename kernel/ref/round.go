@@ -9,11 +9,11 @@ import (
 	"sparrow/kernel"
 )
 
-// Where products of a GPU round, besides activations, which are bf16 there:
+// The places where products of a GPU round, besides the activations, which are bf16 there:
 //
 //   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
 //     e2m1 that fold (kernel.ExpertWeights.Fold), and matrices (kernel.Weight.Folds), are such blocks, and others of
-//     e2m1 are exact in bf16; e4m3 with a scale for each row, or one for all, is like such blocks, but for experts;
+//     e2m1 are exact in bf16; e4m3 with a scale for each row, or one for all, is like such blocks, except for experts;
 //   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
 //   - values between an expert's products are quantised too, or rounded to bf16 where its weights are not such
 //     blocks;

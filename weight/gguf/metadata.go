@@ -13,10 +13,10 @@ type Metadata map[string]any
 // Keys lists the keys, sorted.
 func (m Metadata) Keys() []string { return slices.Sorted(maps.Keys(m)) }
 
-// Int is an integer, or false where there is none.
+// Int returns the integer of a key; the second result is false if there is none.
 func (m Metadata) Int(key string) (int64, bool) { return get[int64](m, key) }
 
-// Float is a number, or false where there is none. An integer counts.
+// Float returns the number of a key, which may be an integer; the second result is false if there is none.
 func (m Metadata) Float(key string) (float64, bool) {
 	if n, ok := m.Int(key); ok {
 		return float64(n), true
@@ -24,19 +24,19 @@ func (m Metadata) Float(key string) (float64, bool) {
 	return get[float64](m, key)
 }
 
-// Bool is a truth value, or false where there is none.
+// Bool returns the truth value of a key; the second result is false if there is none.
 func (m Metadata) Bool(key string) (value, ok bool) { return get[bool](m, key) }
 
-// Text is a string, or false where there is none.
+// Text returns the string of a key; the second result is false if there is none.
 func (m Metadata) Text(key string) (string, bool) { return get[string](m, key) }
 
-// Texts is an array of strings, or false where there is none.
+// Texts returns the array of strings of a key; the second result is false if there is none.
 func (m Metadata) Texts(key string) ([]string, bool) { return get[[]string](m, key) }
 
-// Ints is an array of integers, or false where there is none.
+// Ints returns the array of integers of a key; the second result is false if there is none.
 func (m Metadata) Ints(key string) ([]int64, bool) { return get[[]int64](m, key) }
 
-// Floats is an array of numbers, or false where there is none.
+// Floats returns the array of numbers of a key; the second result is false if there is none.
 func (m Metadata) Floats(key string) ([]float64, bool) { return get[[]float64](m, key) }
 
 // Describe is a value in words, for errors: its type, and the value where it is short.

@@ -74,7 +74,7 @@ func (s *scanner) u64(what string) uint64 {
 	return 0
 }
 
-// count reads the number of things that take at least size bytes each, at most limit of them.
+// count reads the number of items that take at least size bytes each, at most limit of them.
 func (s *scanner) count(what string, size int, limit uint64) int {
 	n := s.u64("the number of " + what)
 	switch left := uint64(len(s.data) - s.at); {

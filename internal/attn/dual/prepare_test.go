@@ -287,7 +287,7 @@ func TestRingsAreLongEnough(t *testing.T) {
 	}
 }
 
-// Places of tensors depend on the plan alone: laid out twice, a pass finds all of them at the same offsets.
+// The offsets of tensors depend only on the plan: if a pass is laid out twice, all tensors have the same offsets.
 func TestPlacesAreThePlansAlone(t *testing.T) {
 	b := build(t, plan.Policy{KV: "fp8"}, 64, plan.PassTarget, plan.ExtendRequest(500, 300))
 	a := attention(t, 64)

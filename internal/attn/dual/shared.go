@@ -24,7 +24,8 @@ type SharedLayer struct {
 	Within   bool // selects inside them
 }
 
-// SharedPass is the attention of every layer in one forward pass. T are the rows that the rank attends for.
+// SharedPass is the attention of every layer in one forward pass. T is the number of rows for which the rank computes
+// attention.
 type SharedPass struct {
 	*Attention
 	plan *plan.Plan
@@ -148,7 +149,7 @@ func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap 
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// Context stores what a drafting stage needs of the pass's tokens, as [Pass.Context] does.
+// Context stores the data that a drafting stage needs for the tokens of the pass, as [Pass.Context] does.
 func (s *SharedPass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 	if s.own.Rows == 0 {
 		return
@@ -159,7 +160,7 @@ func (s *SharedPass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 }
 
 // attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
-// row attends: a query that completes a pair sees its entry.
+// row attends: a query that completes a pair attends to the new entry.
 func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.far
 	if w.Ratio == 0 {

@@ -84,7 +84,7 @@ type selfTest struct {
 	rows, up             kernel.Tensor // activation [K, 576], [K, heads*(nope+v)]
 }
 
-// arrange takes the memory.
+// arrange allocates the memory of the self-test.
 func (t *selfTest) arrange(m *kernel.Arena) error {
 	p, d := &t.params, t.params.Dims
 	r, k, keys := len(t.lens), t.k, t.keys
@@ -313,8 +313,8 @@ func (t *selfTest) checkSelections() ([][]int32, error) {
 	return out, nil
 }
 
-// softest bounds the scores of the self-test: rounding changes a score by a share of it, and a weight by the
-// exponential of that.
+// softest bounds the scores of the self-test: rounding changes a score by a share of the score, and a weight by the
+// exponential of that change.
 const softest = 4
 
 // attendSparse attends to the selections in latent space. It returns the scale of the scores, which is the model's own

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Medium is where a page lies, in vLLM's words.
+// Medium is the location of a page, with vLLM's names.
 type Medium uint8
 
 // The tiers of the cache, nearest first.
@@ -47,5 +47,5 @@ type page struct {
 	tokens []int32
 }
 
-// shortHash is the 8 bytes of a hash that go over the wire: the last ones, which readers also take of longer hashes.
+// shortHash returns the 8 bytes of a hash that are sent: the last ones, which readers also use of longer hashes.
 func shortHash(h *prefix.Hash) uint64 { return binary.BigEndian.Uint64(h[len(h)-8:]) }

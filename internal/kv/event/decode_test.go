@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// unpack reads one MessagePack value: what encoder writes, and nothing else.
+// unpack reads one MessagePack value. It supports only the types that encoder writes.
 func unpack(b []byte) (v any, rest []byte, err error) {
 	need := func(n int) bool { return len(b) >= n }
 	if !need(1) {

@@ -67,7 +67,7 @@ func (e *encoder) flush() {
 // maxEncoded is how much memory is kept for encoding the next batch.
 const maxEncoded = 1 << 20
 
-// batch ends the batch and gives its bytes, or nil where nothing happened. The encoder is empty again.
+// batch ends the batch and returns its bytes, or nil if it has no events. The encoder is empty afterwards.
 func (e *encoder) batch(now time.Time) []byte {
 	e.flush()
 	if e.count == 0 {
@@ -83,8 +83,8 @@ func (e *encoder) batch(now time.Time) []byte {
 	return append(b, 0) // the rank among replicas of one process: there is one
 }
 
-// appendStored writes pages that follow each other. extra_keys has one entry for each page, as vLLM has it: the salt
-// belongs to the first page of a prompt. cache_salt has it in every event, for readers that join later.
+// appendStored writes consecutive pages of a prompt. extra_keys has one entry for each page, as in vLLM: the salt
+// belongs to the first page of a prompt. cache_salt contains the salt in every event, for readers that join later.
 func appendStored(b []byte, m Medium, run []*page) []byte {
 	first := run[0]
 	fields := byte(9)
@@ -129,7 +129,7 @@ func appendStored(b []byte, m Medium, run []*page) []byte {
 	return b
 }
 
-// nothing is MessagePack's nil.
+// nothing is the nil value of MessagePack.
 const nothing = 0xc0
 
 func appendUint(b []byte, v uint64) []byte {

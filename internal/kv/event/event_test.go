@@ -223,7 +223,7 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	if got := tell(); len(got) != 6 || got[place{CPU, 2}].salt != "s\uFFFD" || got[place{Storage, 2}].parent != 1 {
 		t.Fatalf("%v", got)
 	}
-	// A root is named only by pages of the device: without such a page its pages are not published.
+	// The salt of a root is known only from pages of the device: without such a page, its pages are not published.
 	cpu.Stored(prefix.Stored{Hash: prefix.Hash{31: 7}, Parent: prefix.Hash{31: 6}, Root: prefix.Hash{31: 6},
 		Tokens: []int32{1, 2}})
 	// The root of prompts without a salt is known from the start.
@@ -331,7 +331,7 @@ func (f *follower) join(p *Publisher) {
 	}
 }
 
-// next reads one live frame; on a gap it asks for a replay first.
+// next reads one live frame; on a gap it requests a replay first.
 func (f *follower) next() error {
 	m, err := f.sub.Read()
 	if err != nil {
@@ -411,7 +411,8 @@ func (f *follower) settle(p *Publisher, c *cache) {
 	p.Listener(Storage).Removed(marker)
 }
 
-// A subscriber that loses frames, connects late or again, or sees the server restart knows the same pages as the cache.
+// A subscriber that loses frames, connects late or again, or notices a restart of the server has the same pages as the
+// cache.
 func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	p := open(t)
 	c := newCache(t, 50, 3, p.Listener(GPU))
@@ -509,7 +510,7 @@ func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	})
 	fast := follow(t, p)
 	fast.settle(p, c)
-	// The slow one wakes up, sees the gap and catches up.
+	// The slow subscriber continues, notices the gap and requests the missing batches.
 	slow.settle(p, c)
 	if slow.gaps == 0 {
 		t.Error("the slow subscriber saw no gap")

@@ -16,13 +16,13 @@ func (f *frame) size() int {
 	return (n + 8<<10 - 1) &^ (8<<10 - 1)
 }
 
-// Bounds of what is kept for replays.
+// Limits of the batches that are kept for replays.
 const (
 	maxKept      = 10_000 // batches
 	maxKeptBytes = 64 << 20
 )
 
-// history is the latest batches, with numbers that follow each other.
+// history holds the latest batches, with consecutive numbers.
 type history struct {
 	frames []frame
 	bytes  int
@@ -38,10 +38,10 @@ func (h *history) add(f frame) {
 	}
 }
 
-// oldest is the first number that is kept; there always is one.
+// oldest returns the first number that is kept; at least one batch is always kept.
 func (h *history) oldest() uint64 { return h.frames[0].seq }
 
-// since is every kept batch from a number on.
+// since returns every kept batch from a number on.
 func (h *history) since(seq uint64) []frame {
 	skip := uint64(0)
 	if seq > h.oldest() {

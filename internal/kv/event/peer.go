@@ -22,7 +22,7 @@ const (
 	maxFrameRead  = 4096             // bytes of a frame that a peer sends: a topic, or a number
 )
 
-// peer is a connection: of a subscriber, or of a client that asks for replays.
+// peer is a connection of a subscriber, or of a client that requests replays.
 type peer struct {
 	conn  net.Conn
 	queue chan frame
@@ -34,7 +34,7 @@ type peer struct {
 
 func newPeer(c net.Conn, queue int) *peer { return &peer{conn: c, queue: make(chan frame, queue)} }
 
-// push passes a batch to the writer, or drops it where the subscriber does not keep up.
+// push passes a batch to the writer, or drops it if the subscriber is too slow.
 func (s *peer) push(p *Publisher, f frame) {
 	size := int64(len(f.payload))
 	if had := s.bytes.Load(); had > 0 && had+size > maxQueuedSize {
@@ -112,7 +112,7 @@ func (p *Publisher) subscriber(s *peer) {
 	}
 }
 
-// filter takes a subscription, or its end, and reports whether the subscriber wants the topic now and did not before.
+// filter applies a subscription or its end, and reports whether the subscriber has just subscribed to the topic.
 func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	if len(m) != 1 || len(m[0]) == 0 || m[0][0] > 1 {
 		return false // not a subscription; publishers read nothing else

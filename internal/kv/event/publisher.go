@@ -14,10 +14,10 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// ErrEndpoint is wrapped by errors about where to publish.
+// ErrEndpoint is wrapped by errors about the addresses for publishing.
 var ErrEndpoint = errors.New("kv/event: endpoint")
 
-// Config states where events are published.
+// Config holds the addresses at which events are published.
 type Config struct {
 	// Endpoint is where subscribers connect, such as tcp://*:5557.
 	Endpoint string
@@ -66,7 +66,7 @@ type publisherCounters struct {
 	batches, dropped, replays, snapshots, refused atomic.Int64
 }
 
-// New takes the ports. Changes are collected from now on and sent once Run has been called.
+// New opens the ports. Changes are collected from now on, and sent once Run has been called.
 func New(c Config) (*Publisher, error) {
 	host, port, err := parse(c.Endpoint)
 	if err != nil {
@@ -95,7 +95,7 @@ func New(c Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Addr and ReplayAddr are where it listens.
+// Addr and ReplayAddr are the addresses on which the publisher listens.
 func (p *Publisher) Addr() net.Addr       { return p.events.Addr() }
 func (p *Publisher) ReplayAddr() net.Addr { return p.replay.Addr() }
 
@@ -126,7 +126,7 @@ func listen(host string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// Topic returns what subscribers filter by: kv@, a name of the server and the model's name.
+// Topic returns the topic of subscriptions: kv@, the name of the server and the name of the model.
 func Topic(id, model string) string { return "kv@" + id + "@" + model }
 
 // Run starts publishing under a topic. It is called once; Close ends it.
@@ -171,12 +171,12 @@ func (p *Publisher) Stats() Stats {
 	return s
 }
 
-// publish owns the state, the numbers and the kept batches.
+// publish runs the goroutine that owns the state, the numbers and the kept batches.
 func (p *Publisher) publish() {
 	known, kept := newState(), history{}
 	var out encoder
 	var list []change
-	// Readers of an earlier server at this address forget its pages.
+	// Readers of an earlier server at this address must drop the pages of that server.
 	seq := uint64(p.now().UnixMicro())
 	out.cleared()
 	p.send(&kept, seq, out.batch(p.now()))

@@ -5,7 +5,7 @@ package event
 type state struct {
 	tiers [mediums]pages
 	// roots are the salts by root, from pages of the device. Events of tiers after it have only the root of a page:
-	// pages whose salt is unknown, because nothing has used it since the start, are left out.
+	// pages whose salt is unknown, because no request has used it since the start, are omitted.
 	roots     map[uint64]string
 	rootBytes int
 }
@@ -58,7 +58,7 @@ func (s *state) apply(list []change, out *encoder) {
 	}
 }
 
-// name finds the salt of a page, or learns it, and reports whether it is known.
+// name finds the salt of a page, or stores it, and reports whether it is known.
 func (s *state) name(c *change) (known bool) {
 	if c.medium != GPU {
 		c.salt, known = s.roots[c.root]
@@ -83,8 +83,8 @@ func (s *state) name(c *change) (known bool) {
 	return true
 }
 
-// clear empties a tier. There is one event for all tiers together only, so while others hold pages the removed ones are
-// named.
+// clear empties a tier. The protocol has only an event that clears all tiers, so while other tiers hold pages, the
+// removed pages are listed.
 func (s *state) clear(m Medium, out *encoder) {
 	alone := true
 	for other := range s.tiers {
@@ -102,7 +102,7 @@ func (s *state) clear(m Medium, out *encoder) {
 	s.tiers[m] = pages{byID: map[uint64]*change{}}
 }
 
-// whole appends the events that bring any reader to this state.
+// whole appends the events that give any reader this state.
 func (s *state) whole(out *encoder) {
 	out.cleared()
 	for m := range s.tiers {

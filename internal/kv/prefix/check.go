@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Check walks the whole index and returns the first broken rule it meets, wrapped in ErrCorrupt. It takes time in
-// proportion to the size of the index and is meant for tests and for diagnosis.
+// Check walks the whole index and returns the first violated invariant, wrapped in ErrCorrupt. Its time is proportional
+// to the size of the index and is meant for tests and for diagnosis.
 func (ix *Index) Check() error {
 	c := checker{Index: ix, live: make([]bool, len(ix.nodes)), rank: make([]int, len(ix.nodes))}
 	for _, walk := range []func() error{c.unusedNodes, c.hashes, c.entries, c.children, c.twins, c.idleList, c.memory} {
@@ -26,7 +26,7 @@ type checker struct {
 
 func (c *checker) node(n int32) bool { return n >= 0 && int(n) < len(c.nodes) && c.live[n] }
 
-// unusedNodes: the list of unused nodes visits no node twice.
+// unusedNodes checks that the list of unused nodes contains no node twice.
 func (c *checker) unusedNodes() error {
 	for i := range c.live {
 		c.live[i] = true
@@ -40,7 +40,7 @@ func (c *checker) unusedNodes() error {
 	return nil
 }
 
-// hashes: every live node is in the table once, in the bucket of its hash, and no other node is.
+// hashes checks that every live node is in the table once, in the bucket of its hash, and that no other node is in it.
 func (c *checker) hashes() error {
 	found := make([]bool, len(c.nodes))
 	count, err := c.byHash.check(func(n int32) error {
@@ -59,7 +59,8 @@ func (c *checker) hashes() error {
 	return nil
 }
 
-// entries: a root has a child and no page; an entry has a page, a live parent, and the hash of its parent and tokens.
+// entries checks that a root has a child and no page, and that an entry has a page, a live parent, and the hash of its
+// parent and tokens.
 func (c *checker) entries() error {
 	for i := range c.nodes {
 		n, e := int32(i), &c.nodes[i]
@@ -84,7 +85,7 @@ func (c *checker) entries() error {
 	return nil
 }
 
-// children: the lists of children visit every node that has a parent once, under that parent.
+// children checks that the lists of children contain every node that has a parent once, under that parent.
 func (c *checker) children() error {
 	visited := 0
 	for i := range c.nodes {
@@ -107,7 +108,8 @@ func (c *checker) children() error {
 	return nil
 }
 
-// twins: the pages of an entry hold the same tokens, and every page with an entry is in that entry's list.
+// twins checks that the pages of an entry hold the same tokens, and that every page with an entry is in the list of
+// that entry.
 func (c *checker) twins() error {
 	visited := 0
 	for i := range c.nodes {
@@ -138,7 +140,8 @@ func (c *checker) twins() error {
 	return nil
 }
 
-// idleList: the list holds the idle entries, none of them with a duplicate, and every child before its parent.
+// idleList checks that the list holds the idle entries, none of them with a duplicate page, and every child before its
+// parent.
 func (c *checker) idleList() error {
 	count, older := 0, none
 	for n := c.idle.oldest; n != none; n = c.nodes[n].newer {
@@ -166,7 +169,7 @@ func (c *checker) idleList() error {
 	return nil
 }
 
-// memory: the table of evicted hashes has what was stored.
+// memory checks that the table of evicted hashes contains the stored hashes.
 func (c *checker) memory() error {
 	g := &c.ghosts
 	found := make([]bool, len(g.keys))

@@ -28,7 +28,7 @@ package prefix
 // Page is the number of a page: the same in every layer and in every stream of the cache.
 type Page int32
 
-// None is not a page: the parent of the first page of a prompt.
+// None stands for the absence of a page: it is the parent of the first page of a prompt.
 const None Page = -1
 
 // none ends the lists of entries.

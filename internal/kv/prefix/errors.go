@@ -2,7 +2,7 @@ package prefix
 
 import "errors"
 
-// ErrConfig reports sizes an Index cannot have.
+// ErrConfig reports sizes that an Index cannot have.
 var ErrConfig = errors.New("prefix: bad configuration")
 
 // ErrCorrupt is wrapped by every problem Check finds.

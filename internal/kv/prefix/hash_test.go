@@ -2,8 +2,9 @@ package prefix
 
 import "testing"
 
-// The literals were computed apart from this code, with another SHA-256: sha256(parent || tokens as little-endian
-// int32) under sha256(len||domain||len||identity||len||salt). They must never change while the domain's number stays.
+// The literals were computed without this code, with another implementation of SHA-256: sha256(parent || tokens as
+// little-endian int32) under sha256(len||domain||len||identity||len||salt). They must never change while the domain's
+// number stays.
 func TestHashesAreTheSameInEveryProcess(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 1, PageTokens: 4, Identity: "bf16+idx/4"})
 	root := ix.Root(nil)

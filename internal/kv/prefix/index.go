@@ -31,8 +31,8 @@ type Index struct {
 	ghosts ghosts
 }
 
-// node is an entry, or a root: the nameless parent of the first pages under one layout and salt. Its hash is its key
-// in Index.byHash.
+// node is an entry, or a root: the common parent, without a page, of the first pages under one layout and salt. Its
+// hash is its key in Index.byHash.
 type node struct {
 	page          Page  // the page that answers lookups; None for a root
 	parent, child int32 // child is the one stored last
@@ -73,10 +73,10 @@ const (
 	// Refused: the page stays private, and so must every page after it. Its parent is not stored, it is stored
 	// already, it is not a full page of this index, or another page has its hash.
 	Refused Outcome = iota
-	// Added: the page now answers lookups.
+	// Added: lookups now return the page.
 	Added
-	// Duplicate: the content is stored already; the page takes over when the one that answers falls out of use, at
-	// once if it is idle.
+	// Duplicate: the content is stored already. Lookups return this page instead of the present one when that is no
+	// longer in use, or at once if that is idle.
 	Duplicate
 )
 
@@ -84,9 +84,9 @@ const (
 // salt is one of them.
 func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
 
-// Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root
-// for the first page of a prompt. The page must keep its rows until the index gives it up. Where an idle page had the
-// same content it is not needed any more: freed is that page, else None.
+// Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root for
+// the first page of a prompt. The page must keep its rows until the index releases it. If an idle page has the same
+// content, that page is no longer needed and is returned as freed; otherwise freed is None.
 func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, freed Page) {
 	if page < 0 || int(page) >= len(ix.pages) || ix.pages[page].node != none || len(tokens) != ix.cfg.PageTokens {
 		return Refused, None
@@ -123,7 +123,8 @@ func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, f
 	return Added, None
 }
 
-// parent is the node a page after parent hangs under: none for the first page under a root nothing is stored under.
+// parent returns the parent node of a page that follows the page parent: none for the first page under a root that has
+// no stored pages.
 func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	if parent == None {
 		up = ix.byHash.find(root)
@@ -136,7 +137,7 @@ func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	return up, up != none
 }
 
-// Hold takes a stored page that was idle into use. It does nothing for other pages.
+// Hold marks a stored page that was idle as used. It does nothing for other pages.
 func (ix *Index) Hold(page Page) {
 	if n := ix.pages[page].node; n != none && ix.nodes[n].idle {
 		ix.idle.remove(ix.nodes, n)
@@ -166,7 +167,7 @@ func (ix *Index) Oldest() (Page, bool) {
 	return ix.nodes[ix.idle.oldest].page, true
 }
 
-// Entry describes a stored page. Its tokens are valid until the index gives the page up.
+// Entry describes a stored page. Its tokens are valid until the index releases the page.
 func (ix *Index) Entry(page Page) (Stored, bool) {
 	n := ix.pages[page].node
 	if n == none {
@@ -223,7 +224,7 @@ func (ix *Index) IsIdle(page Page) bool {
 	return n != none && ix.nodes[n].idle
 }
 
-// Follows reports whether a stored page's entry is a child of that of parent, or of root where parent is None.
+// Follows reports whether the entry of a stored page is a child of the entry of parent, or of root if parent is None.
 func (ix *Index) Follows(root Hash, parent, page Page) bool {
 	n := ix.pages[page].node
 	up, ok := ix.parent(&root, parent)

@@ -2,12 +2,13 @@ package prefix
 
 import "slices"
 
-// maxSiblings bounds how many stored continuations a lookup compares with to name the first difference.
+// maxSiblings is the maximum number of stored continuations that a lookup compares with the prompt to find the first
+// difference.
 const maxSiblings = 64
 
 // Lookup appends to pages the stored pages that hold the beginning of a prompt and states how far they reach. The last
-// compute tokens are left to be computed whatever is stored. Nothing changes: the caller takes the pages into use
-// with Hold.
+// compute tokens are never matched, even if they are stored. Nothing changes: the caller marks the pages as used with
+// Hold.
 func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) ([]int32, Match) {
 	size := ix.cfg.PageTokens
 	limit := max(len(prompt)-max(compute, 0), 0) / size
@@ -43,7 +44,7 @@ func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) (
 	return pages, m
 }
 
-// newest returns the newest child of node up where it is the page of these tokens, else none. For a prompt that is
+// newest returns the newest child of node up if it is the page of these tokens, else none. For a prompt that is
 // stored once it is the only child, so no hash is computed.
 func (ix *Index) newest(up int32, tokens []int32) int32 {
 	if up != none {

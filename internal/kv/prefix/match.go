@@ -17,9 +17,9 @@ const (
 	StopDifferent
 	// StopEvicted: the next page was stored and has been evicted since.
 	StopEvicted
-	// StopUnknown: nothing is stored after the matched pages, nor was in recent memory.
+	// StopUnknown: nothing is stored after the matched pages, and no such page was evicted recently.
 	StopUnknown
-	// StopWindow: more of the prompt is stored, but not the window rows that the token after it sees.
+	// StopWindow: more of the prompt is stored, but not the window rows of the token after it.
 	StopWindow
 	// StopCollision: another page has the hash of the next page; it is not used.
 	StopCollision
@@ -53,9 +53,9 @@ type Match struct {
 	Tokens, Pages int
 	// Prompt is the number of tokens looked up.
 	Prompt int
-	// Stop is why it matched no further.
+	// Stop is the reason why the lookup matched no further.
 	Stop Stop
-	// At is the token where it stopped: the first different one for StopDifferent, else Tokens.
+	// At is the token at which the lookup stopped: the first different one for StopDifferent, else Tokens.
 	At int
 }
 

@@ -3,7 +3,8 @@ package prefix
 import "hash/maphash"
 
 // table finds slots by hash: chained buckets in arrays of fixed size, so that neither adding nor removing allocates.
-// Buckets are chosen with a random seed per table: prompts crafted to share bits of their hashes still spread.
+// Buckets are chosen with a random seed per table: prompts that were crafted to share bits of their hashes are still
+// spread over buckets.
 type table struct {
 	seed  maphash.Seed
 	heads []int32 // [buckets, a power of two] first slot of each bucket
@@ -42,7 +43,7 @@ func (t *table) add(slot int32, h *Hash) {
 	*b = slot
 }
 
-// remove takes a slot that is in the table out of it.
+// remove removes a slot that is in the table.
 func (t *table) remove(slot int32) {
 	at := t.bucket(&t.keys[slot])
 	for *at != slot {

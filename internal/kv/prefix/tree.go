@@ -40,8 +40,8 @@ func (ix *Index) freeNode(n int32) {
 	}
 }
 
-// join puts a page in use after the one that answers for entry n. It replaces an idle page, which is returned; else
-// None is.
+// join adds a used page to entry n, after the page that lookups return. If that page is idle it is replaced and
+// returned; otherwise join returns None.
 func (ix *Index) join(n int32, page Page) (freed Page) {
 	first := ix.nodes[n].page
 	after := ix.pages[first].next
@@ -58,7 +58,7 @@ func (ix *Index) join(n int32, page Page) (freed Page) {
 	return first
 }
 
-// leave takes a page out of entry n. Where it answered, the next one answers now.
+// leave removes a page from entry n. If lookups returned this page, they now return the next one.
 func (ix *Index) leave(n int32, page Page) {
 	s := ix.pages[page]
 	if s.prev == None {
@@ -72,7 +72,7 @@ func (ix *Index) leave(n int32, page Page) {
 	ix.pages[page] = slot{node: none, prev: None, next: None}
 }
 
-// list holds the idle entries in the order they fell out of use.
+// list holds the idle entries in the order in which they became idle.
 type list struct {
 	oldest, newest int32
 	count          int
@@ -80,7 +80,7 @@ type list struct {
 
 func newList() list { return list{oldest: none, newest: none} }
 
-// add puts an entry in use at the newest end.
+// add adds an entry that is no longer used at the newest end.
 func (l *list) add(nodes []node, n int32) {
 	e := &nodes[n]
 	e.idle, e.older, e.newer = true, l.newest, none
@@ -93,7 +93,7 @@ func (l *list) add(nodes []node, n int32) {
 	l.count++
 }
 
-// remove takes an idle entry out.
+// remove removes an idle entry.
 func (l *list) remove(nodes []node, n int32) {
 	e := &nodes[n]
 	if e.older == none {

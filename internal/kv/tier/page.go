@@ -40,7 +40,7 @@ type Spec struct {
 	// Local is the identity that an earlier process of this machine may have used for the same weights; zero means
 	// none.
 	Local Fingerprint
-	// Layout names everything else that the bytes of a page depend on: layouts of rows, what is drafted, arithmetic.
+	// Layout identifies everything else that the bytes of a page depend on: layouts of rows, drafting and arithmetic.
 	Layout     string
 	PageTokens int
 	Bytes      int // rows of a page, with those of its window page

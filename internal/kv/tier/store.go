@@ -477,8 +477,8 @@ func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	return err == nil, err
 }
 
-// Clear forgets which pages are stored. The pages stay in the store for other servers; pages of other weights have
-// other keys.
+// Clear drops the record of which pages are stored. The pages stay in the store for other servers; pages of other
+// weights have other keys.
 func (s *store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -123,7 +123,7 @@ func TestCountersOfPeersAreSums(t *testing.T) {
 	}
 }
 
-// scarce gives memory once.
+// scarce is an allocator that succeeds only once.
 type scarce struct {
 	plain
 	given int
@@ -161,7 +161,7 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// At most maxPeers other engines are remembered: one more makes room by forgetting all others.
+// At most maxPeers other engines are stored; one more replaces all others.
 func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
 	s := openStack(t, Options{Pull: true}, spec)
 	for i := range maxPeers {

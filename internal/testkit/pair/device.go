@@ -47,7 +47,7 @@ func (d *Device) Hardware() kernel.Hardware { return d.first.Hardware() }
 // Close ends both devices.
 func (d *Device) Close() error { return errors.Join(d.first.Close(), d.second.Close()) }
 
-// Do hands an operation on.
+// Do passes an operation to both devices.
 func (d *Device) Do(op kernel.Op) error {
 	return d.run(Call{Op: op,
 		First:  func() error { return kernel.Do(d.first, kernel.Replace(op, firsts)) },

@@ -13,7 +13,7 @@ import (
 // ErrProtocol is wrapped by every error about a peer's data.
 var ErrProtocol = errors.New("zmtp")
 
-// Bounds of what a peer may send.
+// Limits of the data that a peer may send.
 const (
 	maxFrames     = 16  // of one message
 	maxProperties = 512 // bytes of a READY command
