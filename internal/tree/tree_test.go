@@ -97,7 +97,8 @@ var testOnly = []string{
 	"internal/testkit/gpu", "internal/testkit/respserver", "internal/testkit/steps",
 	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/sim",
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
-	"internal/testkit/await", "internal/testkit/cputime", "internal/testkit/heap", "internal/testkit/wiretable", "internal/testkit/ops",
+	"internal/testkit/await", "internal/testkit/cputime", "internal/testkit/heap",
+	"internal/testkit/wiretable", "internal/testkit/ops",
 	"internal/testkit/plantable", "internal/testkit/table",
 }
 
