@@ -59,22 +59,24 @@ unit:
 # Ranks, whose threads wait for each other half of the time, are divided in both ways at once.
 RANKED = "$(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2" \
 	"+ $(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2 -attention dp"
-ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
+ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines|$(TABLED)
+TABLED = TestAModelWithTables
 
 # What tests leave out because it takes minutes and other tests imply it: every implementation of the operations with
 # every chunk size against the oracle's numbers, a chunk of 32,768 tokens, what says so where it is skipped, OpenAI's Go
 # client, and the engine on two ranks.
 .PHONY: long
 long:
-	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./internal/model/v4 ./builtin -args -long' \
+	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify $(MODELS) -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(SERVED) ./cmd/sparrow -args -long -batch-lines 10000 -fire-answers 80' \
 	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
+MODELS = ./internal/model/v4 ./internal/model/v41 ./builtin
 SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder
 ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks$$|TestAChunkOf|TestGolden|$(MORE)
 MORE = TestNextExact|TestNextDraft|TestQuantised$$|$(BITS)
-BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
+BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals|TestEveryWayToShare
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampled|$(OTHERS)
 OTHERS = TestEqualShapes|TestDraftsDepend|TestOffloadedEq|TestRowBits|TestNoLength|TestAConversationReuses|TestRandomEv
