@@ -1,0 +1,434 @@
+package engine
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sparrow/internal/kv"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Invariants of this file: what a request says reaches every part that it is for, and what was kept for it is given
+// back.
+
+// A sequence has every property of its request that the scheduler reads. Each property is changed alone, and the names
+// of the fields that change in the sequence are compared: a field that is missing, or stands for another, is found.
+func TestASequenceHasWhatItsRequestSays(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	plain := func() Request {
+		return Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 4, Tenant: "a", Source: "s"}
+	}
+	sequence := func(r Request) sched.Sequence {
+		t.Helper()
+		j, err := e.intake.prepare(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := j.choices[0].seq
+		if q.Tenant != j.turnKey || q.Request != any(j) || q.Owner != any(j.choices[0]) ||
+			!slices.Equal(q.Salt, j.salt) {
+			t.Errorf("%+v: tenant %q and salt %q, want %q and %q", r, q.Tenant, q.Salt, j.turnKey, j.salt)
+		}
+		return q
+	}
+	changed := func(a, b sched.Sequence) (names []string) {
+		x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+		for i := range x.NumField() {
+			f := x.Type().Field(i)
+			if f.IsExported() && f.Name != "Owner" && f.Name != "Request" &&
+				!reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+				names = append(names, f.Name)
+			}
+		}
+		return names
+	}
+	first := sequence(plain())
+	for _, c := range []struct {
+		what   string
+		change func(r *Request)
+		want   []string
+	}{
+		{"nothing", func(*Request) {}, nil},
+		{"prompt", func(r *Request) { r.Prompt = tokens(2, 9) }, []string{"Tokens"}},
+		{"tenant", func(r *Request) { r.Tenant = "b" }, []string{"Salt", "Tenant"}},
+		{"no tenant", func(r *Request) { r.Tenant = "" }, []string{"Salt", "Tenant"}},
+		{"salt", func(r *Request) { r.Salt = "x" }, []string{"Salt"}},
+		{"source of a tenant", func(r *Request) { r.Source = "other" }, nil},
+		{"flow", func(r *Request) { r.Flow = "f" }, []string{"Flow"}},
+		{"priority", func(r *Request) { r.Priority = 3 }, []string{"Priority"}},
+		{"background", func(r *Request) { r.Background = true }, []string{"Tenant", "Background"}},
+		{"places", func(r *Request) { r.Places = 2 }, []string{"Places"}},
+		{"score", func(r *Request) { r.Score = &Score{} }, []string{"Logits"}},
+		{"record", func(r *Request) { r.Record = &Record{Selections: true} }, []string{"Record"}},
+	} {
+		r := plain()
+		if c.change(&r); !slices.Equal(changed(first, sequence(r)), c.want) {
+			t.Errorf("another %s changes %v of the sequence, want %v", c.what, changed(first, sequence(r)), c.want)
+		}
+	}
+	// Requests without a tenant take turns by their source, and share pages.
+	r, other := plain(), plain()
+	r.Tenant, other.Tenant, other.Source = "", "", "other"
+	if got := changed(sequence(r), sequence(other)); !slices.Equal(got, []string{"Tenant"}) {
+		t.Errorf("another source changes %v of the sequence, want its turn", got)
+	}
+}
+
+// When the last row of a prompt is scored, none is left to score: the answer is sampled like any other.
+func TestNothingIsLeftToScoreAfterThePrompt(t *testing.T) {
+	for _, from := range []int{0, 1, 5, 40} {
+		e := still(t, testmodel.V32(t), Config{StepTokens: 16})
+		running(t, e)
+		j := open(t, e, Request{Prompt: tokens(1, 40), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true,
+			Score: &Score{From: from}})
+		c := j.choices[0]
+		for e.Stats().OutputTokens == 0 {
+			e.iterations(1)
+		}
+		if c.seq.Logits != 0 || c.scores() || c.needsLogits() {
+			t.Errorf("from token %d: %d rows are left to score after the first token", from, c.seq.Logits)
+		}
+		if got, want := e.Stats().ScoredTokens, int64(40-from); got != want {
+			t.Errorf("from token %d: %d tokens are scored, want %d", from, got, want)
+		}
+		j.Cancel()
+		e.iterations(1)
+	}
+}
+
+// The progress of a request ends with its prompt, however many tokens follow.
+func TestProgressEndsWithThePrompt(t *testing.T) {
+	j := &Job{inbox: &inbox{tally: &tally{}}, usage: Usage{PromptTokens: 9, CachedTokens: 4}}
+	for computed, want := range map[int]int{0: 0, 4: 4, 8: 8, 9: 9, 10: 9, 50: 9} {
+		j.computed = computed
+		if got, cached := j.Progress(); got != want || cached != 4 {
+			t.Errorf("%d tokens in the cache: %d of the prompt, %d cached", computed, got, cached)
+		}
+	}
+}
+
+// A tenant with one waiting request may queue a second if either of the two has several choices.
+func TestASecondRequestBesideALargeOne(t *testing.T) {
+	for _, c := range []struct {
+		first, second int
+		taken         bool
+	}{{3, 1, true}, {1, 3, true}, {3, 3, true}, {1, 1, false}} {
+		b := backlog{most: 4}
+		if err := b.add("a", c.first); err != nil {
+			t.Fatal(err)
+		}
+		for b.waiting < b.most { // others fill the queue
+			if err := b.add(string(rune('b'+b.waiting)), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := b.waiting
+		err := b.add("a", c.second)
+		if (err == nil) != c.taken {
+			t.Errorf("%d choices after %d: %v", c.second, c.first, err)
+		}
+		if err != nil && (b.waiting != before || b.tenants["a"] != queued{c.first, 1}) {
+			t.Errorf("a refused request counts: %+v", b)
+		}
+	}
+}
+
+// Background requests come after everybody: neither they nor their tenants delay others.
+func TestBackgroundRequestsDelayNobody(t *testing.T) {
+	now := time.Unix(1000, 0)
+	estimate := func(background int) (own, other time.Duration) {
+		var w waits
+		for _, tenant := range []string{"a", "a", "b", "b", "b", "b"} {
+			w.queue(tenant, now)
+		}
+		for i := range background {
+			w.queue(turnKey(string(rune('c'+i)), "", true), now)
+		}
+		later := now.Add(time.Second)
+		return w.estimate("a", later), w.estimate("d", later)
+	}
+	own, other := estimate(0)
+	if own != 5*time.Second || other != time.Second {
+		t.Errorf("it waits for %v, a tenant without requests for %v", own, other)
+	}
+	for n := range 4 {
+		if a, d := estimate(n); a != own || d != other {
+			t.Errorf("beside %d background requests it waits for %v and %v, want %v and %v", n, a, d, own, other)
+		}
+	}
+}
+
+// tester is a model that counts its self-tests.
+type tester struct {
+	model.Model
+	tests int
+}
+
+func (m *tester) SelfTest(*plan.Config) error { m.tests++; return nil }
+
+// A self-test that would take long on a CPU runs only if it was asked for; on a GPU it runs unless it is switched off.
+func TestWhenTheSelfTestRuns(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	for _, c := range []struct {
+		setting SelfTest
+		arch    plan.Arch
+		large   bool
+		runs    bool
+	}{
+		{SelfTestAuto, plan.CPU, false, true}, {SelfTestAuto, plan.CPU, true, false},
+		{SelfTestAuto, plan.SM90, false, true}, {SelfTestAuto, plan.SM90, true, true},
+		{SelfTestOn, plan.CPU, false, true}, {SelfTestOn, plan.CPU, true, true}, {SelfTestOn, plan.SM90, true, true},
+		{SelfTestOff, plan.CPU, false, false}, {SelfTestOff, plan.SM90, false, false},
+	} {
+		s, m := *e.setup, &tester{Model: e.model}
+		s.model, s.cfg.SelfTest, s.info.Config.Hardware.Arch = m, c.setting, c.arch
+		if c.large {
+			s.info.Config.Model.Heads *= 1 << 20
+		}
+		if err := selfTest(&s); err != nil || (m.tests == 1) != c.runs {
+			t.Errorf("setting %d on %v, large %v: %d tests, %v; want it to run: %v", c.setting, c.arch, c.large,
+				m.tests, err, c.runs)
+		}
+		s.model = struct{ model.Model }{e.model} // which has none
+		if err := selfTest(&s); err != nil {
+			t.Errorf("a model without a self-test: %v", err)
+		}
+	}
+}
+
+// renamed is a model on a device of another name, with pages of a fixed size.
+type renamed struct {
+	model.Model
+	model.Paged
+	name  string
+	bytes int64
+}
+
+type namedDevice struct {
+	kernel.Device
+	name string
+}
+
+func (d namedDevice) Name() string { return d.name }
+
+func (m renamed) Device() kernel.Machine {
+	return namedDevice{m.Model.Device().(kernel.Device), m.name}
+}
+func (m renamed) PageBytes(*plan.Config) int64 { return m.bytes }
+
+// The name of a page outside the device has every property on which its bytes depend. Each property is changed alone:
+// all names differ.
+func TestPagesAreNamedByEverythingTheyDependOn(t *testing.T) {
+	alone(t, "one device is renamed")
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	paged := e.model.(model.Paged)
+	names := map[string]string{}
+	for _, c := range []struct {
+		what   string
+		change func(s *setup, m *renamed)
+	}{
+		{"nothing", func(*setup, *renamed) {}},
+		{"layout of rows", func(s *setup, _ *renamed) { s.info.Config.Layout++ }},
+		{"layout of indexer keys", func(s *setup, _ *renamed) { s.info.Config.IndexLayout++ }},
+		{"tokens of a page", func(s *setup, _ *renamed) { s.info.Config.Page *= 2 }},
+		{"device", func(_ *setup, m *renamed) { m.name += "2" }},
+		{"plan", func(s *setup, _ *renamed) { s.info.Config.Fingerprint++ }},
+		{"weights", func(s *setup, _ *renamed) { s.cfg.Weights.Sampled[7]++ }},
+	} {
+		s := *e.setup
+		m := renamed{e.model, paged, e.model.Device().Name(), e.model.PageBytes(&e.info.Config)}
+		s.cfg.Tiers = tier.Options{HostBytes: 1 << 24}
+		c.change(&s, &m)
+		s.model = m
+		var pool kv.Config
+		x, err := openTiers(&s, e.inbox, &pool)
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if other, ok := names[pool.Identity]; ok {
+			t.Errorf("another %s gives the name of another %s: %s", c.what, other, pool.Identity)
+		}
+		names[pool.Identity] = c.what
+		x.close()
+	}
+}
+
+// The loop looks again at the earliest time at which a sequence has waited for its pages for too long.
+func TestTheLoopLooksAgainAtTheEarliestDeadline(t *testing.T) {
+	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 24}))
+	running(t, e)
+	for _, begun := range [][]time.Duration{{0}, {0, 3}, {3, 0}, {2, 1, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			now := time.Now()
+			x := *e.loop.tiers
+			var fired time.Duration
+			x.timer = time.AfterFunc(time.Hour, func() { fired = time.Since(now) })
+			defer x.timer.Stop()
+			x.setup, x.wait, x.restoring = &setup{cfg: Config{Clock: machine{}}}, 10*time.Second, nil
+			for _, d := range begun { // of a fetch that says nothing
+				x.restoring = append(x.restoring,
+					&choice{restore: &restore{fetch: &tier.Fetch{}, admit: true, begun: now.Add(d * time.Second)}})
+			}
+			if x.advance() || len(x.restoring) != len(begun) {
+				t.Errorf("%v: it did something", begun)
+			}
+			time.Sleep(time.Minute)
+			if want := (10 + slices.Min(begun)) * time.Second; fired != want {
+				t.Errorf("waits begin after %d s: it looks again after %v, want %v", begun, fired, want)
+			}
+		})
+	}
+}
+
+// brittle is a device that copies a number of tensors and then none; with late, copies fail after they were enqueued.
+type brittle struct {
+	kernel.Device
+	left int
+	late bool
+}
+
+func (d *brittle) fails() bool { d.left--; return d.left < 0 && !d.late }
+
+func (d *brittle) Read(dst []byte, src kernel.Tensor) error {
+	if d.fails() {
+		return errFault
+	}
+	return d.Device.Read(dst, src)
+}
+
+func (d *brittle) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) {
+	if d.late {
+		return lateFault{}, nil
+	}
+	return kernel.Collect(struct{ kernel.Memory }{d}, dst, src)
+}
+
+func (d *brittle) HostAlloc(n int64) ([]byte, error) { return make([]byte, n), nil }
+func (d *brittle) HostFree([]byte) error             { return nil }
+
+// lateFault is the end of a copy that fails.
+type lateFault struct{}
+
+func (lateFault) Wait() error { return errFault }
+
+// A page that cannot be copied from the device leaves no host memory in use, and no tier holds it, whenever the copy
+// fails. The next page is stored.
+func TestPagesThatCannotBeCopiedHoldNoMemory(t *testing.T) {
+	alone(t, "the device of one rank fails")
+	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
+	emptied(t, e)
+	running(t, e)
+	x, dev := e.loop.tiers, e.loop.tiers.dev.(kernel.Device)
+	for i, d := range []*brittle{{Device: dev}, {Device: dev, left: 1}, {Device: dev, late: true}} {
+		k := kv.Kept{Stored: prefix.Stored{Hash: prefix.Hash{byte(1 + i)}, Tokens: tokens(1, 64)}, Page: 2, Window: -1}
+		x.dev = d
+		x.Leaving(k)
+		x.settle()
+		if pages, _ := x.stack.Held(); pages != 0 || x.stack.Has(k.Hash) || len(x.copies) != 0 {
+			t.Errorf("%d: %d pages of host memory are in use, held %v, %d copies", i, pages, x.stack.Has(k.Hash),
+				len(x.copies))
+		}
+		x.dev = dev
+		x.Leaving(k)
+		x.settle()
+		if pages, _ := x.stack.Held(); pages != 1 || !x.stack.Has(k.Hash) {
+			t.Errorf("%d: %d pages, held %v after a copy that succeeds", i, pages, x.stack.Has(k.Hash))
+		}
+		x.stack.Clear()
+	}
+}
+
+// A snapshot of the counters does not change while the engine runs on, and neither does a copy of the counts of experts
+// or the list of plans.
+func TestSnapshotsStay(t *testing.T) {
+	alone(t, "every rank counts its own experts")
+	e := still(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 2), PlanHistory: 2,
+		Usage: expertCounts(t, testmodel.V32Draft(t))})
+	running(t, e)
+	j := open(t, e, Request{Prompt: tokens(1, 40), Sampling: greedy(), MaxTokens: 30, IgnoreEOS: true})
+	e.iterations(4)
+	snapshot := func() []any { return []any{e.Stats(), e.Plans(), e.Usage()} }
+	first := snapshot()
+	text := fmt.Sprintf("%+v", first)
+	e.iterations(4)
+	if fmt.Sprintf("%+v", snapshot()) == text {
+		t.Fatal("nothing was counted meanwhile")
+	}
+	if got := fmt.Sprintf("%+v", first); got != text {
+		t.Errorf("the snapshot is now\n%s, was\n%s", got, text)
+	}
+	j.Cancel()
+	e.iterations(1)
+}
+
+// snapshots is a model whose window pages are much larger than the rest of a page.
+type snapshots struct{ snapshotted }
+
+type snapshotted interface {
+	model.Model
+	model.Snapshotted
+}
+
+func (snapshots) PageBytes(*plan.Config) int64   { return 1100 }
+func (snapshots) WindowBytes(*plan.Config) int64 { return 1000 }
+
+// The size of a cache is the sum of its parts in every family: pages without their window parts, window pages for the
+// sequences that run, for a step and for reuse, and states.
+func TestTheSizeOfACache(t *testing.T) {
+	alone(t, "sizes are those of one rank")
+	for name, dir := range map[string]string{"v32": testmodel.V32(t), "v4": testmodel.V4(t), "v41": testmodel.V41(t),
+		"next": testmodel.Next(t)} {
+		e := still(t, dir, Config{MaxRunning: 2, StepTokens: 32})
+		running(t, e)
+		s, cfg := *e.setup, &e.info.Config
+		if m, ok := e.model.(snapshotted); ok {
+			s.model, s.windowed = snapshots{m}, snapshots{m}
+		}
+		z, m := &sizing{setup: &s}, s.model
+		const pages = 4000
+		got := z.cacheOf(cfg, pages)
+		want := cacheSize{pages: pages, arena: got.arena, bytes: pages * m.PageBytes(cfg)}
+		if w, ok := m.(model.Windowed); ok {
+			each, rest := w.WindowBytes(cfg), m.PageBytes(cfg)-w.WindowBytes(cfg)
+			load := kv.Load{Pages: pages, PageTokens: cfg.Page, Window: w.Window(), Running: 2, StepTokens: 32}
+			if x, ok := m.(model.Snapshotted); ok {
+				load.Spacing, load.PageBytes, load.WindowBytes = x.SnapshotSpacing(), rest, each
+			}
+			want.window = kv.SizeWindow(load)
+			want.bytes, want.states = pages*rest+int64(want.window.Pages)*each, 2*w.StateBytes(cfg)
+		}
+		if got != want || got.total() != want.bytes+want.states+want.arena {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// The memory of an engine is that of all its ranks: sizes are those of one, weights those of the checkpoint.
+func TestMemoryOfRanks(t *testing.T) {
+	alone(t, "sizes are those of one rank")
+	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second})
+	running(t, e)
+	arena := e.loop.passes.runner.Bytes() + e.loop.inner.passes.runner.Bytes()
+	for ranks, times := range map[int]int64{0: 1, 1: 1, 3: 3} {
+		s := *e.setup
+		s.info.Config.Model.Ranks, s.cfg.WeightBytes, s.cfg.Packed = ranks, 11, true
+		l := &loop{setup: &s, passes: e.loop.passes, inner: innerPasses{passes: e.loop.inner.passes}}
+		want := Memory{Weights: 11, Packed: true, Cache: 5 * times, States: 7 * times, Arena: arena * times}
+		if got := memoryOf(l, &cacheSize{bytes: 5, states: 7, arena: 9}, 13); got != want {
+			t.Errorf("%d ranks: %+v, want %+v", ranks, got, want)
+		}
+	}
+}
