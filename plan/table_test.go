@@ -73,12 +73,12 @@ func TestTableOfPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m, err = m.Divide(c.ranks, c.how); err != nil {
-			lines = append(lines, name, "  "+err.Error())
+			lines = append(lines, name, "  refused "+table.Facts(err.Error()))
 			continue
 		}
 		cfg, notices, err := plan.Resolve(hw, m, c.policy)
 		if err != nil {
-			lines = append(lines, name, "  "+err.Error())
+			lines = append(lines, name, "  refused "+table.Facts(err.Error()))
 			continue
 		}
 		lines = append(append(lines, name), plantable.Config(t, cfg, notices)...)
@@ -96,7 +96,7 @@ func TestTableOfPlans(t *testing.T) {
 			lines = append(lines, "  "+text)
 			p, err := plan.Build(cfg, b)
 			if err != nil {
-				lines = append(lines, "    "+err.Error())
+				lines = append(lines, "    refused "+table.Facts(err.Error()))
 				continue
 			}
 			lines = append(lines, plantable.Plan(t, p)...)

@@ -81,8 +81,8 @@ func TestTableOfFields(t *testing.T) {
 
 // keeping decodes and keeps the list of ignored fields, and what the request becomes.
 func keeping[T any](decode func(*wire.Decoder, []byte) (*T, *wire.Error),
-	as func(*T) any) func([]byte) (any, *wire.Error) {
-	return func(body []byte) (any, *wire.Error) {
+	as func(*T) any) func([]byte) (any, error) {
+	return func(body []byte) (any, error) {
 		d := &wire.Decoder{}
 		r, bad := decode(d, body)
 		if bad != nil {

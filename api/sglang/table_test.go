@@ -14,7 +14,7 @@ func TestTableOfFields(t *testing.T) {
 		Request *Request
 		Ignored []string
 	}
-	decode := func(body []byte) (any, *wire.Error) {
+	decode := func(body []byte) (any, error) {
 		d := &wire.Decoder{}
 		r, bad := Decode("default")(d, body)
 		if bad != nil {

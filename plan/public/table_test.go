@@ -44,7 +44,7 @@ func TestTableOfPlans(t *testing.T) {
 		name := fmt.Sprintf("%s of %d heads on %s, %+v", c.model, c.heads, c.hw, c.policy)
 		cfg, notices, err := Resolve(hardware(t, c.hw), m, c.policy)
 		if err != nil {
-			lines = append(lines, name, "  "+err.Error())
+			lines = append(lines, name, "  refused "+table.Facts(err.Error()))
 			continue
 		}
 		lines = append(append(lines, name), plantable.Config(t, cfg, notices)...)
@@ -56,7 +56,7 @@ func TestTableOfPlans(t *testing.T) {
 			lines = append(lines, "  "+text)
 			p, err := Build(cfg, b)
 			if err != nil {
-				lines = append(lines, "    "+err.Error())
+				lines = append(lines, "    refused "+table.Facts(err.Error()))
 				continue
 			}
 			lines = append(lines, plantable.Plan(t, p)...)

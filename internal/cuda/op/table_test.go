@@ -62,7 +62,7 @@ func TestTableOfLaunches(t *testing.T) {
 			lines = append(lines, c.Name)
 			clear(other)
 			if err := kernel.Do(d, c.Op); err != nil {
-				lines = append(lines, "  "+err.Error())
+				lines = append(lines, "  refused "+tables.Facts(err.Error()))
 			}
 			if err := d.Sync(); err != nil { // launches what is held
 				t.Fatal(err)

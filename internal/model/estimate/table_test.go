@@ -50,10 +50,10 @@ func TestTableOfEstimates(t *testing.T) {
 		name := fmt.Sprintf("%s %s on %d GPUs by %v", c.preset, c.batch, c.gpus, c.how)
 		e, err := stepOf(t, c.preset, c.batch, c.gpus, c.how)
 		if err != nil {
-			add("%s: %v", name, err)
+			add("%s: refused %s", name, table.Facts(err.Error()))
 			continue
 		}
-		add("%s: %d rows, %.5g ms, %d bytes, %q", name, e.Rows, e.Millis, e.WeightBytes, e.Warning)
+		add("%s: %d rows, %.5g ms, %d bytes, warning %s", name, e.Rows, e.Millis, e.WeightBytes, table.Facts(e.Warning))
 		stagesOf(e)
 	}
 	for _, c := range []struct {
@@ -77,17 +77,17 @@ func TestTableOfEstimates(t *testing.T) {
 		name := fmt.Sprintf("%s on %s, %d, used %v", c.preset, c.hw, c.memory, c.used)
 		f, err := q.Fit()
 		if err != nil {
-			add("%s: %v", name, err)
+			add("%s: refused %s", name, table.Facts(err.Error()))
 			continue
 		}
 		add("%s: memory %d, %d experts here, beside %.5g", name, f.Memory, f.Experts.Resident, f.Experts.Beside)
 		for _, list := range [][]Part{f.Device, f.Host} {
 			for _, p := range list {
-				add("  %s: %d, %s", p.Name, p.Bytes, p.Note)
+				add("  %s: %d, %s", p.Name, p.Bytes, table.Facts(p.Note))
 			}
 		}
 		for _, why := range f.Experts.Reasons {
-			add("  because %s", why)
+			add("  because %s", table.Facts(why))
 		}
 		for _, s := range f.Speeds {
 			add("  %s: %.5g tokens/s", s.What, s.Tokens)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/testkit/table"
 	"sparrow/plan"
 )
 
@@ -21,7 +22,7 @@ func Config(t testing.TB, cfg any, notices []plan.Notice) []string {
 	}
 	lines := split(t, "  ", m)
 	for _, n := range notices {
-		lines = append(lines, fmt.Sprintf("  notice %v (%s) %s", n.Level, n.Rule, n.Text))
+		lines = append(lines, fmt.Sprintf("  notice %v (%s) %s", n.Level, n.Rule, table.Facts(n.Text)))
 	}
 	return lines
 }
@@ -46,14 +47,24 @@ func Plan(t testing.TB, p *plan.Plan) []string {
 // split writes lists of reasons as lines of their own, after the other fields.
 func split(t testing.TB, indent string, m map[string]any) []string {
 	t.Helper()
-	lists := []string{"reasons", "rejected"}
+	lists := []string{"reasons", "rejected"} // their names and numbers, not their words
 	var more []string
 	for _, name := range lists {
 		list, _ := m[name].([]any)
 		for _, x := range list {
-			more = append(more, indent+"  "+name+" "+text(t, x))
+			fields := x.(map[string]any)
+			line := indent + "  " + name
+			for _, field := range slices.Sorted(maps.Keys(fields)) {
+				line += " " + field + " " + table.Facts(text(t, fields[field]))
+			}
+			more = append(more, line)
 		}
 		delete(m, name)
+	}
+	for _, name := range []string{"limit", "dense_against"} {
+		if v, ok := m[name]; ok {
+			m[name] = table.Facts(text(t, v))
+		}
 	}
 	line := indent
 	for _, name := range slices.Sorted(maps.Keys(m)) {

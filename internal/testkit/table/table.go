@@ -7,9 +7,16 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
+
+var fact = regexp.MustCompile(`E\d\d|[a-z0-9]+(?:[-_.:/][a-z0-9]+)+|\d+`)
+
+// Facts are the names and numbers of a text: of those with digits, dashes or underscores. A table of them does not
+// change with the words around them.
+func Facts(text string) string { return strings.Join(fact.FindAllString(text, -1), " ") }
 
 // Check compares lines with testdata/name.
 func Check(t testing.TB, name string, lines []string) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/testkit/table"
 	"sparrow/internal/wire"
 )
 
@@ -22,6 +23,7 @@ type Object struct {
 	Path  []any // keys and indices from the body to it
 	Names []string
 	More  []string // values that are tried in addition
+	Only  []string // values that are tried instead of the usual ones
 }
 
 // At names an object of the fields of a reader.
@@ -36,7 +38,7 @@ func (o Object) With(values ...string) Object {
 }
 
 // Lines has a line for each field: for each value the error, or what is different from the decoded body.
-func Lines(t testing.TB, name, body string, decode func([]byte) (any, *wire.Error), objects ...Object) []string {
+func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), objects ...Object) []string {
 	t.Helper()
 	plain, bad := decode([]byte(body))
 	if bad != nil {
@@ -49,13 +51,22 @@ func Lines(t testing.TB, name, body string, decode func([]byte) (any, *wire.Erro
 			var order []string
 			by := map[string][]string{}
 			before, after := around(t, body, o.Path, field)
-			for _, v := range append(slices.Clone(values), o.More...) {
+			tried := values
+			if o.Only != nil {
+				tried = o.Only
+			}
+			for _, v := range append(slices.Clone(tried), o.More...) {
 				text := ""
-				got, bad := decode([]byte(before + v + after))
-				if bad != nil {
-					text = fmt.Sprintf("%v: %s", bad.Code, bad.Message)
-				} else {
+				switch got, err := decode([]byte(before + v + after)); e := err.(type) {
+				case nil:
 					text = difference(base, flatten(got))
+				case *wire.Error:
+					text = "refused"
+					for _, p := range e.Problems {
+						text += fmt.Sprintf(" %s (%v)", p.Param, p.Code)
+					}
+				default:
+					text = "refused " + table.Facts(err.Error())
 				}
 				if by[text] == nil {
 					order = append(order, text)
@@ -139,6 +150,13 @@ func flatten(v any) map[string]string {
 			if v.Type().Elem().Kind() == reflect.Uint8 && v.Kind() == reflect.Slice {
 				if v.Len() > 0 {
 					out[path] = string(v.Bytes())
+				}
+				return
+			}
+			switch v.Type().Elem().Kind() {
+			case reflect.Bool, reflect.Int, reflect.Int32, reflect.Float32, reflect.Float64, reflect.String:
+				if v.Len() > 0 {
+					out[path] = fmt.Sprint(v)
 				}
 				return
 			}
