@@ -45,7 +45,7 @@ func (s *stream) otherValue() bool {
 	text, which := s.upTo(s.value.end)
 	if which < 0 {
 		if s.done {
-			s.arguments(s.consume(len(s.buf))) // what there is of the value stays with its call
+			s.arguments(s.consume(len(s.buf))) // the incomplete value is part of its call
 		}
 		return s.cutShort()
 	}

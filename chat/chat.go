@@ -23,7 +23,7 @@ const (
 type Message struct {
 	Role      Role
 	Content   string // visible text; several text parts are joined by the caller
-	Reasoning string // assistant only: what was thought before the content
+	Reasoning string // assistant only: the reasoning before the content
 	ToolCalls []Call // assistant only
 
 	ToolCallID string // tool only: the call this is the result of; empty means "in the order of the calls"
@@ -46,7 +46,7 @@ type Tool struct {
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments; key order is kept in the prompt
 	Strict      bool            // arguments must follow the schema; enforced by the caller, shown by some formats
-	Enforced    json.RawMessage // schema that the arguments are held to, where it is not Parameters; never shown
+	Enforced    json.RawMessage // schema that the arguments must follow, if it is not Parameters; never shown
 	// Deferred tools may be called but are not listed: a message of the conversation shows them.
 	Deferred bool
 }

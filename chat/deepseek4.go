@@ -161,7 +161,7 @@ type v4Encoder struct {
 	thinking bool
 	drop     bool   // earlier reasoning is not shown
 	last     int    // index in turns of the last user or developer message
-	task     string // asked of that message; empty for none
+	task     string // the task that applies to that message; empty for none
 	b        mark.Builder
 	open     bool // the text ends inside a reasoning block
 }

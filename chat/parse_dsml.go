@@ -14,7 +14,7 @@ type dsmlParser struct {
 	dsmlTags
 
 	name  string   // tool of the current invoke
-	begun bool     // its start was handed out
+	begun bool     // the start of the call has been emitted
 	seen  []string // its parameters so far; the last is the current one
 }
 

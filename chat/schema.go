@@ -10,7 +10,7 @@ import (
 type valueKind int
 
 const (
-	valueUnknown valueKind = iota // the schema is silent: JSON if it parses, else a string
+	valueUnknown valueKind = iota // the schema states no type: JSON if the text parses, else a string
 	valueString                   // always a string
 	valueJSON                     // JSON if it parses, else a string
 	// may be a string or null, number, ...: only null, booleans, arrays and objects are JSON

@@ -18,11 +18,12 @@ const maxName = 1024
 // family adds states. A state function inspects the text and returns true if it consumed text or changed the state,
 // false if it needs more text.
 type stream struct {
-	buf   []byte // text not yet consumed
-	plain []bool // [len(buf)] whether tokens that are no control tokens wrote the byte; nil where nothing depends on it
+	buf []byte // text not yet consumed
+	// [len(buf)] whether the byte was written by tokens that are not control tokens; nil if nothing depends on it
+	plain []bool
 	clean int    // no awaited marker starts before this offset of buf
 	raw   []byte // consumed text that no delta carries yet; it returns as content if the call turns out malformed
-	done  bool   // Close was called: nothing more will come
+	done  bool   // Close was called: there is no more text
 	state func() bool
 	out   []Delta
 	err   error
@@ -30,7 +31,7 @@ type stream struct {
 	tokens []string // markers that are tokens of their own
 	newID  func(int) string
 	types  toolTypes
-	tools  bool // calls are expected; without, all markup is text
+	tools  bool // calls are expected; if false, all markup is text
 	calls  int  // calls started so far
 	args   int  // arguments of the current call written so far
 	value  value

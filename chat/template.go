@@ -28,7 +28,7 @@ type Template struct {
 	reads    map[string]bool   // names the template mentions
 	textArgs bool              // the template needs arguments as text
 	parser   func(Request, bool) Parser
-	calls    CallSyntax // how the markers it shows write calls
+	calls    CallSyntax // the syntax of calls, from the markers in the template
 }
 
 // TemplateConfig holds the inputs of a Template.
@@ -267,7 +267,7 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 			}
 			d := req.Memo.tool(&tool).function
 			if tool.Description == "" {
-				d = readTool(&tool).function // one of our own, to change it
+				d = readTool(&tool).function // a copy that may be changed
 				d.Set("description", "")     // templates join it to other text
 			}
 			list.Items = append(list.Items, jinja.Mark(wrapFunction(d)))

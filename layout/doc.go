@@ -1,8 +1,8 @@
 // Package layout turns rows of float32 into the bytes of a KV cache and back, one type per byte layout.
 //
-// In flow rows of values (a latent row of 576, an indexer key of 128, or a V4 entry of 512) and the page of bytes they
-// belong to; out flow the bytes, or the values they encode. The value of a row is by definition the result of Decode.
-// The package has no policy: it never chooses a layout.
+// The input is rows of values (a latent row of 576, an indexer key of 128, or a V4 entry of 512) and the page of bytes
+// they belong to; the output is the bytes, or the values that they encode. The value of a row is by definition the
+// result of Decode. The package has no policy: it never chooses a layout.
 //
 // DeepSeek-V4 has entries of 512 values (type V4): 448 without position, then 64 rope values. An entry is both key and
 // value.

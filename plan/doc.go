@@ -1,9 +1,9 @@
 // Package plan decides, once per batch, how sparse attention runs.
 //
-// In flow a description of the hardware, the model and the user's settings (Resolve, once at start) and then the
-// lengths of one scheduled batch (Build, once per step). Out flows an immutable Plan: segments of rows, each with its
-// form, kernel, cache layout, conversion, index transform, indexer path, launches, transient bytes, and the reasons for
-// every choice together with the rejected candidates.
+// The inputs are a description of the hardware, the model and the user's settings (Resolve, once at start) and then the
+// lengths of one scheduled batch (Build, once per step). The output is an immutable Plan: segments of rows, each with
+// its form, kernel, cache layout, conversion, index transform, indexer path, launches, transient bytes, and the reasons
+// for every choice together with the rejected candidates.
 //
 // Both functions are pure. The package never uses a device, a clock, the environment or a variable that outlives the
 // call, and never modifies its Config or Batch. All other code reads the Plan and repeats none of its decisions.

@@ -1,7 +1,7 @@
-// Package record has the choices of a model's rows, as data: the keys that each layer attended to and the experts that
-// computed the row. Rows flow in from passes and flow out as JSON, in the format of docs/format/selections.md; rows
-// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape describes the choices of
-// layers.
+// Package record represents the choices of a model's rows as data: the keys that each layer attended to and the experts
+// that computed the row. Passes record rows, which are written as JSON in the format of docs/format/selections.md; rows
+// that were recorded before are read as a Replay. The package does not depend on a model or a pass: a Shape describes
+// the choices of layers.
 package record
 
 import "slices"

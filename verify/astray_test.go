@@ -58,7 +58,8 @@ func TestRoundedRowsShowEveryFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		faults := append(astray.All(j.v4), astray.None)
-		if !*long { // of each family the fault that the tolerances leave; exact rows show the others
+		// of each family only the fault that the tolerances do not detect; the test of exact rows detects the others
+		if !*long {
 			faults = []astray.Fault{astray.HeadScaled, astray.None}
 			if j.v4 {
 				faults[0] = astray.WindowShort

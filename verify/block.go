@@ -60,7 +60,7 @@ func (r *reader) readDrafted(name string) *Drafted {
 	return d
 }
 
-// Blocks is how the drafts of a case compare.
+// Blocks is the comparison of the drafts of a case with the oracle's.
 type Blocks struct {
 	Blocks          int     `json:"blocks"` // steps and probes
 	Drafts          int     `json:"drafts"`
@@ -227,7 +227,7 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 			x.out.BaseError = max(x.out.BaseError, maxDiff(plain, base[i]))
 			x.cos = append(x.cos, cosine(plain, base[i]))
 		}
-		if equal { // else the Markov head has read another token
+		if equal { // otherwise the Markov head has read another token
 			if logits != nil {
 				x.out.LogitError = max(x.out.LogitError, maxDiff(got, logits[i]))
 			}
@@ -290,7 +290,7 @@ func readMarkov(dir string) (*markov, error) {
 	return m, nil
 }
 
-// without is logits less the head's part after a token.
+// without returns logits minus the head's part after a token.
 func (m *markov) without(logits []float32, before int32) []float32 {
 	e := m.before[int(before)*m.rank : (int(before)+1)*m.rank]
 	out := make([]float32, len(logits))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Case is how one case compares.
+// Case is the comparison of one case with the oracle.
 type Case struct {
 	Name   string `json:"name"`
 	Tokens int    `json:"tokens"`
@@ -177,7 +177,7 @@ func cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// noise is the size of the difference of two vectors relative to their own size, root mean square over pairs of
+// noise returns the size of the difference of two vectors relative to their own size, root mean square over pairs of
 // vectors of about equal size with these cosines: |a - b|^2 = 2 |a|^2 (1 - cos).
 func noise(cosines []float64) float64 {
 	if len(cosines) == 0 {

@@ -54,7 +54,7 @@ func TestDenseModels(t *testing.T) {
 				{plan.Policy{KV: "fp8-576"}, 0, "decode: dense-mla by dense-latent over fp8-576"},
 			} {
 				if j >= 2 && (i+j)%3 != 0 && !*long {
-					continue // another checkpoint has these rows
+					continue // these settings are tested with another checkpoint
 				}
 				r := run(t, dir, m, x.policy, x.chunk)
 				var text strings.Builder
@@ -117,7 +117,8 @@ func TestGPUOracleDenseDraftingLayer(t *testing.T) {
 	}
 }
 
-// draftError is how far the median row of the drafting layer is from the oracle's, as a share of its norm.
+// draftError returns the distance of the median row of the drafting layer from the oracle's row, as a share of its
+// norm.
 func draftError(t *testing.T, dir string, dev kernel.Device, kv string) float64 {
 	t.Helper()
 	src, err := family.Open(dir)

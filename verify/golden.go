@@ -1,8 +1,8 @@
 // Package verify compares a model with the results of an independent implementation on the same checkpoint.
 //
-// A checkpoint folder with golden.json and golden.safetensors next to the weights flows in, together with the settings
-// to prove; a Report flows out: for each case the largest logit error, cosines of hidden states, selections, and greedy
-// tokens, judged by the tolerances of tolerance.go.
+// The inputs are a checkpoint folder with golden.json and golden.safetensors next to the weights, and the settings to
+// verify; the output is a Report: for each case the largest logit error, cosines of hidden states, selections, and
+// greedy tokens, judged by the tolerances of tolerance.go.
 package verify
 
 import (

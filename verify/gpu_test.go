@@ -132,7 +132,7 @@ func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 	onGPUFrom(t, folder(name), name, plan.Policy{KV: kv}, chunk, cases)
 }
 
-// onGPUFrom does so with a checkpoint in a folder.
+// onGPUFrom verifies cases of a checkpoint in a folder.
 func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases []string) {
 	gpu.Need(t)
 	what := fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk)

@@ -2,7 +2,7 @@ package verify
 
 import "math"
 
-// What rounding changes in a value, root mean square, as a share of the root mean square of the values.
+// The change of values by rounding: its root mean square as a share of the root mean square of the values.
 const (
 	// Half a step of three bits after the leading one: 1/8 / sqrt(12), in the mean over the position in a power of
 	// two.

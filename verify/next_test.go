@@ -111,7 +111,7 @@ func TestNextDraftingLayer(t *testing.T) {
 		tokens := append(g.Input, g.Greedy[0])
 		for row := range 4 {
 			if !*long && row%3 != 0 {
-				continue // the first and the last show the others
+				continue // the first and the last row suffice
 			}
 			n := len(g.Input) - 3 + row
 			state, err := m.(model.Stateful).NewState()

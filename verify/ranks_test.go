@@ -142,7 +142,7 @@ func TestRanks(t *testing.T) {
 		ranks int
 		how   plan.Division
 		chunk int
-		long  string // which others are like it
+		long  string // names the case that replaces it without -long
 	}{
 		{"deepseek_v32-1", "f32", 2, plan.ByHeads, 0, "four ranks"},
 		{"deepseek_v32-1", "f32", 4, plan.ByHeads, 64, ""},

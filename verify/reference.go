@@ -23,23 +23,24 @@ import (
 // the effect of rounding on logits of random weights hides small faults, which equal inputs reveal. Whole passes are
 // compared by tolerances (judge).
 //
-// Of a device with activations of bf16, as GPUs have them (ref.Device.Rounded), three things are checked
+// For a device with activations of bf16, as GPUs have them (ref.Device.Rounded), three things are checked
 // (judgeByReference):
 //
-//   - Operation by operation, with equal inputs: what the device gives is what the reference gives, within 1 % of its
-//     scale, and within 0.8 % of the size of each head of a row of attention. Choices, of keys and of experts, are
-//     equal.
+//   - Operation by operation, with equal inputs: the results of the device equal those of the reference within 1 % of
+//     their scale, and within 0.8 % of the size of each head of a row of attention. The choices of keys and of
+//     experts are equal.
 //   - As a whole: logits are within 1 % of their scale of those of the reference, which follows the choices of the
-//     device; or, because one flipped rounding of random weights moves all that follows, within twice the distance of
-//     the reference from itself with its sums moved as another order of terms moves them. Choices that the reference
-//     would not have made lie at margins below what its scores differ by.
-//   - Of the oracle: errors are at most twice those of the reference on its own.
+//     device; or, because one flipped rounding with random weights changes all later values, within twice the
+//     distance between the reference and the reference with perturbed sums, as another order of terms would
+//     perturb them. Choices that the reference would not have made have margins smaller than the differences of the
+//     scores.
+//   - Compared with the oracle: errors are at most twice those of the reference.
 //
-// Of several ranks, each of which has a part of every operation, only the last is checked.
+// For several ranks, each of which has a part of every operation, only the last of these is checked.
 type Reference struct {
 	both   *compared   // the device and the reference, side by side; nil for ranks
 	own    *followed   // the reference; nil for activations of float32
-	moved  *followed   // the reference with moved sums; nil for ranks and for activations of float32
+	moved  *followed   // the reference with perturbed sums; nil for ranks and for activations of float32
 	config plan.Config // of the reference where it judges ranks
 }
 
@@ -107,7 +108,7 @@ func follow(src *family.Source, dev kernel.Machine, d ref.Device) (*followed, er
 	return &followed{m, f}, err
 }
 
-// Against is how a case compares with the reference.
+// Against is the comparison of a case with the reference.
 type Against struct {
 	Scale    float64 `json:"logit_scale"`    // largest logit of the reference
 	Distance float64 `json:"distance"`       // median over positions of the largest difference, as a share of it
@@ -128,7 +129,7 @@ type OperationDifference struct {
 	Unequal float64 `json:"unequal"` // share of elements
 	Worst   float64 `json:"worst"`   // largest difference, as a share of the largest value of its call
 	Noise   float64 `json:"noise"`   // RMS of the differences divided by RMS of the values
-	Row     float64 `json:"row"`     // the same of the worst row, of attention of the worst head of a row
+	Row     float64 `json:"row"`     // the same for the worst row; for attention, for the worst head of a row
 }
 
 // compare runs a case on the reference and compares. out is the device's result.
@@ -313,7 +314,7 @@ func attends(name string) bool {
 func (c *Case) judgeOperation(name string, d *pair.Difference, exact bool) {
 	share := float64(d.Unequal) / float64(max(d.Elements, 1))
 	switch {
-	case name == "IndexQueryArgs.Q": // may be overwritten or not
+	case name == "IndexQueryArgs.Q": // whether it is overwritten is not specified
 	case d.DType == kernel.I32 && d.Unequal > 0:
 		c.addProblem("%s: %d of %d integers differ from the reference's", name, d.Unequal, d.Elements)
 	case d.DType == kernel.I32:

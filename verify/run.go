@@ -168,7 +168,7 @@ func (c copies) run(r *step.Runner, layers int, w step.Work) (step.Result, error
 	return res, nil
 }
 
-// keep notes a plan that differs from the last one.
+// keep records a plan that differs from the last one.
 func (o *outcome) keep(p *plan.Plan) {
 	if n := len(o.plans); n == 0 || o.plans[n-1] != p {
 		o.plans = append(o.plans, p)

@@ -34,8 +34,8 @@ const (
 	// implementations differ by at most 1e-5; the smallest mistake that was tried, a missing sink, gives 0.01.
 	exactDraft = 1e-4
 
-	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere.
-	// Logits of unrelated positions have a cosine near 0.
+	// farCosine bounds the typical position where FP8 indexer keys have changed the selections of later layers with
+	// random weights. Logits of unrelated positions have a cosine near 0.
 	farCosine = 0.7
 )
 
@@ -189,8 +189,8 @@ func keyNoise(index plan.Layout) float64 {
 // How far selections may differ follows from the margins of the scores (selectionFloor) and from how far the rows
 // differ that the scores are computed from. Before the first indexer are layers whose experts the token id chooses:
 // their rows differ only by rounding, at least by that of the entries they read. Before later ones, with random weights
-// single positions go to other experts; the change of the rows is not larger than the change of the logits, in the mean
-// over positions.
+// single positions choose other experts; the change of the rows is not larger than the change of the logits, in the
+// mean over positions.
 func (c *Case) judgeV4(key float64) {
 	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
 	first := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)

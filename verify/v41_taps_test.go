@@ -103,7 +103,7 @@ func (d *tapped) Do(op kernel.Op) error {
 	return nil
 }
 
-// What the stages of a DSpark head read of the backbone are the oracle's means of the streams that enter three layers.
+// The stages of a DSpark head read the same means of the streams that enter three layers as in the oracle.
 func TestV41Taps(t *testing.T) {
 	oracle := unpacked(t, "deepseek_v41-1")
 	src, err := family.Open(withHead(t, oracle))

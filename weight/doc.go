@@ -1,7 +1,7 @@
 // Package weight reads and writes checkpoints in the safetensors format.
 //
-// In flows a folder, a file or embedded bytes; out flow tensors by name, each a zero-copy view of its file, and
-// matrices: a weight together with its block scales. Opening checks the whole header and reads no tensor data.
+// The input is a folder, a file or embedded bytes; the output is tensors by name, each a zero-copy view of its file,
+// and matrices: a weight together with its block scales. Opening checks the whole header and reads no tensor data.
 //
 // A safetensors file is
 //

@@ -10,7 +10,7 @@ type ChatRequest struct {
 	Options
 	Messages []Message `json:"messages"`
 
-	MaxTokens           *int `json:"max_tokens,omitempty"`            // older name of the next
+	MaxTokens           *int `json:"max_tokens,omitempty"`            // older name of MaxCompletionTokens
 	MaxCompletionTokens *int `json:"max_completion_tokens,omitempty"` // reasoning included
 
 	Logprobs    bool `json:"logprobs,omitempty"`
@@ -27,7 +27,7 @@ type ChatRequest struct {
 	ChatTemplateKwargs map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
 
 	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`  // nil is true unless ContinueFinalMessage
-	ContinueFinalMessage bool  `json:"continue_final_message,omitempty"` // go on with the last assistant message
+	ContinueFinalMessage bool  `json:"continue_final_message,omitempty"` // continue the last assistant message
 }
 
 // Thinking switches reasoning on or off, in the form of DeepSeek's and GLM's own services.

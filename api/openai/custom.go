@@ -79,7 +79,7 @@ func (r *CustomInput) byte(b byte, out *strings.Builder) {
 			r.other(b, wanted, out)
 		}
 	case inputText:
-		if r.high != "" && len(r.escape) == 0 && b != '\\' { // its other half does not come
+		if r.high != "" && len(r.escape) == 0 && b != '\\' { // the second half of the pair is missing
 			if r.high = ""; wanted {
 				out.WriteRune(utf8.RuneError)
 			}
@@ -132,7 +132,7 @@ func (r *CustomInput) escaped(b byte, wanted bool, out *strings.Builder) {
 	switch {
 	case r.high == "" && len(r.escape) > 2 && r.escape[2]|0x20 == 'd' && strings.IndexByte("89abAB", r.escape[3]) >= 0:
 		r.high = string(r.escape)
-	default: // half a pair becomes U+FFFD, what is not an escape is no text
+	default: // half a pair becomes U+FFFD, an invalid escape adds no text
 		_ = json.Unmarshal([]byte(`"`+r.high+string(r.escape)+`"`), &text)
 		r.high = ""
 	}

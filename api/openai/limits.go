@@ -21,7 +21,7 @@ const (
 	MaxTopLogprobs = 20
 	MaxDraft       = 7
 	MaxTopK        = 1 << 30
-	MaxTokens      = 1 << 30 // of max_tokens and its relatives; the context length is the server's to check
+	MaxTokens      = 1 << 30 // of max_tokens and similar fields; the server checks the context length
 	MaxTokenID     = 1<<31 - 1
 
 	MaxTemperature = 2.0

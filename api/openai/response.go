@@ -69,7 +69,7 @@ type Rollout struct {
 	TokenIDs []int32 `json:"token_ids,omitempty"`
 	// RoutedExperts is a NumPy array file in base64: [tokens-1, layers, chosen], for the prompt and the answer.
 	RoutedExperts string `json:"routed_experts,omitempty"`
-	Array         string `json:"-"` // the same as SGLang has it
+	Array         string `json:"-"` // the same data in the form of SGLang
 }
 
 // SGLExt holds the fields that SGLang adds to an answer: int32 in base64, in the same order.

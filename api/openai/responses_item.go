@@ -72,7 +72,7 @@ type Part struct {
 	Type        string          `json:"type"`
 	Text        string          `json:"text"`
 	Annotations *[]struct{}     `json:"annotations,omitempty"` // always empty, and there for output_text only
-	Logprobs    *[]TokenLogprob `json:"logprobs,omitempty"`    // likewise; empty unless asked for
+	Logprobs    *[]TokenLogprob `json:"logprobs,omitempty"`    // for output_text only; empty unless requested
 }
 
 // The types of parts.
@@ -367,7 +367,8 @@ func Messages(items []Item) []Message {
 		default:
 			role := it.Role
 			if role == RoleDeveloper {
-				role = RoleSystem // its successor in this interface; to some models developers are somebody else
+				// this interface calls system messages developer messages; some models distinguish the two roles
+				role = RoleSystem
 			}
 			list = append(list, Message{Role: role, Content: it.Content})
 			open = false

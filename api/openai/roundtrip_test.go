@@ -136,7 +136,7 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 				"tokens")
 		}
 		if sent.Stream && sent.Choices() > 1 {
-			sent.Echo = false // with logprobs it is refused
+			sent.Echo = false // echo with logprobs is refused
 		}
 		if !sent.Stream {
 			sent.PromptLogprobs = optional(t, rapid.IntRange(0, 20), "prompt logprobs")
@@ -323,7 +323,7 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 		"an unfinished text":  fill(`{"model":"`, "x", ``),
 		"fixed field, filled": fill(`{"modalities":["`, "x", `"]}`),
 	} {
-		t.Log(name) // of the one that does not end
+		t.Log(name) // names the body if the test does not end
 		checkAll(t, body)
 	}
 }

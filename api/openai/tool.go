@@ -34,10 +34,10 @@ func Hosted(kind string) bool {
 
 // Tool is a function or custom tool that the model may call.
 type Tool struct {
-	Type     string   `json:"type"`     // function or custom; hosted ones are there to be named
+	Type     string   `json:"type"`     // function or custom; hosted tools are kept only for messages that name them
 	Function Function `json:"function"` // of a custom tool its name and description
 
-	Format    *ToolFormat `json:"-"` // of a custom tool: what its input follows; nil is any text
+	Format    *ToolFormat `json:"-"` // of a custom tool: the format of its input; nil means any text
 	Namespace string      `json:"-"` // of a tool inside one, in /v1/responses
 	// Deferred tools can be called but are not listed: the conversation itself shows them after a search.
 	Deferred bool `json:"-"`
@@ -69,7 +69,7 @@ func (t *Tool) Declaration() string {
 		Parameters  json.RawMessage `json:"parameters,omitempty"`
 	}{t.Name(), t.Function.Description, parameters})
 	if err != nil {
-		return t.Name() // no schema that was read as JSON fails
+		return t.Name() // a schema that was read as JSON can be written
 	}
 	return string(text)
 }

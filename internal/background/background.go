@@ -1,5 +1,5 @@
 // Package background runs long work of a request, such as compiling a schema, on a thread that does not slow down
-// other requests. A function flows in and runs on its own thread with a lower priority.
+// other requests. It runs a function on its own thread with a lower priority.
 package background
 
 import "runtime"

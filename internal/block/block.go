@@ -1,8 +1,8 @@
 // Package block decodes the block formats of GGUF files: a fixed number of values with shared scales in a fixed number
 // of bytes.
 //
-// In flow the bytes of whole blocks, out flow float32 values. The values are those of ggml's own decoders: products of
-// scales are rounded to float32 in the same order.
+// The input is the bytes of whole blocks, the output is float32 values. The values are those of ggml's own decoders:
+// products of scales are rounded to float32 in the same order.
 package block
 
 import (

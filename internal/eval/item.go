@@ -17,7 +17,7 @@ import (
 type Item struct {
 	Task string // the file's name without its endings
 	Line int    // in that file, from 1
-	Kind string // what the file calls it
+	Kind string // the kind that the file states
 
 	Messages json.RawMessage // as in the file
 	Tools    json.RawMessage // as in the file; nil without tools

@@ -12,7 +12,7 @@ import (
 // Plan is one configuration of the model in a comparison.
 type Plan struct {
 	Name    string      // as it was written
-	About   string      // what it means, for the report
+	About   string      // its meaning, for the report
 	Policy  plan.Policy // for sparrow.Config
 	Kernels string      // for sparrow.Config; empty keeps the caller's
 	Dense   bool        // generated tokens run as prompt rows: answer with NewDenseEngine

@@ -106,7 +106,7 @@ func TestRunCounts(t *testing.T) {
 func TestRunKeepsToItsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) {
-			time.Sleep(time.Second) // until all that may run do
+			time.Sleep(time.Second) // until all items that may run concurrently are running
 			return right(it), nil
 		}}
 		if _, err := Run(t.Context(), s, items(t, 20), Options{Concurrency: 3}); err != nil {

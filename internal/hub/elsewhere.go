@@ -84,7 +84,7 @@ func (f folder) quants(n Name, names []string, at func(name string) string) (fou
 	if n.Quant != "" {
 		q, err := pick(n, list)
 		if err != nil {
-			return nil // nothing is offered that may be something else
+			return nil // a file that may be another model is not offered
 		}
 		list = []Quant{q}
 	}

@@ -86,7 +86,7 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 		// Two downloads must not write to one file, so this one uses a file that no other download continues.
 		p.notice("%s: %v, so an interrupted download of it restarts from the beginning", f.Path, filelock.ErrNone)
 		part = temporaryName(at) + incomplete
-		defer os.Remove(part) // gone already where it was renamed
+		defer os.Remove(part) // no effect if the file was renamed
 	case err != nil:
 		return err
 	default:
@@ -254,7 +254,7 @@ func (t *transfer) accept(resp *http.Response) error {
 			ErrServer, t.done, resp.Header.Get("Content-Range"))}, t.restart())
 	}
 	if t.etag = etag; strings.HasPrefix(etag, "W/") {
-		t.etag = "" // it does not identify single bytes
+		t.etag = "" // a weak ETag does not identify single bytes
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func (t *transfer) copy(r io.Reader) error {
 		switch {
 		case t.done == t.f.Size && (err == nil || errors.Is(err, io.EOF)):
 			if err == nil {
-				continue // the end has to come now
+				continue // the file must end here
 			}
 			return nil
 		case errors.Is(err, io.EOF):

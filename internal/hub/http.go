@@ -27,7 +27,7 @@ const (
 type tries struct {
 	most    int           // attempts in a row without a single new byte
 	first   time.Duration // pause after the first of them; it doubles
-	longest time.Duration // longest pause, any caller that asks for it
+	longest time.Duration // longest pause; if the server requests a longer one, the request fails
 	sleep   func(context.Context, time.Duration) error
 	notice  func(format string, args ...any) // called for every pause
 }
@@ -201,7 +201,7 @@ func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http
 
 func failedStatus(resp *http.Response) error {
 	u := *resp.Request.URL
-	u.RawQuery, u.User = "", nil // signatures of a redirect's target stay out of messages
+	u.RawQuery, u.User = "", nil // messages must not contain the signature of a redirect's target
 	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), url: u.String()}
 }
 

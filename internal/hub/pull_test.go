@@ -285,7 +285,7 @@ func TestBusyServersAreAskedAgainAsTheySay(t *testing.T) {
 		fails       bool
 	}{
 		{"seconds", "7", 429, 7 * time.Second, 7 * time.Second, false},
-		{"a date", "", 503, time.Second, 110 * time.Second, false}, // less what the machine takes to answer
+		{"a date", "", 503, time.Second, 110 * time.Second, false}, // minus the time of the response
 		{"nothing", "", 500, 500 * time.Millisecond, 2 * time.Second, false},
 		{"nonsense", "soon", 503, 500 * time.Millisecond, 2 * time.Second, false},
 		{"longer than anybody waits", "86400", 429, 0, 0, true},
@@ -643,7 +643,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 func TestTwoPullsAtOnceFetchEachFileOnce(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(http.ResponseWriter, *http.Request, []byte, int) bool {
-		time.Sleep(50 * time.Millisecond) // long enough for both to want it
+		time.Sleep(50 * time.Millisecond) // long enough for both downloads to request it
 		return false
 	}
 	root := t.TempDir()

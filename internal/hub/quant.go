@@ -20,7 +20,7 @@ type Quant struct {
 	Files []string `json:"files"` // paths in the repository, in the order of the splits
 
 	stem  string // path without number and extension: "UD-Q2_K_XL/GLM-5.2-UD-Q2_K_XL"
-	parts int    // files that the names promise
+	parts int    // the number of files that the names state
 }
 
 var (

@@ -1,7 +1,7 @@
 // Package mark is text with marks on the bytes that come from a request.
 //
-// In flow pieces of text, marked or not; out flows their concatenation with the spans of the marked bytes. Marks are
-// stored separately from the text: no character is reserved, and the text is the same with and without them.
+// The input is pieces of text, marked or not; the output is their concatenation with the spans of the marked bytes.
+// Marks are stored separately from the text: no character is reserved, and the text is the same with and without them.
 package mark
 
 import (

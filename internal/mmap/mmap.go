@@ -1,8 +1,8 @@
 // Package mmap turns a path into the read-only bytes of a file.
 //
-// In flows the path of a regular file, out flows a byte slice as long as the file. On Linux and macOS the slice is a
-// shared mapping: opening reads nothing, and pages are loaded when they are accessed. Elsewhere, and with the build tag
-// nommap, the file is read into memory. The package never writes to a file and never interprets the bytes.
+// The input is the path of a regular file, the output is a byte slice as long as the file. On Linux and macOS the slice
+// is a shared mapping: opening reads nothing, and pages are loaded when they are accessed. Elsewhere, and with the
+// build tag nommap, the file is read into memory. The package never writes to a file and never interprets the bytes.
 package mmap
 
 import (

@@ -24,7 +24,7 @@ func TestHardware(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plans for a CPU are the same on all machines with a matrix unit, and the same on all others.
+	// Plans for a CPU depend only on whether the machine has a matrix unit.
 	h, err := model.Hardware(&ref.Device{})
 	if err != nil || h.Arch != plan.CPU || h.MemoryBytes != cpuPlan.MemoryBytes {
 		t.Errorf("the reference runs on %+v, %v", h, err)

@@ -57,10 +57,10 @@ type Pass interface {
 // Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which
 // is read at once.
 type Outputs struct {
-	// Block is all of it: u8 [1, bytes].
+	// Block is the memory of all outputs: u8 [1, bytes].
 	Block  kernel.Tensor
 	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
-	Best   Best          // of every row of logits; not given where all rows return whole, but in a block
+	Best   Best          // of every row of logits; only given if some rows do not return whole, or in a pass of a block
 	// Confidence is the confidence of a drafter of blocks in each of its tokens: the logit of its acceptance, given
 	// those before it, f32 [L, 1]. Given in passes of plan.PassBlock.
 	Confidence kernel.Tensor
@@ -147,8 +147,8 @@ type Placer interface {
 	Place() string
 }
 
-// Paged is a model whose pages can leave the cache and return. What is copied from every part of a page and later
-// to the same parts of another page, of this model or of one with the same weights and configuration, is that page.
+// Paged is a model whose pages can leave the cache and return. If all parts of a page are copied away and later into
+// another page, of this model or of one with the same weights and configuration, the other page has the same contents.
 type Paged interface {
 	// PageParts appends the tensors of a page: u8 [1, n] each, every layer's rows and indexer keys, including those
 	// of the drafting layer. Their number and sizes depend only on the configuration.

@@ -1,5 +1,5 @@
 // Package numa finds the memory nodes of a machine, divides workers and rows of weights among them, and binds threads
-// and new memory to a node. A folder of the system flows in; processors for each worker flow out.
+// and new memory to a node. It reads a folder of the system and returns the processors of each worker.
 package numa
 
 import (

@@ -1,6 +1,6 @@
 // Package pool runs the items of one task on a fixed set of workers: a parallel for-loop with a low cost of starting
-// and ending. A count and a [Task] flow in; Run returns when every item is done. It does not depend on the items, keeps
-// no queue and starts no goroutine per run.
+// and ending. Its input is a count and a [Task]; Run returns when every item is done. It does not depend on the items,
+// keeps no queue and starts no goroutine per run.
 package pool
 
 import (

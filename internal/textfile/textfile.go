@@ -1,9 +1,9 @@
 // Package textfile reads the text files that users name and those of a checkpoint folder, which may come from anyone,
 // and replaces files of our own.
 //
-// In flow a path and a limit, out flow the bytes of a regular file of at most that size. A pipe, a device or a folder
-// is refused without being opened: opening a pipe waits for its other end, and no signal ends that. A file that is too
-// large is refused without being read.
+// The input is a path and a limit, the output is the bytes of a regular file of at most that size. A pipe, a device or
+// a folder is refused without being opened: opening a pipe waits for its other end, and no signal ends that. A file
+// that is too large is refused without being read.
 package textfile
 
 import (

@@ -1,9 +1,9 @@
 // Package cuda drives an NVIDIA GPU through the CUDA driver library, from Go alone: no cgo, no CUDA toolkit, no
 // runtime library.
 //
-// In flow plain values: sizes, device addresses, argument structs and the kernel images embedded by package image.
-// Out flow device memory, streams, events, graphs and launches. The package makes no choices: package plan chooses
-// which kernel runs over which layout.
+// Its inputs are plain values: sizes, device addresses, argument structs and the kernel images embedded by package
+// image. Its outputs are device memory, streams, events, graphs and launches. The package makes no choices: package
+// plan chooses which kernel runs over which layout.
 //
 // libcuda.so.1 is loaded when the first device is opened. If it is missing, or there is no GPU, every entry point
 // returns an error that wraps ErrUnavailable and gives the reason, and the process can continue as a CPU server.

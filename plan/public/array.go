@@ -1,9 +1,9 @@
 // Package public plans as other engines do, with a catalogue of their kernels:
 // one form for a whole batch (dispatch 2 to 18).
 //
-// In flow hardware, a model, a policy of its own and a batch. Out flow plans with their reasons, and the names, shapes
-// and contents of the per-batch arrays that those kernels read (dispatch 11), for explain to print. These plans are
-// never run: package plan decides what this engine runs.
+// The inputs are the hardware, a model, a policy of its own and a batch. The outputs are plans with their reasons, and
+// the names, shapes and contents of the per-batch arrays that those kernels read (dispatch 11), for explain to print.
+// These plans are never run: package plan decides what this engine runs.
 package public
 
 import "sparrow/plan"

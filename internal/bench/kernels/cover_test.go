@@ -18,7 +18,7 @@ func TestEveryOperationHasACase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	called := map[string]bool{"TallyArgs": true} // BenchmarkTally of model has it
+	called := map[string]bool{"TallyArgs": true} // BenchmarkTally of package model measures it
 	for _, f := range files {
 		if strings.HasSuffix(f, "_test.go") {
 			continue

@@ -112,7 +112,7 @@ const selectSets = 16
 
 func selectTop(r *Rig, c scoreSet) *Op {
 	s := r.empty(kernel.F32, c.sets*c.rows, c.width)
-	for i, v := 0, host.F32(s); i < len(v); i++ { // every score drawn: repeated ones would tie
+	for i, v := 0, host.F32(s); i < len(v); i++ { // every score is random: repeated scores would be ties
 		if v[i] = float32(r.rng.NormFloat64()); c.zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
 			v[i] = 0
 		}

@@ -193,7 +193,7 @@ func experts(r *Rig, tokens int) *Op {
 		a.Experts, err = handle.of(d)
 		return err
 	})
-	op.Poison = zero(a.Out) // experts add to what is there
+	op.Poison = zero(a.Out) // experts add to the existing values
 	op.FLOPs = 2 * 3 * float64(tokens) * topk * hidden * inner
 	op.Bytes = 3 * 2 * hidden * inner * float64(min(count, tokens*topk))
 	return op

@@ -49,7 +49,7 @@ type Op struct {
 	Poison func()
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
-	Memory []byte  // where they lie; its plain reading is the ceiling
+	Memory []byte  // the memory of these bytes; the time to read it is the ceiling
 	// Turn, if given, returns the parts of Memory that runs and plain reads use one after the other, so that no part is
 	// in a CPU cache.
 	Turn func() []byte

@@ -12,7 +12,7 @@ import (
 // Drafting is the speed of decoding with and without drafts, one sequence at a time.
 type Drafting struct {
 	Setting  string  `json:"setting"`
-	Answers  int     `json:"answers"`          // to which both were timed
+	Answers  int     `json:"answers"`          // the answers that were timed with and without drafts
 	Tokens   int     `json:"tokens"`           // of those answers, each counted once
 	Plain    float64 `json:"plain_tokens_s"`   // tokens per second after the first token, median of the answers
 	Drafted  float64 `json:"drafted_tokens_s"` // the same with drafts

@@ -356,7 +356,7 @@ func TestFlatTakesBothDepthsInTurn(t *testing.T) {
 	}
 }
 
-// JSON returns as it went.
+// A report that is written as JSON and read again is unchanged.
 func TestJSON(t *testing.T) {
 	in := Report{Cells: []Cell{{Context: 5, Batch: 1, Decode: &Phase{StepMs: 3, Stages: Stages{Scan: 1, Rest: 2}}}}}
 	text, err := json.Marshal(in)

@@ -135,7 +135,7 @@ type Report struct {
 	Fill    string       `json:"fill"`
 	Load    Load         `json:"load"`
 	Experts []string     `json:"experts,omitempty"`        // where experts are and why
-	Plain   string       `json:"plain_launches,omitempty"` // why the latest pass that was to be a graph is none
+	Plain   string       `json:"plain_launches,omitempty"` // why the latest pass was not captured as a graph
 	Cells   []Cell       `json:"cells"`
 	Prompts []Prompt     `json:"prompts,omitempty"`
 	Flat    *Flat        `json:"flat,omitempty"`

@@ -16,7 +16,7 @@ const (
 	Attention              // over selected or dense keys, with reading them from the cache
 	Products               // all matrix products but the head
 	Head                   // the product with the vocabulary
-	Rest                   // norms, rotations, cache writes, arrays, plan, hand-over
+	Rest                   // everything else: norms, rotations, cache writes, input arrays, planning
 	stageCount
 )
 
@@ -86,7 +86,7 @@ func (d *stopwatch) Do(op kernel.Op) error {
 	}
 	start := time.Now()
 	err := kernel.Do(d.Device, op)
-	if s != Rest { // which is what is left of a step
+	if s != Rest { // Rest is the remaining time of a step
 		d.spent[s] += time.Since(start)
 	}
 	return err

@@ -1,6 +1,6 @@
-// Package cubin reads the facts stored in a compiled kernel image: its kernels with their registers, shared and
-// local memory and parameters, and the sizes and offsets of their argument structs. In flow the bytes of an ELF
-// image, out flow plain values; no GPU and no driver is needed.
+// Package cubin reads the facts stored in a compiled kernel image: its kernels with their registers, shared and local
+// memory and parameters, and the sizes and offsets of their argument structs. The input is the bytes of an ELF image,
+// the output is plain values; no GPU and no driver is needed.
 //
 // The struct facts are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the size,
 // and sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised

@@ -1,5 +1,5 @@
 // Package expect computes on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for
-// gathers, scores and selections. In flow host slices, out flow host slices; no device is involved.
+// gathers, scores and selections. Inputs and outputs are slices in host memory; no device is involved.
 //
 // The tests of package cuda and the benchmarks compare with it. The byte layouts are from package layout and the
 // number formats from internal/num; this package adds rotation, normalisation and transforms.

@@ -1,6 +1,6 @@
 // Package image holds the compiled kernels inside the binary, with a manifest that lists the sources of each.
 //
-// In flows a name, out flow the bytes of a cubin (or of PTX, for devices without one) and its entry in the manifest.
+// For a name it returns the bytes of a cubin (or of PTX, for devices without one) and its entry in the manifest.
 // The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be edited.
 package image
 

@@ -87,13 +87,14 @@ func (b *builder) build() *DSA {
 		Hidden:       b.positive("hidden_size", r.Hidden),
 		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
 		MaxPositions: b.count("max_position_embeddings", r.MaxPositions, mostPositions),
-		TiedHead:     r.Tied && b.family != KimiK25, // its class is tied by default, but releases have a head
-		NextN:        or(r.NextN, 0),
-		FP8:          r.Quantization.fp8(),
-		Pow2Rows:     r.Quantization.pow2Rows(),
-		BOS:          r.BOS,
-		EOS:          r.EOS,
-		Pad:          r.Pad,
+		// its class in transformers is tied by default, but releases have a head
+		TiedHead: r.Tied && b.family != KimiK25,
+		NextN:    or(r.NextN, 0),
+		FP8:      r.Quantization.fp8(),
+		Pow2Rows: r.Quantization.pow2Rows(),
+		BOS:      r.BOS,
+		EOS:      r.EOS,
+		Pad:      r.Pad,
 	}}
 	b.tokens(&c.Config)
 	b.eps(c)

@@ -25,7 +25,7 @@ type rawGroup struct {
 var compressedFormats = []string{"pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
 	"nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized"}
 
-// compressed has the formats of compressed-tensors. The tensors of a module show which it has: targets and ignore are
+// compressed reads the formats of compressed-tensors. The tensors of a module show which it has: targets and ignore are
 // patterns in several languages, over names that the tensors need not have.
 func (q *rawQuantization) compressed(not refusal) (stored, error) {
 	for field, text := range map[string]json.RawMessage{"sparsity_config": q.Sparsity,

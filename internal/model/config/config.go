@@ -50,7 +50,7 @@ type Config struct {
 	NextN        int           // layers after the main layers that draft tokens
 	Format       Format        // of the matrices
 	Scheme       weight.Scheme // properties of the matrices that only config.json states
-	FP8          bool          // matrices are FP8 blocks; DSA alone, as is the next
+	FP8          bool          // matrices are FP8 blocks; only set for DSA, like Pow2Rows
 	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two
 
 	// Losses are the parts of the checkpoint that do not run or are ignored: a sentence each.
@@ -68,7 +68,8 @@ func (c *Config) Common() *Config { return c }
 // Description is a checked config.json of some family: *DSA, *V4, *V41 or *Next.
 type Description interface{ Common() *Config }
 
-// DSA describes a model of the DSA families, or of their relatives without an indexer. Names follow the v32 spec, 1.1.
+// DSA describes a model of the DSA families, or of the similar families without an indexer. Names follow the v32 spec,
+// 1.1.
 type DSA struct {
 	Config
 	LatentEps float32 // of q_a_layernorm and kv_a_layernorm

@@ -33,7 +33,7 @@ type rawQuantization struct {
 	ScaleFormat string              `json:"scale_fmt"`
 	Block       []int               `json:"weight_block_size"`
 
-	Packing   string              `json:"format"` // of compressed-tensors, as the next three
+	Packing   string              `json:"format"` // of compressed-tensors, like the next three fields
 	Groups    map[string]rawGroup `json:"config_groups"`
 	Sparsity  json.RawMessage     `json:"sparsity_config"`
 	Transform json.RawMessage     `json:"transform_config"`
@@ -41,7 +41,7 @@ type rawQuantization struct {
 	Bits      int            `json:"bits"` // of AWQ, GPTQ and AutoRound
 	GroupSize int            `json:"group_size"`
 	Version   string         `json:"version"` // of AWQ: the order of its words
-	Symmetric bool           `json:"sym"`     // of GPTQ, as the next four
+	Symmetric bool           `json:"sym"`     // of GPTQ, like the next four fields
 	Reordered bool           `json:"desc_act"`
 	Static    bool           `json:"static_groups"`
 	Stored    string         `json:"checkpoint_format"`
@@ -175,7 +175,7 @@ func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 		q.Method))
 }
 
-// blocks is FP8 of the releases themselves.
+// blocks reads the FP8 format of the original releases.
 func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 	out := stored{format: FormatFP8}
 	switch {

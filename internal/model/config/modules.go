@@ -149,7 +149,7 @@ func (m *Modules) add(in func(string) bool, t *ModuleType) {
 	m.rules = append(m.rules, moduleRule{in, t})
 }
 
-// modelopt has patterns with * for modules that stay as they are, and may name modules with their algorithms instead.
+// modelopt reads patterns with * for modules that are not quantised, or a list of modules with their algorithms.
 func (m *Modules) modelopt(q *rawQuantization, raw *rawModules) {
 	for _, pattern := range append(slices.Clone(raw.Exclude), raw.Ignore...) {
 		m.add(like(pattern), nil)
@@ -171,7 +171,8 @@ func (m *Modules) modelopt(q *rawQuantization, raw *rawModules) {
 	}
 }
 
-// like accepts the module that a pattern names, those below it, and where it has * all that match.
+// like accepts the module that a pattern names and the modules below it; a pattern with * accepts all modules that
+// match.
 func like(pattern string) func(string) bool {
 	if !strings.Contains(pattern, "*") {
 		return below(pattern)
@@ -188,7 +189,7 @@ func below(module string) func(string) bool {
 	return func(name string) bool { return name == module || strings.HasPrefix(name, module+".") }
 }
 
-// compressed has groups with the classes, names or patterns of their modules.
+// compressed reads groups with the classes, names or patterns of their modules.
 func (m *Modules) compressed(raw *rawModules) {
 	matcher := func(target string) func(string) bool {
 		pattern, ok := strings.CutPrefix(target, "re:")
@@ -205,7 +206,7 @@ func (m *Modules) compressed(raw *rawModules) {
 	for _, target := range raw.Ignore {
 		m.add(matcher(target), nil)
 	}
-	var whole []*ModuleType // of all linear modules, after those that are named
+	var whole []*ModuleType // types of all linear modules, used after the types of named modules
 	for _, g := range raw.Groups {
 		w := g.Weights
 		t := &ModuleType{Bits: w.Bits, Float: w.Type == "float"}
@@ -233,7 +234,7 @@ func (m *Modules) compressed(raw *rawModules) {
 	}
 }
 
-// columns is AWQ, GPTQ and AutoRound, which may leave modules out by parts of their names.
+// columns reads AWQ, GPTQ and AutoRound, which may exclude modules by parts of their names.
 func (m *Modules) columns(q *rawQuantization, raw *rawModules) {
 	for _, part := range raw.Without {
 		m.add(func(name string) bool { return strings.Contains(name+".", part) }, nil)

@@ -220,7 +220,7 @@ func (b *builder) agrees(c *Next, name string, list []int, linear bool) {
 	}
 }
 
-// first is the first of two that is given.
+// first returns the first of two pointers that is not nil.
 func first[T any](a, b *T) *T {
 	if a != nil {
 		return a

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// One model, spelled in every way in use, is one Config.
+// A model has the same Config in every spelling that is in use.
 func TestSpellingsAgree(t *testing.T) {
 	merged := func(changes ...fields) fields {
 		return yarn(append([]fields{{"type": absent, "rope_type": "yarn", "rope_theta": 10000}}, changes...)...)

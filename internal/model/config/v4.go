@@ -13,8 +13,8 @@ type V4 struct {
 // V4Attention holds the sizes of attention over a window and a compressed stream.
 type V4Attention struct {
 	Heads  int
-	Dim    int   // 512: one vector is key and value
-	Rope   int   // 64: the rotated tail of it
+	Dim    int   // 512: the same vector is key and value
+	Rope   int   // 64: the size of its rotated end
 	QLora  int   // rank of the query projection
 	OLora  int   // rank of each group of the output projection
 	Groups int   // of heads, in the output projection
@@ -24,7 +24,7 @@ type V4Attention struct {
 	Far    Rope  // rotation in layers with them
 }
 
-// RopeAt is the rotation of layer i.
+// RopeAt returns the rotation of layer i.
 func (a V4Attention) RopeAt(i int) Rope {
 	if a.Ratios[i] == 0 {
 		return a.Main

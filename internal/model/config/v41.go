@@ -26,10 +26,10 @@ type Candidates struct {
 	Size   int // entries of a block
 }
 
-// EntrySource is the layer whose entries layer i reads, -1 where it reads none.
+// EntrySource returns the layer whose entries layer i reads, or -1 if it reads none.
 func (c *V41) EntrySource(i int) int { return c.source(c.EntrySources, i) }
 
-// IndexSource is the layer whose selection layer i uses, -1 where it uses none.
+// IndexSource returns the layer whose selection layer i uses, or -1 if it uses none.
 func (c *V41) IndexSource(i int) int { return c.source(c.IndexSources, i) }
 
 func (c *V41) source(list []int, i int) int {
@@ -140,7 +140,7 @@ func (b *v4Builder) stages(c *V41, n int, r *rawV41) {
 	}
 }
 
-// sharing reads which layers others share with.
+// sharing reads the lists of layers whose entries and selections other layers use.
 func (b *v4Builder) sharing(c *V41, r *rawV41) {
 	c.EntrySources = b.sources(c, "kv_source_layer_ids", r.EntrySources)
 	c.IndexSources = b.sources(c, "index_source_layer_ids", r.IndexSources)

@@ -237,7 +237,7 @@ func TestDSpark(t *testing.T) {
 	}
 }
 
-// The tensors of a DSpark head are one known set.
+// DraftTensors accepts the tensors of a DSpark head and no others.
 func TestDSparkTensors(t *testing.T) {
 	d := &DSpark{Stages: 3}
 	for _, name := range []string{"mtp.0.main_proj.weight", "mtp.0.main_proj.scale", "mtp.0.main_norm.weight",
@@ -271,7 +271,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// The network of text may be described in text_config.
+// The text network may be described in text_config.
 func TestNestedConfig(t *testing.T) {
 	inner := v32()
 	c, err := Parse("config.json", text(t, fields{"model_type": "deepseek_v32_vl", "text_config": inner,

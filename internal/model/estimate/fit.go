@@ -24,8 +24,8 @@ import (
 type Question struct {
 	Name    string
 	Model   config.Description
-	Format  cost.Format // of experts, by which their rates are taken
-	Weights Weights     // the zero value has the types that the family is released in
+	Format  cost.Format // of experts; it determines their rates
+	Weights Weights     // the zero value means the types in which the family is released
 	Machine Machine
 	Asked   string       // the machine, as it was written
 	Usage   *usage.Table // nil: experts are chosen equally often
@@ -33,7 +33,7 @@ type Question struct {
 	DeviceBytes int64
 }
 
-// What memory is planned for: steps of a prompt of this many rows, and this many sequences of that many tokens.
+// Memory is planned for steps of a prompt with this many rows, and for this many sequences of that many tokens.
 const (
 	Chunk     = 8192
 	Sequences = 32
@@ -77,7 +77,7 @@ type Fit struct {
 	// Assumed lists the assumptions about the sizes of missing weights; empty if the sizes are known.
 	Assumed string `json:"assumed,omitempty"`
 	Stated  string `json:"stated,omitempty"` // that of the Machine
-	// Untimed is why there are no speeds; empty where there are.
+	// Untimed is the reason why there are no speeds; empty if there are speeds.
 	Untimed string `json:"untimed,omitempty"`
 }
 

@@ -29,7 +29,7 @@ func H200s(gpus int) Machine {
 	return Machine{GPUs: gpus, Machine: cost.H200(), Arch: plan.SM90}
 }
 
-// card is the published figures of a GPU: GB/s of its memory, and TFLOP/s of dense bf16 products.
+// card holds the published figures of a GPU: GB/s of its memory, and TFLOP/s of dense bf16 products.
 type card struct{ memory, bf16 float64 }
 
 // cards are the GPUs that plans know by name.
@@ -83,7 +83,7 @@ func stated(name string, c card, gpus int) (Machine, error) {
 		m.Bus.Rate = min(m.Bus.Rate, bus)
 	}
 	if m.Portable && m.Arch != plan.SM100 && m.Arch != plan.SM103 {
-		m.Link.Rate = m.Bus.Rate // GPUs that no other link joins
+		m.Link.Rate = m.Bus.Rate // GPUs that are not connected by another link
 	}
 	m.Stated = fmt.Sprintf("rates are those of an H200, scaled by published figures of %s (%s, %.0f GB/s, %.0f "+
 		"TFLOP/s of bf16, bus %.0f GB/s); nothing was measured on one", name, unit.Bytes(g.MemoryBytes), c.memory,

@@ -33,7 +33,7 @@ type parts struct {
 
 	stages []Stage
 	at     map[string]int
-	means  map[uses]float64 // that were computed: most layers are alike
+	means  map[uses]float64 // results so far: most layers are alike
 }
 
 // experts are the sizes of a model's experts.

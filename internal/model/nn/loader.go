@@ -1,8 +1,7 @@
 // Package nn has the parts that all model families share: loading of named weights, and the blocks built from them.
 //
-// A checkpoint and a device flow in; out flow weights that the device has prepared, and blocks that call the operations
-// of package kernel.
-// The package never reads the elements of a tensor on a device.
+// The inputs are a checkpoint and a device; the outputs are weights that the device has prepared, and blocks that call
+// the operations of package kernel. The package never reads the elements of a tensor on a device.
 package nn
 
 import (
@@ -22,16 +21,16 @@ import (
 // ErrTensors is wrapped when the tensors of a checkpoint do not fit its config.
 var ErrTensors = errors.New("the checkpoint's tensors do not fit its configuration")
 
-// TensorError is all that is wrong with the tensors of a checkpoint, a sentence each, sorted: missing ones, shapes and
-// types that do not fit, and superfluous ones. It wraps ErrTensors.
+// TensorError lists all problems of the tensors of a checkpoint, a sentence each, sorted: missing tensors, shapes and
+// types that do not fit, and superfluous tensors. It wraps ErrTensors.
 type TensorError struct{ Problems []string }
 
-// Error lists the first of them.
+// Error lists the first problems.
 func (e *TensorError) Error() string {
 	return fmt.Sprintf("%v: %s", ErrTensors, e.First(200))
 }
 
-// First is their number and the first of them, a line each.
+// First returns the number of problems and the first of them, a line each.
 func (e *TensorError) First(most int) string {
 	n, number := len(e.Problems), "1 problem"
 	if n != 1 {
@@ -49,7 +48,7 @@ func (e *TensorError) Unwrap() error { return ErrTensors }
 // Loader reads tensors of a checkpoint by name and shape. It never stops at the first problem: Finish reports all of
 // them.
 type Loader struct {
-	// Pow2Rows is kernel.Weight's, for every weight that is loaded.
+	// Pow2Rows is the value of kernel.Weight.Pow2Rows for every weight that is loaded.
 	Pow2Rows bool
 	// Ranks states which shards of weights are loaded where several ranks share a model.
 	Ranks kernel.Member
@@ -75,7 +74,7 @@ type Loader struct {
 	empty    []byte                 // of matrices that are not read
 }
 
-// patternOf is a type with a distribution: tensors of both in common repeat one pattern.
+// patternOf is a type with a distribution: tensors that have both in common repeat the same pattern.
 type patternOf struct {
 	dtype  kernel.DType
 	values kernel.Drawn

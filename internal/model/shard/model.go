@@ -1,8 +1,8 @@
 // Package shard makes one model of its parts on several ranks.
 //
-// Models of the same checkpoint flow in, each loaded with the shards of one rank; out flows a model.Model whose
-// passes run on all ranks at once. It appears as one model with one cache: all ranks have the same pages, states and
-// rows.
+// The inputs are models of the same checkpoint, each loaded with the shards of one rank; the output is a model.Model
+// whose passes run on all ranks at once. It appears as one model with one cache: all ranks have the same pages, states
+// and rows.
 package shard
 
 import (
@@ -218,7 +218,8 @@ type local struct {
 	memory          []int32
 }
 
-// of numbers the pages of tables, of which rank r of request i has those from r*each on.
+// of replaces the page numbers in tables by the numbers on the rank of each request: rank r has the pages from r*each
+// on.
 func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 	to = to[:0]
 	for i, t := range tables {

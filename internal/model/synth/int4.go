@@ -20,7 +20,7 @@ const formatInt4 config.Format = "compressed-tensors: int4 in groups of 32"
 
 const (
 	int4Group = 32
-	int4Most  = 7 // the largest magnitude that both signs have
+	int4Most  = 7 // the largest magnitude that has a code for both signs
 	int4Zero  = 8 // the code of 0
 )
 
@@ -53,7 +53,7 @@ func int4Names(name string) (codes, scales, shape string) {
 	return stem + ".weight_packed", stem + ".weight_scale", stem + ".weight_shape"
 }
 
-// int4Shape are the bytes of the last of them.
+// int4Shape returns the bytes of the tensor with the shape.
 func int4Shape(t tensor) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(t.shape[0]))
 	return binary.LittleEndian.AppendUint32(b, uint32(t.shape[1]))

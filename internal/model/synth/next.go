@@ -130,7 +130,7 @@ func (l *nextLister) mlp(p string, inner int) {
 	l.matrix(p+"down_proj.weight", l.c.Hidden, inner, l.residual())
 }
 
-// draft is the drafting layer (glm53flash spec, 7): without copies of embedding and head.
+// draft lists the tensors of the drafting layer (glm53flash spec, 7): without copies of embedding and head.
 func (l *nextLister) draft() {
 	h, p := l.c.Hidden, fmt.Sprintf("%slayers.%d.", nextPrefix, l.c.Layers)
 	l.layer(l.c.Layers)

@@ -45,7 +45,7 @@ func IsRelease(name string) bool {
 }
 
 // releaseOf finds the shape and the types of a release: a preset or an alias, with -FP8 or -BF16 after it where it is a
-// copy in those. What is before a slash is the owner.
+// copy in those. Text before a slash is the owner.
 func releaseOf(name string) (alias, bool) {
 	name = strings.ToLower(path.Base(name))
 	find := func(name string) (alias, bool) {

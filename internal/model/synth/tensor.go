@@ -21,7 +21,7 @@ type tensor struct {
 	mean   float64
 	spread float64           // standard deviation
 	nextN  bool              // of the drafting layer
-	linear bool              // one of the matrices that quantised releases mean where they name none
+	linear bool              // one of the matrices that are quantised by releases that name no modules
 	kind   config.ModuleType // of released
 }
 
@@ -92,12 +92,12 @@ func (l *lister) add(t tensor) {
 	l.list = append(l.list, t)
 }
 
-// table is a matrix [vocabulary, hidden], never quantised.
+// table adds a matrix [vocabulary, hidden], which is never quantised.
 func (l *lister) table(name, like string, spread float64) {
 	l.add(tensor{name: name, like: like, shape: []int{l.c.Vocab, l.c.Hidden}, dtype: weight.BF16, spread: spread})
 }
 
-// norm is a vector of weights around 1.
+// norm adds a vector of weights around 1.
 func (l *lister) norm(name string, n int) {
 	l.add(tensor{name: name, shape: []int{n}, dtype: weight.BF16, mean: 1, spread: normSpread})
 }
@@ -107,8 +107,8 @@ func (l *lister) plain(name string, out, in int) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: 1 / math.Sqrt(float64(in))})
 }
 
-// matrix is a matrix [out, in] that FP8 checkpoints store in blocks. The deviation 1/sqrt(in) keeps the size of values
-// that pass through.
+// matrix adds a matrix [out, in] that FP8 checkpoints store in blocks. The deviation 1/sqrt(in) keeps the size of
+// values that pass through.
 func (l *lister) matrix(name string, out, in int, gain float64) {
 	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in)),
 		linear: true}
@@ -118,7 +118,8 @@ func (l *lister) matrix(name string, out, in int, gain float64) {
 	l.add(t)
 }
 
-// residual is the gain of matrices that add to the residual stream: two of them in each layer must not make it grow.
+// residual returns the gain of matrices that add to the residual stream: two of them in each layer must not make it
+// grow.
 func (l *lister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
 func (l *lister) layer(i int) {
@@ -182,7 +183,8 @@ func (l *lister) experts(p string) {
 	}
 }
 
-// draft is the drafting layer (v32 spec, 3.1). DeepSeek's carries copies of embedding and head, GLM's does not.
+// draft lists the tensors of the drafting layer (v32 spec, 3.1). DeepSeek's layer has copies of the embedding and the
+// head, GLM's layer does not.
 func (l *lister) draft(embed, head string) {
 	h := l.c.Hidden
 	p := fmt.Sprintf("model.layers.%d.", l.c.Layers)

@@ -55,7 +55,7 @@ func (l *v4Lister) floats(name string, mean, spread float64, shape ...int) {
 	l.add(tensor{name: name, shape: shape, dtype: weight.F32, mean: mean, spread: spread})
 }
 
-// matrix is a matrix [out, in] that FP8 checkpoints hold in blocks whose scales are exponents.
+// matrix adds a matrix [out, in] that FP8 checkpoints store in blocks whose scales are exponents.
 func (l *v4Lister) matrix(name string, out, in int, gain float64) {
 	l.lister.matrix(name, out, in, gain)
 	if l.fp8 {
@@ -64,7 +64,7 @@ func (l *v4Lister) matrix(name string, out, in int, gain float64) {
 	}
 }
 
-// expert is a matrix of a routed expert, FP4 in most checkpoints.
+// expert adds a matrix of a routed expert, which is FP4 in most checkpoints.
 func (l *v4Lister) expert(name string, out, in int, gain float64) {
 	l.matrix(name, out, in, gain)
 	if l.fp4 {
@@ -86,7 +86,7 @@ func (l *v4Lister) site(prefix string, mix, scales int) {
 	l.floats(prefix+"scale", hyperScale, normSpread, scales)
 }
 
-// collapse makes one stream of all.
+// collapse lists the parameters with which the streams are combined into one.
 func (l *v4Lister) collapse(prefix string) { l.site(prefix+"hc_head_", l.c.Hyper.Streams, 1) }
 
 func (l *v4Lister) layer(p string, ratio int, hash bool) {
@@ -156,8 +156,8 @@ func (l *v4Lister) moe(p string, hash bool) {
 	}
 }
 
-// draft is the drafting block: a layer without compressed stream, and the projections that join hidden streams with the
-// next token (v4 spec, 2.7).
+// draft lists the tensors of the drafting block: a layer without compressed stream, and the projections that join
+// hidden streams with the next token (v4 spec, 2.7).
 func (l *v4Lister) draft(p string) {
 	h := l.c.Hidden
 	l.layer(p, 0, false)
@@ -169,8 +169,8 @@ func (l *v4Lister) draft(p string) {
 	l.collapse(p)
 }
 
-// stages are the stages of a DSpark head (dspark spec, 2): layers without compressed stream, the projection of the
-// target's hidden states before the first, and the heads after the last.
+// stages lists the tensors of the stages of a DSpark head (dspark spec, 2): layers without compressed stream, the
+// projection of the target's hidden states before the first, and the heads after the last.
 func (l *v4Lister) stages(d *config.DSpark) {
 	h, last := l.c.Hidden, fmt.Sprintf("mtp.%d.", d.Stages-1)
 	for k := range d.Stages {

@@ -38,7 +38,7 @@ func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 	return l.list
 }
 
-// common has what a layer and a stage of a draft head have.
+// common lists the tensors that layers and stages of a draft head have in common.
 func (l *v4Lister) common(p string) {
 	n := l.c.Hyper.Streams
 	l.site(p+"hc_attn_", n*(2+n), 3)
@@ -49,7 +49,7 @@ func (l *v4Lister) common(p string) {
 	l.moe(p+"ffn.", false)
 }
 
-// stagesV41 are the stages of a DSpark head, with experts of their own (v41 spec, 8).
+// stagesV41 lists the tensors of the stages of a DSpark head, which have their own experts (v41 spec, 8).
 func (l *v4Lister) stagesV41(c *config.V41) {
 	d, layers := c.DSpark, l.c
 	stage := c.V4
@@ -68,7 +68,7 @@ func (l *v4Lister) stagesV41(c *config.V41) {
 	l.plain(last+"confidence_head.proj.weight", 1, c.Hidden+d.Rank)
 }
 
-// shared has the weights of a layer that makes entries and selects.
+// shared lists the weights of a layer that makes entries and selects.
 func (l *v4Lister) shared(c *config.V41, p string, i int) {
 	if c.EntrySource(i) == i {
 		l.plain(p+"compressor.wkv.weight", c.Attention.Dim, c.Hidden)
@@ -85,7 +85,7 @@ func (l *v4Lister) shared(c *config.V41, p string, i int) {
 	}
 }
 
-// table is an n-gram table and the projections of its rows.
+// table lists the tensors of an n-gram table and of the projections of its rows.
 func (l *v4Lister) table(c *config.V41, p string, j int) {
 	s, n := &c.Engram, c.Hyper.Streams
 	t := tensor{name: p + "embed.weight", shape: []int{s.Rows[j], s.Dim}, dtype: weight.BF16, spread: 1}

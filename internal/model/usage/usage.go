@@ -1,7 +1,7 @@
 // Package usage counts how often rows chose each expert of each layer.
 //
-// Counts of a device flow in (Table.Add), files flow in and out (docs/format/usage.md), and shares flow out, by which
-// experts are placed and which `sparrow inspect --usage` prints.
+// It adds up the counts of a device (Table.Add), reads and writes them as files (docs/format/usage.md), and computes
+// the shares by which experts are placed and which `sparrow inspect --usage` prints.
 package usage
 
 import (

@@ -17,7 +17,7 @@ type namedPolicy struct {
 	policy plan.Policy
 }
 
-// policies are all of them.
+// policies lists all layouts with their kernels.
 var policies = []namedPolicy{
 	{"exact entries", plan.Policy{KV: "f32"}},
 	{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}},
@@ -26,7 +26,7 @@ var policies = []namedPolicy{
 	{"four-bit indexer keys", plan.Policy{KV: "v4-584", FP4Index: true}},
 }
 
-// chosen are the policies of a run: two of them, or with -long all.
+// chosen returns the policies of a run: two, or all with -long.
 func chosen() []namedPolicy {
 	if *long {
 		return policies

@@ -111,7 +111,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// source are the hidden states that a pass continues: the target's, or the block's own in a chain.
+// source returns the hidden states that a pass continues: the target's, or the block's own in a chain.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassChain {
 		return &d.work.drafted
@@ -180,7 +180,7 @@ func (d *draft) forget() {
 	}
 }
 
-// Program is the block.
+// Program returns the operations of the block.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.m.moved(), d.build) }
 
 func (d *draft) build() (kernel.Program, error) {

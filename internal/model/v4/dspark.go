@@ -50,7 +50,7 @@ func (s *target) tap(i int) {
 	}
 }
 
-// context stores what the drafting stages need of the pass's rows.
+// context stores the data that the drafting stages need from the rows of the pass.
 func (s *target) context() {
 	if !s.tapped.Given() {
 		return
@@ -134,5 +134,5 @@ func (s *block) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// Ended has nothing to note: a block leaves nothing on the device.
+// Ended does nothing: no later pass reads data of a block.
 func (s *block) Ended(error) {}

@@ -15,7 +15,7 @@ type experts struct {
 	bias   kernel.Tensor // f32 [1, experts]: layers that choose by score
 	table  kernel.Tensor // i32 [vocabulary, k]: layers that look experts up by token
 	routed kernel.Experts
-	part   kernel.Part // which of all experts routed are
+	part   kernel.Part // the rank's part of all experts
 	shared nn.MLP
 }
 

@@ -38,7 +38,7 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	draft  *draftHead // nil if there is none
-	spark  *sparkHead // the same: a checkpoint has one of the two kinds, or neither
+	spark  *sparkHead // nil without a DSpark head; a checkpoint has one of the two kinds of heads, or neither
 	tally  *model.Tally
 	nn.Homes
 

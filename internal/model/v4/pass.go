@@ -49,7 +49,7 @@ func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
 // Arrange lays out a pass of the model, or of its drafting block.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
-	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // which keeps no rows for later passes
+	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // a pass of blocks keeps no rows for later passes
 		return nil, fmt.Errorf("v4: workspace holds %d rows, pass has %d", w.streams.mem.Rows, p.Rows)
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
@@ -201,7 +201,7 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// Program is embedding, every layer and the head.
+// Program returns the operations of the embedding, every layer and the head.
 func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
 func (s *target) build() (kernel.Program, error) {

@@ -9,7 +9,7 @@ import (
 // Sizes is the memory of sequences over all layers, in bytes.
 type Sizes struct {
 	Page   int64 // compressed entries and indexer keys of a page
-	Window int64 // a window page: entries of its tokens, and the raw rows it ends with
+	Window int64 // a window page: entries of its tokens, and the raw rows at its end
 	State  int64 // the raw rows of open groups, of one sequence
 }
 

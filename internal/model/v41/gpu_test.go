@@ -93,7 +93,7 @@ func agree(t *testing.T, found pair.Differences) {
 	for name, d := range found {
 		share := float64(d.Unequal) / float64(max(d.Elements, 1))
 		switch {
-		case name == "IndexQueryArgs.Q": // may be overwritten or not
+		case name == "IndexQueryArgs.Q": // whether it is overwritten is not specified
 		case d.DType == kernel.I32:
 			if d.Unequal > 0 {
 				t.Errorf("%s: %d of %d integers differ", name, d.Unequal, d.Elements)

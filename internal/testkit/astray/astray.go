@@ -1,6 +1,6 @@
-// Package astray is a device that is wrong on purpose: operations flow in, another device runs them, and one small
-// fault is put into their inputs or outputs. It tests the comparisons that devices are verified by: a comparison that
-// passes on the inner device must fail on this one. Tests import it.
+// Package astray is a device that is wrong on purpose: another device runs its operations, and one small fault is put
+// into their inputs or outputs. It tests the comparisons that devices are verified by: a comparison that passes on the
+// inner device must fail on this one. Tests import it.
 package astray
 
 import (

@@ -1,5 +1,5 @@
-// Package planread finds the code that reads a plan: plans that tests form flow in, and a field that is set and that
-// nothing acts upon is an error. Tests import it.
+// Package planread checks that code reads every field of the plans that tests form: a field that is set and has no
+// effect is an error. Tests import it.
 package planread
 
 import (
