@@ -59,23 +59,106 @@ type Snapshotted interface {
 	SnapshotSpacing() int
 }
 
-// StatesOf appends the states of a batch's sequences to list. find returns the checked state of a sequence, and the
-// zero value for padding. Every sequence must have its own state.
-func StatesOf[S comparable](list []S, in *Input, find func(given State, sequence int) (S, error)) ([]S, error) {
+// Kept is the state of a sequence as a package of attention keeps it.
+type Kept[S any] interface {
+	comparable
+	Len() int
+	Clone() (S, error)
+	Truncate(n int) error
+	Release()
+	// Check reports whether a sequence whose next token has that position can continue from the state.
+	Check(sequence, first int) error
+}
+
+// Keeper makes the states that a package of attention keeps.
+type Keeper[S any] interface {
+	New() (S, error)
+	Reserve(states int) error
+	Held() int
+	// Of checks that a state is one of these and was not released.
+	Of(state any, sequence int) (S, error)
+}
+
+// Sequences makes the states of a family's models from those that its attention keeps.
+type Sequences[S Kept[S]] struct {
+	Family string // errors begin with it
+	Keeper Keeper[S]
+}
+
+// sequence is the state of one sequence.
+type sequence[S Kept[S]] struct {
+	of   *Sequences[S]
+	kept S
+}
+
+func (q *sequence[S]) Len() int              { return q.kept.Len() }
+func (q *sequence[S]) Clone() (State, error) { return q.of.State(q.kept.Clone()) }
+func (q *sequence[S]) Truncate(n int) error  { return q.kept.Truncate(n) }
+func (q *sequence[S]) Release()              { q.kept.Release() }
+
+// State returns a state that attention has made, or its error.
+func (s *Sequences[S]) State(kept S, err error) (State, error) {
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Family, err)
+	}
+	return &sequence[S]{s, kept}, nil
+}
+
+// Reserve allocates the memory of the given number of states.
+func (s *Sequences[S]) Reserve(states int) error {
+	if err := s.Keeper.Reserve(states); err != nil {
+		return fmt.Errorf("%s: states of %d sequences: %w", s.Family, states, err)
+	}
+	return nil
+}
+
+// NewState makes the state of an empty sequence.
+func (s *Sequences[S]) NewState() (State, error) { return s.State(s.Keeper.New()) }
+
+// States counts the states that were made and not released.
+func (s *Sequences[S]) States() int { return s.Keeper.Held() }
+
+// KeptOf returns the state of a sequence of a batch; none where it is padding.
+func (s *Sequences[S]) KeptOf(given State, in *Input, r int) (none S, err error) {
+	if in.Batch.Batch.Requests[r].Padding {
+		return none, nil
+	}
+	var kept any
+	if q, ok := given.(*sequence[S]); ok && q != nil {
+		kept = q.kept
+	}
+	return s.Keeper.Of(kept, r)
+}
+
+// AllKept appends the states of a batch's sequences to list, each of which must have its own; in a pass of the target
+// each must end where its sequence continues.
+func (s *Sequences[S]) AllKept(list []S, in *Input, target bool) ([]S, error) {
 	if len(in.States) != len(in.Tokens) {
 		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
 			len(in.Tokens))
 	}
 	var none S
 	for r, given := range in.States {
-		s, err := find(given, r)
+		kept, err := s.KeptOf(given, in, r)
+		if err == nil && kept != none && target {
+			err = kept.Check(r, in.Batch.Batch.FirstPosition(in.Config, r))
+		}
 		if err != nil {
 			return nil, err
 		}
-		if s != none && slices.Contains(list, s) {
+		if kept != none && slices.Contains(list, kept) {
 			return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
 		}
-		list = append(list, s)
+		list = append(list, kept)
 	}
 	return list, nil
+}
+
+// Advance calls advance with the state of each sequence of a batch that is not padding.
+func (s *Sequences[S]) Advance(in *Input, advance func(kept S, r int)) {
+	for r, given := range in.States {
+		if q, ok := given.(*sequence[S]); ok {
+			advance(q.kept, r)
+		}
+	}
 }

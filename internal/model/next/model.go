@@ -36,6 +36,7 @@ type Model struct {
 	draft  *draftLayer // nil if there is none
 	tally  *model.Tally
 	nn.Homes
+	model.Sequences[*hybrid.State]
 
 	caches     []hybrid.Cache // the drafting layer's after the others
 	pageTokens int
@@ -84,6 +85,7 @@ func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		QLora: a.QLora, IndexHeads: c.Indexer.Heads, TopK: c.PoolTopK(),
 		Scale: float32(1 / math.Sqrt(float64(a.Nope))), Eps: c.RMSEps,
 		LinearHeads: c.Linear.Heads, Bound: c.Linear.Bound}, linear)
+	m.Sequences = model.Sequences[*hybrid.State]{Family: "next", Keeper: m.attn.States}
 	return m, nil
 }
 

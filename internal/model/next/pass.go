@@ -132,7 +132,7 @@ func (s *pass) prepare(in *model.Input, block attn.Block) error {
 	if err := in.Batch.CheckPages(m.pages); err != nil {
 		return err
 	}
-	states, err := m.statesOf(s.batch.States[:0], in, s.plan.Pass == plan.PassTarget)
+	states, err := m.AllKept(s.batch.States[:0], in, s.plan.Pass == plan.PassTarget)
 	if err != nil {
 		return err
 	}

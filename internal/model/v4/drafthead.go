@@ -132,7 +132,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		if r < len(in.States) {
 			given = in.States[r]
 		}
-		st, err := d.m.stateOf(given, in, r)
+		st, err := d.m.KeptOf(given, in, r)
 		if err != nil {
 			return fmt.Errorf("v4: draft: %w", err)
 		}

@@ -41,6 +41,7 @@ type Model struct {
 	spark  *sparkHead // nil without a DSpark head; a checkpoint has one of the two kinds of heads, or neither
 	tally  *model.Tally
 	nn.Homes
+	model.Sequences[*dual.State]
 
 	caches     []dual.Cache
 	pageTokens int // of the cache
@@ -96,6 +97,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 			return nil, fmt.Errorf("v4: %w", err)
 		}
 	}
+	m.Sequences = model.Sequences[*dual.State]{Family: "v4", Keeper: m.attn.States}
 	if m.draft != nil {
 		m.attn.States.OnGrow = m.draft.cache.Grow
 	}

@@ -176,7 +176,7 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 	if err := in.Batch.CheckPages(s.m.pages); err != nil {
 		return err
 	}
-	states, err := s.m.statesOf(s.batch.States[:0], in)
+	states, err := s.m.AllKept(s.batch.States[:0], in, true)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type Model struct {
 	tally  *model.Tally
 	spark  *sparkHead // nil without a draft head
 	nn.Homes
+	model.Sequences[*dual.State]
 
 	caches     []cache
 	pageTokens int // of the cache
@@ -106,6 +107,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 	if err != nil {
 		return nil, fmt.Errorf("v41: %w", err)
 	}
+	m.Sequences = model.Sequences[*dual.State]{Family: "v41", Keeper: m.attn.States}
 	return m, nil
 }
 

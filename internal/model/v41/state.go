@@ -1,89 +1,24 @@
 package v41
 
 import (
-	"fmt"
-
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model"
 	"sparrow/plan"
 )
 
-// State is the model's state of one sequence, in addition to its pages: the raw row of a pair that is not complete.
-type State struct{ *dual.State }
-
-// Clone copies the state for a fork.
-func (s *State) Clone() (model.State, error) {
-	c, err := s.State.Clone()
-	if err != nil {
-		return nil, fmt.Errorf("v41: %w", err)
-	}
-	return &State{c}, nil
-}
-
-// Reserve allocates the memory of the given number of states.
-func (m *Model) Reserve(states int) error {
-	if err := m.attn.States.Reserve(states); err != nil {
-		return fmt.Errorf("v41: states of %d sequences: %w", states, err)
-	}
-	return nil
-}
-
 // moved counts how often the addresses of the cache and of states have changed.
 func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
-
-// NewState makes the state of an empty sequence.
-func (m *Model) NewState() (model.State, error) {
-	s, err := m.attn.States.New()
-	if err != nil {
-		return nil, fmt.Errorf("v41: %w", err)
-	}
-	return &State{s}, nil
-}
 
 // Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages.
 func (m *Model) Restore(n int, windows []int32) (model.State, error) {
 	// Pairs close at the end of a page, so that no raw rows are needed.
-	s, err := m.attn.States.Restore(n, m.pageTokens, windows, make([]dual.Cache, len(m.layers)))
-	if err != nil {
-		return nil, fmt.Errorf("v41: %w", err)
-	}
-	return &State{s}, nil
+	return m.State(m.attn.States.Restore(n, m.pageTokens, windows, make([]dual.Cache, len(m.layers))))
 }
-
-// States counts the states that were made and not released.
-func (m *Model) States() int { return m.attn.States.Held() }
 
 // StateBytes is the memory of one state: its rings of every layer that makes entries of two tokens.
 func (m *Model) StateBytes(cfg *plan.Config) int64 { return m.sizes(cfg).State }
 
-// stateOf is the state of a sequence of a batch; nil where it is padding.
-func (m *Model) stateOf(given model.State, in *model.Input, sequence int) (*dual.State, error) {
-	if in.Batch.Batch.Requests[sequence].Padding {
-		return nil, nil
-	}
-	var s any
-	if x, ok := given.(*State); ok && x != nil {
-		s = x.State
-	}
-	return m.attn.States.Of(s, sequence)
-}
-
-// statesOf checks the states of a batch: each must end where its sequence continues.
-func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, error) {
-	return model.StatesOf(list, in, func(given model.State, sequence int) (*dual.State, error) {
-		s, err := m.stateOf(given, in, sequence)
-		if err == nil && s != nil {
-			err = s.Check(sequence, in.Batch.Batch.FirstPosition(in.Config, sequence))
-		}
-		return s, err
-	})
-}
-
 // Commit advances every state of a batch: its sequence's rows are computed and stored.
 func (m *Model) Commit(in *model.Input) {
-	for r, s := range in.States {
-		if s != nil { // nil: padding
-			s.(*State).Advance(len(in.Tokens[r]))
-		}
-	}
+	m.Advance(in, func(s *dual.State, r int) { s.Advance(len(in.Tokens[r])) })
 }
