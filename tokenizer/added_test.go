@@ -25,6 +25,8 @@ func TestAddedTokens(t *testing.T) {
 			[]int32{'x', ' ', a, 'y'}},
 		{"white space is swallowed once", []object{{"content": "<a>", "lstrip": true, "rstrip": true}},
 			"<a>  <a>  ", []int32{a, a}},
+		{"white space inside the token before stays there", []object{{"content": "b "},
+			{"content": "<a>", "lstrip": true}}, "b <a>", []int32{a, b}},
 		{"only as a word", []object{{"content": "to", "single_word": true}},
 			"to tor to_ (to) éto", []int32{a, ' ', 't', 'o', 'r', ' ', 't', 'o', '_', ' ', '(', a, ')', ' ', 0xc3, 0xa9,
 				't', 'o'}},

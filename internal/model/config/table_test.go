@@ -20,7 +20,7 @@ import (
 // that is no longer checked, or no longer read, changes a line.
 func TestTableOfFields(t *testing.T) {
 	var lines []string
-	values := []string{"-1", "0", "1", "3", "0.5", "1e10", `"x"`}
+	values := []string{"-1", "0", "3", "1e10", `"x"`}
 	for _, name := range []string{"deepseek-v3.2", "glm-5.2", "deepseek-v4-flash-dspark", "deepseek-v4.1-flash",
 		"glm-5.3-flash"} {
 		var r struct {

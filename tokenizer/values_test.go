@@ -1,0 +1,15 @@
+package tokenizer
+
+import "testing"
+
+// A decoder that was flushed begins anew: the first white space is left out again, as in a text of its own.
+func TestFlushedDecodersBeginAnew(t *testing.T) {
+	tok := newSmall(t, charFile(), nil)
+	d := tok.NewDecoder(nil)
+	for range 2 {
+		got := d.Next(305) + d.Next(305) + d.Flush()
+		if want := tok.Decode([]int32{305, 305}, false); got != want || want != "ab ab" {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
