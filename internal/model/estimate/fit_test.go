@@ -362,7 +362,7 @@ func TestParseMachine(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= applies to a machine with a GPU",
-		"": `GPU "" are not known`, "mi355x,128G": `GPU "mi355x" are not known`, "0xh200": "number of GPUs",
+		"": `GPU "" is unknown`, "mi355x,128G": `GPU "mi355x" is unknown`, "0xh200": "number of GPUs",
 		"99xh200":  "number of GPUs",
 		"h200,128": "no unit; want G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
 		"h200,1e30T":    "not an amount",
