@@ -8,11 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sparrow/grammar"
 	"sparrow/internal/kv"
 	"sparrow/internal/kv/prefix"
 	"sparrow/internal/kv/tier"
 	"sparrow/internal/model"
 	"sparrow/internal/sched"
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/respserver"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/plan"
@@ -431,4 +435,170 @@ func TestMemoryOfRanks(t *testing.T) {
 			t.Errorf("%d ranks: %+v, want %+v", ranks, got, want)
 		}
 	}
+}
+
+// attended counts the passes that the loop waits for while nothing watches them.
+type attended struct {
+	runner
+	engine  *Engine
+	waits   int
+	ignored []plan.Pass
+}
+
+func (r *attended) Wait(p step.Pending) (step.Result, error) {
+	if r.waits++; r.engine.loop.watchdog.began.Load() == 0 {
+		r.ignored = append(r.ignored, p.Plan().Pass)
+	}
+	return r.runner.Wait(p)
+}
+
+// Every pass that the loop waits for is watched, and nothing is watched once it has ended or was not enqueued.
+func TestEveryWaitIsWatched(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	for name, c := range map[string]struct {
+		dir    string
+		drafts int
+	}{"plain": {testmodel.V32(t), 0}, "one draft": {testmodel.V32Draft(t), 1}, "chains": {testmodel.V32Draft(t), 3},
+		"blocks": {testmodel.V4Spark(t), 3}} {
+		cfg := Config{Draft: spec.Off()}
+		if c.drafts > 0 {
+			cfg.Draft = drafts(t, c.drafts)
+		}
+		r := &attended{}
+		e, _ := overlapping(t, c.dir, cfg, func(e *Engine) {
+			r.runner, r.engine = e.loop.passes.runner, e
+			e.loop.passes.runner = r
+		})
+		open(t, e, Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true})
+		for e.Stats().Finished == 0 {
+			e.iterations(1)
+		}
+		if len(r.ignored) > 0 || r.waits < 4 {
+			t.Errorf("%s: nothing watches %d of %d passes: %v", name, len(r.ignored), r.waits, r.ignored)
+		}
+		e.iterations(1) // what was left running
+		if began := e.loop.watchdog.began.Load(); began != 0 {
+			t.Errorf("%s: a pass is watched while nothing runs", name)
+		}
+	}
+	e, _, _ := startPaced(t, Config{}, before(func([]step.Work) error { return plan.E28 }))
+	open(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9})
+	e.iterations(1)
+	if began := e.loop.watchdog.began.Load(); began != 0 || e.Stats().Failed != 1 {
+		t.Error("a pass that was not enqueued is watched")
+	}
+}
+
+// A document ends a choice when it is complete: if nothing but the end may follow, or at once without an
+// end-of-sequence token, and never while the choice still reasons. End-of-sequence tokens that a request ignores end
+// documents only.
+func TestWhatEndsAChoice(t *testing.T) {
+	w := vocabulary(t)
+	four, _ := w.TokenID("4")
+	end, ok := w.TokenID("</think>")
+	g, err := grammar.Pattern("4+", w.tokens)
+	if err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	e := still(t, "", Config{})
+	running(t, e)
+	eos := e.cfg.EOS[0]
+	for _, c := range []struct {
+		document, reasons bool
+		eos               []int32
+		tokens            []int32
+		complete          bool
+	}{
+		{false, false, nil, nil, false}, {false, false, nil, []int32{four}, false},
+		{true, false, nil, nil, false}, {true, false, nil, []int32{four}, true},
+		{true, false, []int32{eos}, []int32{four}, false}, {true, false, []int32{eos}, []int32{four, eos}, true},
+		{true, true, nil, []int32{four, four}, false}, {true, true, nil, []int32{four, end}, false},
+		{true, true, nil, []int32{end, four}, true}, {true, true, []int32{eos}, []int32{end, four}, false},
+	} {
+		l := constraint{reasoningEnd: -1, eos: c.eos}
+		if c.document {
+			l.document = g.Start()
+		}
+		if c.reasons {
+			l.reasoningEnd = end
+		}
+		for _, token := range c.tokens {
+			if err := l.accept(token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := l.complete(); got != c.complete {
+			t.Errorf("document %v, reasoning %v, ends %v, after %v: complete %v", c.document, c.reasons, c.eos,
+				c.tokens, got)
+		}
+		for _, ignores := range []bool{false, true} {
+			l.ignoreEOS, l.eos = ignores, []int32{eos}
+			if l.endsAt(four) || l.endsAt(eos) != (!ignores || c.document) {
+				t.Errorf("document %v, ends ignored %v: token 4 ends it %v, the end %v", c.document, ignores,
+					l.endsAt(four), l.endsAt(eos))
+			}
+		}
+	}
+}
+
+// Of a request with several choices, the first fetches the pages of the prompt; the others share them.
+func TestOneChoiceFetchesThePrompt(t *testing.T) {
+	store := respserver.Start(t)
+	store.Set(respserver.Hangs)
+	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{StoreURL: store.URL()}))
+	emptied(t, e)
+	running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
+	r := Request{Prompt: tokens(1, 400), Sampling: seeded(1), MaxTokens: 1}
+	r.Sampling.N = 3
+	j := queuedJob(t, e, r)
+	for i, c := range j.choices {
+		if (c.restore != nil) != (i == 0) {
+			t.Errorf("choice %d fetches pages: %v", i, c.restore != nil)
+		}
+	}
+	if n := e.loop.tiers.seeking; n != 1 {
+		t.Errorf("%d sequences fetch pages, want 1", n)
+	}
+	j.Cancel()
+	e.loop.receive()
+}
+
+// When the cache is emptied, no sequence gets a page that was fetched before, whether it waits or was admitted: every
+// fetch ends, and its sequence computes the prompt.
+func TestAnEmptiedCacheEndsEveryFetch(t *testing.T) {
+	store := respserver.Start(t)
+	store.Set(respserver.Hangs)
+	c := tiered("", 8, 64, tier.Options{StoreURL: store.URL()})
+	c.MaxRunning = 1
+	e := still(t, testmodel.V32(t), c)
+	emptied(t, e)
+	running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
+	var jobs []*Job
+	for i := range 3 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 400), Sampling: greedy(), MaxTokens: 1}))
+	}
+	e.iterations(1)
+	x := e.loop.tiers
+	if len(x.restoring) != 1 || x.seeking != 2 {
+		t.Fatalf("%d sequences are admitted, %d wait; want 1 and 2", len(x.restoring), x.seeking)
+	}
+	e.tally.Lock()
+	x.clear()
+	e.tally.Unlock()
+	if _, fetches := x.stack.Held(); fetches != 0 || len(x.restoring) != 0 || x.seeking != 0 ||
+		e.loop.sched.Restoring() {
+		t.Errorf("%d fetches of %d admitted and %d waiting sequences are left", fetches, len(x.restoring), x.seeking)
+	}
+	for i, j := range jobs {
+		if j.choices[0].restore != nil {
+			t.Errorf("request %d waits for pages", i)
+		}
+	}
+	if stop := jobs[0].choices[0].restored.Stop; stop != "the cache was cleared" {
+		t.Errorf("the reason is %q", stop)
+	}
+	for _, j := range jobs {
+		j.Cancel()
+	}
+	e.loop.receive()
 }

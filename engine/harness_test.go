@@ -215,11 +215,14 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 	return e, run
 }
 
-// checkEmpty checks that a stopped engine has no page in use and no request without an answer.
+// checkEmpty checks that a stopped engine has no page in use, no request without an answer and no pass that is watched.
 func checkEmpty(t testing.TB, e *Engine) {
 	t.Helper()
 	if err := e.Check(); err != nil {
 		t.Error(err)
+	}
+	if e.loop.watchdog.began.Load() != 0 {
+		t.Error("a pass of a closed engine is watched")
 	}
 }
 

@@ -155,3 +155,154 @@ func TestWhereBlocksBegin(t *testing.T) {
 		t.Errorf("words %v, want %v", k.list, want)
 	}
 }
+
+// A batch replays what any of its works replays, in any order.
+func TestABatchReplaysWhatAnyWorkDoes(t *testing.T) {
+	kinds := []plan.Replay{{}, {Selections: true}, {Experts: true}, {Selections: true, Experts: true}}
+	for _, first := range kinds {
+		for _, second := range kinds {
+			var b plan.Batch
+			for _, k := range []plan.Replay{first, second} {
+				w := Work{Tokens: make([]int32, 5), Replay: replayOf(t, 0, 5)}
+				w.Replay.Selections, w.Replay.Experts = k.Selections, k.Experts
+				if err := w.choices(&b, &plan.Request{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := plan.Replay{Selections: first.Selections || second.Selections,
+				Experts: first.Experts || second.Experts}
+			if b.Replay != want {
+				t.Errorf("%+v, then %+v: the batch replays %+v", first, second, b.Replay)
+			}
+		}
+	}
+}
+
+// drafting is a model with a drafting layer.
+type drafting struct{ model.Model }
+
+func (drafting) DraftHead() error { return nil }
+
+// The kinds of passes that memory is measured for are all that can run, with their largest sizes.
+func TestTheKindsOfPasses(t *testing.T) {
+	draws := func(list []plan.Most) []plan.Most {
+		for i := range list {
+			list[i].Draws = true
+		}
+		return list
+	}
+	limits := Limits{Rows: 100, Requests: 4, Prompts: 2, Context: 50, PromptLogits: 8}
+	decodes := []plan.Most{{Rows: 4, Width: 1, Logits: 4}, {Rows: 8, Width: 2, Logits: 8},
+		{Rows: 12, Width: 3, Logits: 12}}
+	prompts := plan.Most{Rows: 100, Prompts: 2, Width: 3, Logits: 20}
+	block := plan.Most{Pass: plan.PassBlock, Rows: 8, Width: 2, Logits: 8, Draws: true} // on any device
+	chain := plan.Most{Pass: plan.PassChain, Rows: 4, Width: 1, Logits: 4}
+	stored := plan.Most{Pass: plan.PassDraft, Rows: 100, Prompts: 2, Width: 3, Logits: 4}
+	picked := plan.Most{Pass: plan.PassPick, Rows: 4, Width: 1, Logits: 4}
+	for _, c := range []struct {
+		what   string
+		change func(l *Limits, cfg *plan.Config)
+		want   []plan.Most
+	}{
+		{"drafts one by one", func(*Limits, *plan.Config) {}, append(slices.Clone(decodes), prompts, chain, stored)},
+		{"drafts on a device that draws", func(l *Limits, _ *plan.Config) { l.Draws = true },
+			draws(append(slices.Clone(decodes), prompts, chain, stored, picked))},
+		{"blocks", func(_ *Limits, cfg *plan.Config) { cfg.Model.Block = 2 },
+			append(slices.Clone(decodes), prompts, block)},
+		{"blocks on a device that draws", func(l *Limits, cfg *plan.Config) { l.Draws, cfg.Model.Block = true, 2 },
+			draws(append(slices.Clone(decodes), prompts, block))},
+		{"no drafts", func(_ *Limits, cfg *plan.Config) { cfg.N = 0 },
+			[]plan.Most{decodes[0], {Rows: 100, Prompts: 2, Width: 1, Logits: 12}}},
+		{"few rows", func(l *Limits, cfg *plan.Config) { l.Rows, cfg.N = 3, 0 },
+			[]plan.Most{{Rows: 3, Width: 1, Logits: 3}, {Rows: 3, Prompts: 2, Width: 1, Logits: 3}}},
+		{"decodes alone", func(l *Limits, cfg *plan.Config) { l.Decodes, cfg.N = true, 0 }, decodes[:1]},
+	} {
+		l, cfg := limits, plan.Config{N: 3}
+		c.change(&l, &cfg)
+		want := slices.Clone(c.want)
+		for i := range want {
+			want[i].Requests, want[i].Context = l.Requests, l.Context
+		}
+		if got := l.kinds(drafting{}, &cfg); !slices.Equal(got, want) {
+			t.Errorf("%s:\n%+v, want\n%+v", c.what, got, want)
+		}
+	}
+	l := limits
+	l.Record, l.Replay, l.RecordRows = plan.Record{Experts: true}, plan.Replay{Selections: true}, 6
+	for _, k := range l.kinds(drafting{}, &plan.Config{N: 3})[:4] {
+		if k.Record != l.Record || k.Replay != l.Replay || k.Recorded != min(6, k.Rows) ||
+			k.Replayed != min(6, k.Rows) {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
+// short is a model of few positions.
+type short struct{ model.Model }
+
+func (short) Config() *config.Config { return &config.Config{MaxPositions: 8} }
+
+// Drafts are refused that name rows the passes before have not, or tokens beyond the last position. Every bound is
+// tried from both sides.
+func TestDraftsAreRefusedAtTheirEdges(t *testing.T) {
+	r := &Runner{model: short{}}
+	r.target.input.Tokens = [][]int32{make([]int32, 3), make([]int32, 4)}
+	r.picks.most, r.ends.requests = 2, []int{0, -1}
+	whole := Draft{Kind: plan.ModeDraft, Tokens: make([]int32, 3), Sampled: 1, Right: make([]Range, 2), Cached: 5,
+		Logits: true, Draws: make([]sample.Draw, 3)}
+	next := Draft{Kind: plan.ModeDraft, Tokens: make([]int32, 1), Cached: 7, Logits: true}
+	for _, c := range []struct {
+		what    string
+		from    Draft
+		chained bool
+		change  func(d *Draft)
+		ok      bool
+	}{
+		{"to the last position", whole, false, func(*Draft) {}, true},
+		{"beyond it", whole, false, func(d *Draft) { d.Cached = 6 }, false},
+		{"without cached tokens", whole, false, func(d *Draft) { d.Cached = 0 }, true},
+		{"after fewer than none", whole, false, func(d *Draft) { d.Cached = -1 }, false},
+		{"without rows", next, false, func(d *Draft) { d.Tokens = nil }, false},
+		{"rows of a prompt", next, false, func(d *Draft) { d.Kind = plan.ModeExtend }, true},
+		{"rows that decode", next, false, func(d *Draft) { d.Kind = plan.ModeDecode }, false},
+		{"of the last work", whole, false, func(d *Draft) { d.From = 1 }, true},
+		{"of no work", whole, false, func(d *Draft) { d.From = 2 }, false},
+		{"of a work before the first", whole, false, func(d *Draft) { d.From = -1 }, false},
+		{"more rows than the work has", whole, false,
+			func(d *Draft) { d.Tokens, d.Cached = make([]int32, 4), 4 }, false},
+		{"as many as another has", whole, false,
+			func(d *Draft) { d.Tokens, d.Cached, d.From = make([]int32, 4), 4, 1 }, true},
+		{"sampled tokens without logits", whole, false, func(d *Draft) { d.Logits = false }, false},
+		{"drafts that were not sampled", whole, false, func(d *Draft) { d.Sampled = 0 }, false},
+		{"as many drafts as tokens", whole, false,
+			func(d *Draft) { d.Tokens, d.Draws = make([]int32, 2), make([]sample.Draw, 3) }, false},
+		{"more drafts than there is memory for", whole, false, func(d *Draft) {
+			d.Tokens, d.Cached, d.From = make([]int32, 4), 4, 1
+			d.Right, d.Draws = make([]Range, 3), make([]sample.Draw, 4)
+		}, false},
+		{"too few draws", whole, false, func(d *Draft) { d.Draws = d.Draws[:2] }, false},
+		{"too many draws", whole, false, func(d *Draft) { d.Draws = make([]sample.Draw, 4) }, false},
+		{"no draws", whole, false, func(d *Draft) { d.Draws = nil }, true},
+		{"a chain", next, true, func(*Draft) {}, true},
+		{"a chain of two rows", next, true, func(d *Draft) { d.Tokens, d.Cached = make([]int32, 2), 0 }, false},
+		{"a chain without logits", next, true, func(d *Draft) { d.Logits = false }, false},
+		{"a chain after a row without logits", next, true, func(d *Draft) { d.From = 1 }, false},
+		{"a chain after no row", next, true, func(d *Draft) { d.From = 2 }, false},
+		{"a chain after a row before the first", next, true, func(d *Draft) { d.From = -1 }, false},
+		{"a chain with sampled tokens", next, true, func(d *Draft) { d.Sampled = 1 }, false},
+	} {
+		d := c.from
+		c.change(&d)
+		if err := r.checkDrafts([]Draft{d}, c.chained); (err == nil) != c.ok {
+			t.Errorf("%s: %v, want it to be taken: %v", c.what, err, c.ok)
+		}
+	}
+	r.cfg.Model.Block = 2
+	if r.checkDrafts([]Draft{next}, true) == nil {
+		t.Error("a chain of blocks is taken")
+	}
+	whole.Draws = make([]sample.Draw, 4)
+	if err := r.checkDrafts([]Draft{whole}, false); err != nil {
+		t.Errorf("a block: %v", err)
+	}
+}
