@@ -34,6 +34,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 // Do computes an operation in float32 and rounds its results.
 func (d *Device) Do(op kernel.Op) error {
 	var w widened
+	defer w.release()
 	if err := kernel.Do(d.Device, kernel.Replace(op, kernel.Replacement{Tensor: w.widen})); err != nil {
 		return err
 	}

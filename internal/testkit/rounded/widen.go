@@ -1,6 +1,8 @@
 package rounded
 
 import (
+	"slices"
+	"sync"
 	"unsafe"
 
 	"sparrow/internal/device/host"
@@ -14,7 +16,25 @@ type widened struct{ list []wide }
 type wide struct {
 	from   kernel.Tensor // as the caller has it
 	to     kernel.Tensor // f32, in memory of its own
-	before []float32
+	memory *memory
+}
+
+// memory is that of one tensor, [rows, cols]: its values before the operation, and as the operation sees them.
+type memory struct {
+	before []uint16
+	values []float32
+}
+
+// spare keeps memory for later operations: clearing that of each took longer than widening.
+var spare sync.Pool
+
+func newMemory(n int) *memory {
+	m, ok := spare.Get().(*memory)
+	if !ok {
+		m = new(memory)
+	}
+	m.before, m.values = slices.Grow(m.before[:0], n)[:n], slices.Grow(m.values[:0], n)[:n]
+	return m
 }
 
 // widen returns a tensor as float32. If an in-place operation passes the same view twice, both become the same tensor.
@@ -27,15 +47,16 @@ func (w *widened) widen(t kernel.Tensor) kernel.Tensor {
 			return w.list[i].to
 		}
 	}
-	x := wide{from: t, before: make([]float32, t.Rows*t.Cols)}
-	memory := make([]float32, len(x.before))
+	x := wide{from: t, memory: newMemory(t.Rows * t.Cols)}
 	for r := range t.Rows {
-		for c, v := range host.U16(t.Slice(r, r+1)) {
-			x.before[r*t.Cols+c] = num.FromBF16(v)
+		row := host.U16(t.Slice(r, r+1))
+		copy(x.memory.before[r*t.Cols:], row)
+		values := x.memory.values[r*t.Cols:][:len(row)]
+		for c, v := range row {
+			values[c] = num.FromBF16(v)
 		}
 	}
-	copy(memory, x.before)
-	x.to = kernel.Tensor{Buf: bytesOf(memory), DType: kernel.F32, Rows: t.Rows, Cols: t.Cols, Stride: t.Cols}
+	x.to = kernel.Tensor{Buf: bytesOf(x.memory.values), DType: kernel.F32, Rows: t.Rows, Cols: t.Cols, Stride: t.Cols}
 	w.list = append(w.list, x)
 	return x.to
 }
@@ -55,14 +76,21 @@ func bytesOf(v []float32) kernel.HostBuffer {
 // narrow rounds the changed outputs of the operation. Unchanged values stay, because tensors of one call may overlap.
 func (w *widened) narrow() {
 	for _, x := range w.list {
-		after := host.F32(x.to)
 		for r := range x.from.Rows {
 			out := host.U16(x.from.Slice(r, r+1))
-			for c := range out {
-				if i := r*x.from.Cols + c; after[i] != x.before[i] {
-					out[c] = num.BF16(after[i])
+			before, after := x.memory.before[r*x.from.Cols:][:len(out)], x.memory.values[r*x.from.Cols:][:len(out)]
+			for c, v := range after {
+				if v != num.FromBF16(before[c]) {
+					out[c] = num.BF16(v)
 				}
 			}
 		}
+	}
+}
+
+// release keeps the memory for later operations.
+func (w *widened) release() {
+	for _, x := range w.list {
+		spare.Put(x.memory)
 	}
 }
