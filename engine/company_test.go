@@ -46,6 +46,9 @@ func crowd(n int) []Request {
 func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Engine)) []*response {
 	t.Helper()
 	c.NoReuse = true
+	if c.CacheTokens == 0 {
+		c.CacheTokens = longestOf(list)
+	}
 	e := start(t, dir, c, hooks...)
 	out := make([]*response, len(list))
 	for i, r := range list {
@@ -55,6 +58,19 @@ func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Eng
 		t.Fatalf("lone runs were preempted %d times and reused %d tokens", st.Preempted, st.CachedTokens)
 	}
 	return out
+}
+
+// longestOf returns a cache in tokens that each request fits into with room to spare, or 0 if one has no limit: clearing
+// the scores of rows over a larger one takes longer than short answers.
+func longestOf(list []Request) int {
+	most := 0
+	for _, r := range list {
+		if r.MaxTokens == 0 {
+			return 0
+		}
+		most = max(most, max(r.Sampling.N, 1)*(len(r.Prompt)+r.MaxTokens))
+	}
+	return (2*most/256 + 4) * 256
 }
 
 // together runs all requests at once; they arrive in order.

@@ -32,8 +32,11 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 		{"DSpark of V4.1 ", testmodel.V41Spark(t), 5}} {
 		n := c.n
 		t.Run(fmt.Sprint(c.kind, n), func(t *testing.T) {
-			if n != 3 && n != 5 {
+			switch {
+			case n != 3 && n != 5:
 				repeats(t, "three drafts, and five of a block, differ by their number alone")
+			case c.kind == "DSpark":
+				repeats(t, "TestRandomBatchesOfBlocks has crowds with its blocks")
 			}
 			list := long(6)
 			dir, cfg := c.dir, Config{Policy: deterministic("fp8"), Draft: spec.Off()}

@@ -138,15 +138,18 @@ func TestLinearAttentionByADevicesRules(t *testing.T) {
 // Requests that run together over n-gram tables and shared entries use operations that a GPU supports.
 func TestTablesByADevicesRules(t *testing.T) {
 	notUnderRace(t)
-	elsewhere(t, byRules, tables[:1])
+	elsewhere(t, byRules, []deviceTest{{"crowd", func(t *testing.T) { servesACrowd(t, testmodel.V41, 4) }}})
 }
 
 // The operations of overlapped passes, of sampling on the device and of drafts in advance obey the rules of a GPU.
 func TestOverlapByADevicesRules(t *testing.T) {
 	notUnderRace(t)
-	elsewhere(t, byRules, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer},
-		{"drawn", TestTokensDrawnOnTheDevice},
-		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
+	list := []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer},
+		{"drawn", TestTokensDrawnOnTheDevice}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}}
+	if *everything { // it has the operations of unseen drafts
+		list = append(list, deviceTest{"drafts ahead", TestFaultsOfDraftsAhead})
+	}
+	elsewhere(t, byRules, list)
 }
 
 // Models without an indexer use the same operations, in latent space over whole pages.
