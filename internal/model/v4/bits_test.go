@@ -34,6 +34,9 @@ func chosen() []namedPolicy {
 	return []namedPolicy{policies[1], policies[4]}
 }
 
+// thorough reports whether every case is wanted: with -long, and on a GPU, where they take little time.
+func thorough(b *steps.Bench) bool { return *long || b.Config.Hardware.Arch == plan.SM90 }
+
 // A prompt gives the same logits and the same cache bytes with any division into chunks: at every boundary of a group
 // of 4, of a group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
@@ -50,9 +53,12 @@ func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 				tokens int
 				chunks []int
 			}
-			cuts := []cut{{300, []int{5, 129}}} // every cut is made once
-			if p.policy.KV == "fp8" && p.policy.Prefill == "" {
+			cuts := []cut{{300, []int{11, 129}}} // every cut is made once
+			switch main := p.policy.KV == "fp8" && p.policy.Prefill == ""; {
+			case main && thorough(b):
 				cuts = []cut{{300, []int{1, 3, 4, 5}}, {640, []int{127, 128, 129, 255, 256, 257}}}
+			case main:
+				cuts = []cut{{140, []int{1}}, {300, []int{3}}, {640, []int{127, 256}}}
 			}
 			for _, x := range cuts {
 				b.Reset()
@@ -79,8 +85,11 @@ func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) 
 		t.Run(p.name, func(t *testing.T) {
 			b := steps.New(t, m, p.policy)
 			prefixes := []int{1, 2, 3, 4, 5, 125, 126, 127, 128, 129, 254, 255, 256, 257, 258, 259, 260}
-			if p.policy.KV != "fp8" || p.policy.Prefill != "" {
+			switch {
+			case p.policy.KV != "fp8" || p.policy.Prefill != "":
 				prefixes = []int{3, 127, 257}
+			case !thorough(b):
+				prefixes = []int{1, 2, 3, 4, 125, 128, 254, 257}
 			}
 			for _, n := range prefixes {
 				b.Reset()
@@ -120,7 +129,11 @@ func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := steps.New(t, m, p.policy)
-			b.BatchedEqualsAlone(lengths, next)
+			if thorough(b) {
+				b.BatchedEqualsAlone(lengths, next)
+				return
+			}
+			b.BatchedEqualsAlone([]int{1, 3, 4, 127, 128, 256, 300}, next)
 		})
 	}
 }
@@ -152,7 +165,11 @@ func TestWorkspaceEqualsPages(t *testing.T) {
 // A small reserve of transient memory cuts segments into launches and scores into chunks; cutting changes no bit.
 func TestSlicingKeepsBits(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
-	for _, p := range policies {
+	chosen := policies
+	if !*long {
+		chosen = []namedPolicy{policies[1], policies[2], policies[4]}
+	}
+	for _, p := range chosen {
 		t.Run(p.name, func(t *testing.T) {
 			whole := steps.New(t, m, p.policy)
 			const n = 400

@@ -30,6 +30,9 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 		}
 		for _, n := range counts {
 			for kept := 1; kept <= n; kept++ {
+				if !*long && kept > 2 && kept != 5 && kept != n { // after 128 tokens in all, a group of each kind ends
+					continue
+				}
 				b.Reset()
 				s := b.Sequence(6, total)
 				b.Step(s.Work(plan.ModeExtend, prefix))

@@ -54,10 +54,13 @@ func TestRestoreGoesOnBehindPages(t *testing.T) {
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const n = 530
 	want := b.Chunks(b.Sequence(4, n), 0)
-	for _, chunk := range []int{0, 3, 254} { // the last 4 rows of a page come from one step, from two, or from several
+	// The last 4 rows of a page come from one step, from two, or from several.
+	for _, ends := range [][]int{{n}, {254, 508, n}, {249, 252, 255, 258, 505, 508, 511, 514, n}} {
 		b.Reset()
 		writer := b.Sequence(4, n)
-		b.Chunks(writer, chunk)
+		for _, end := range ends {
+			b.Step(writer.Work(plan.ModeExtend, end-writer.State.Len()))
+		}
 		writer.State.Release()
 		b.Chunks(b.Sequence(5, 300), 0) // takes the slot
 		for _, pages := range []int{1, 2} {
@@ -69,8 +72,8 @@ func TestRestoreGoesOnBehindPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(s.State.Release)
-			what := fmt.Sprintf("chunks of %d, behind %d tokens", chunk, at)
-			b.SameBits(what, b.Chunks(s, 5), want[at:])
+			what := fmt.Sprintf("steps that end at %d, behind %d tokens", ends, at)
+			b.SameBits(what, b.Chunks(s, 31), want[at:])
 		}
 	}
 }
