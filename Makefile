@@ -72,14 +72,16 @@ long:
 	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(SERVED) ./cmd/sparrow -args -long -batch-lines 10000 -fire-answers 80' \
 	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
-MODELS = ./internal/model/v4 ./internal/model/v41 ./builtin
+MODELS = ./internal/model/v4 ./internal/model/v41 ./internal/testkit/strict ./builtin
 SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder
-ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks$$|TestAChunkOf|TestGolden|$(MORE)
+ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks|TestAChunkOf|TestGolden|$(MORE)
 MORE = TestNextExact|TestNextDraft|TestQuantised$$|$(BITS)
-BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals|TestEveryWayToShare
+BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals|TestEveryWayToShare|$(CUTS)
+CUTS = TestChunkedEquals|TestSlicing|TestOurModels
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampled|$(OTHERS)
-OTHERS = TestEqualShapes|TestDraftsDepend|TestOffloadedEq|TestRowBits|TestNoLength|TestAConversationReuses|TestRandomEv
+OTHERS = TestEqualShapes|TestDraftsDepend|TestOffloadedEq|TestRowBits|TestNoLength|TestAConversationReuses|$(LAST)
+LAST = TestRandomEv|TestOverlapBy|TestAModelWithTables
 
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws

@@ -60,9 +60,9 @@ func TestRoundedRowsShowEveryFault(t *testing.T) {
 		faults := append(astray.All(j.v4), astray.None)
 		// of each family only the fault that the tolerances do not detect; the test of exact rows detects the others
 		if !*long {
-			faults = []astray.Fault{astray.HeadScaled, astray.None}
+			faults = []astray.Fault{astray.HeadScaled} // TestJudgedByTheReference has rows without a fault
 			if j.v4 {
-				faults[0] = astray.WindowShort
+				faults = []astray.Fault{astray.WindowShort, astray.None}
 			}
 		}
 		for _, f := range faults {

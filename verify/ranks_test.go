@@ -102,6 +102,9 @@ func besideRanks(t *testing.T, name, golden, kv string, chunk, ranks int, how pl
 func TestRanksByADevicesRules(t *testing.T) {
 	for _, c := range gpuRanks {
 		t.Run(c.name+"/"+c.how.String(), func(t *testing.T) {
+			if c.long != "" && !*long {
+				t.Skip("make long runs it: " + c.long)
+			}
 			besideRanks(t, c.name, someCases(t, folder(c.name), []string{"short"}), c.kv, c.chunk, c.ranks, c.how,
 				func() (kernel.Device, error) {
 					host, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
@@ -121,14 +124,15 @@ var gpuRanks = []struct {
 	chunk int
 	ranks int
 	how   plan.Division
+	long  string // which others are like it
 }{
-	{"deepseek_v32-1", "bf16", 0, 2, plan.ByHeads},
-	{"deepseek_v32-fp8-1", "fp8-656", 61, 4, plan.ByHeads}, // two of the four heads are padding
-	{"deepseek_v32-fp8-1", "fp8-656", 61, 2, plan.ByRequests},
-	{"glm_moe_dsa-1", "fp8-656", 0, 2, plan.ByHeads},
-	{"glm_moe_dsa-1", "fp8-576", 61, 2, plan.ByRequests},
-	{v4, "fp8", 129, 2, plan.ByHeads},
-	{v4, "fp8", 129, 2, plan.ByRequests},
+	{"deepseek_v32-1", "bf16", 0, 2, plan.ByHeads, ""},
+	{"deepseek_v32-fp8-1", "fp8-656", 61, 4, plan.ByHeads, ""}, // two of the four heads are padding
+	{"deepseek_v32-fp8-1", "fp8-656", 61, 2, plan.ByRequests, "these rows by heads, GLM-5 by requests"},
+	{"glm_moe_dsa-1", "fp8-656", 0, 2, plan.ByHeads, "these rows of DeepSeek-V3.2"},
+	{"glm_moe_dsa-1", "fp8-576", 61, 2, plan.ByRequests, ""},
+	{v4, "fp8", 129, 2, plan.ByHeads, ""},
+	{v4, "fp8", 129, 2, plan.ByRequests, ""},
 }
 
 // Ranks that share a model agree with the independent implementation as one device does: heads or requests, experts
@@ -145,17 +149,17 @@ func TestRanks(t *testing.T) {
 		long  string // names the case that replaces it without -long
 	}{
 		{"deepseek_v32-1", "f32", 2, plan.ByHeads, 0, "four ranks"},
-		{"deepseek_v32-1", "f32", 4, plan.ByHeads, 64, ""},
+		{"deepseek_v32-1", "f32", 4, plan.ByHeads, 64, "four ranks with FP8 weights"},
 		{"deepseek_v32-fp8-1", "f32", 2, plan.ByHeads, 64, ""},
 		{"deepseek_v32-fp8-1", "f32", 4, plan.ByHeads, 0, ""},
 		{"glm_moe_dsa-1", "f32", 2, plan.ByHeads, 64, ""},
 		{"glm_moe_dsa-1", "f32", 4, plan.ByHeads, 0, "two ranks"},
 		{v4, "f32", 2, plan.ByHeads, 129, ""},
 		{v4, "f32", 4, plan.ByHeads, 0, "four ranks of DeepSeek-V3.2, two of this by requests"},
-		{"deepseek_v32-1", "fp8", 2, plan.ByHeads, 0, ""},
+		{"deepseek_v32-1", "fp8", 2, plan.ByHeads, 0, "TestRanksByADevicesRules has these rows"},
 		{"deepseek_v32-1", "f32", 2, plan.ByRequests, 64, ""},
 		{"deepseek_v32-1", "f32", 4, plan.ByRequests, 0, "two ranks"},
-		{"deepseek_v32-fp8-1", "f32", 4, plan.ByRequests, 0, ""},
+		{"deepseek_v32-fp8-1", "f32", 4, plan.ByRequests, 0, "four ranks of GLM-5, and FP8 weights by heads"},
 		{"glm_moe_dsa-1", "f32", 2, plan.ByRequests, 0, "four ranks"},
 		{"glm_moe_dsa-1", "f32", 4, plan.ByRequests, 64, ""},
 		{v4, "f32", 2, plan.ByRequests, 0, ""},

@@ -199,8 +199,12 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 					alone = append(alone, b.whole(b.prompt(i, n)))
 				}
 				chunks := []int{1, 7, 64, 128, 200}
-				if kernels == "cpu" && !*long && (checkpoint == "glm_moe_dsa-1" || s.name != "656-byte pages") {
-					chunks = []int{7, 200} // that one has the others
+				switch {
+				case kernels != "cpu" || *long:
+				case checkpoint == "glm_moe_dsa-1" || s.name != "656-byte pages":
+					chunks = []int{23, 200} // that one has the others
+				default:
+					chunks = []int{7, 23, 128} // the last of 23 tokens is one
 				}
 				b.batched(lengths, alone)
 				b.chunked(lengths[3], alone[3], chunks)
