@@ -55,7 +55,9 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, test
 // The same for a model whose layers share entries, and whose rows depend directly on the tokens before them (n-gram
 // tables).
 func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
-	repeats(t, "TestTablesByADevicesRules has this crowd, and internal/model/v41 the kernels of a CPU")
+	if *ranks == 1 {
+		repeats(t, "TestTablesByADevicesRules has this crowd, and internal/model/v41 the kernels of a CPU")
+	}
 	servesACrowd(t, testmodel.V41, 5)
 }
 
