@@ -60,8 +60,8 @@ func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Eng
 	return out
 }
 
-// longestOf returns a cache in tokens that each request fits into with room to spare, or 0 if one has no limit: clearing
-// the scores of rows over a larger one takes longer than short answers.
+// longestOf returns a cache in tokens that each request fits into with room to spare, or 0 if one has no limit.
+// Clearing the scores of rows over a larger one takes longer than short answers.
 func longestOf(list []Request) int {
 	most := 0
 	for _, r := range list {
