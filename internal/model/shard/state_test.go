@@ -1,8 +1,11 @@
 package shard
 
 import (
+	"errors"
 	"slices"
 	"testing"
+
+	"sparrow/internal/model"
 )
 
 // Every rank numbers its window pages from 0; pages that a sequence does not have are unchanged.
@@ -14,5 +17,73 @@ func TestWindowPagesOfARank(t *testing.T) {
 	}
 	if given[3] != 4 {
 		t.Error("the caller's pages were changed")
+	}
+}
+
+// piece is the state of one rank.
+type piece struct {
+	log  *[]string
+	name string
+	fail error
+}
+
+func (p *piece) note(what string)   { *p.log = append(*p.log, what+" "+p.name) }
+func (p *piece) Len() int           { return 7 }
+func (p *piece) Truncate(int) error { p.note("truncate"); return p.fail }
+func (p *piece) Release()           { p.note("release") }
+
+func (p *piece) Clone() (model.State, error) {
+	if p.fail != nil {
+		return nil, p.fail
+	}
+	p.note("clone")
+	return &piece{log: p.log, name: p.name + "'"}, nil
+}
+
+// The states of a sequence change together: an error of one rank does not keep others from being truncated, and what
+// was made before an error is released.
+func TestStatesOfAllRanksChangeTogether(t *testing.T) {
+	fault := errors.New("fault")
+	for _, failing := range []int{-1, 0, 1, 2} {
+		var log []string
+		s := &state{}
+		for i, name := range []string{"a", "b", "c"} {
+			p := &piece{log: &log, name: name}
+			if i == failing {
+				p.fail = fault
+			}
+			s.parts = append(s.parts, p)
+		}
+		check := func(what string, err error, want ...string) {
+			t.Helper()
+			if errors.Is(err, fault) != (failing >= 0) || !slices.Equal(log, want) {
+				t.Errorf("rank %d fails: %s: %v, %v; want %v", failing, what, log, err, want)
+			}
+			log = nil
+		}
+		check("truncate", s.Truncate(3), "truncate a", "truncate b", "truncate c")
+		_, err := s.Clone()
+		switch failing {
+		case -1:
+			check("clone", err, "clone a", "clone b", "clone c")
+		case 0:
+			check("clone", err)
+		case 1:
+			check("clone", err, "clone a", "release a'")
+		case 2:
+			check("clone", err, "clone a", "clone b", "release a'", "release b'")
+		}
+		m := &windowed{ranks: ranks{parts: make([]part, 3)}}
+		_, err = m.made(func(r int) (model.State, error) {
+			p := s.parts[r].(*piece)
+			return p, p.fail
+		})
+		check("make", err, []string{"release a", "release b", "release c"}[:max(failing, 0)]...)
+		if s.Len() != 7 {
+			t.Errorf("%d tokens", s.Len())
+		}
+		if s.Release(); !slices.Equal(log, []string{"release a", "release b", "release c"}) || s.parts != nil {
+			t.Errorf("released %v", log)
+		}
 	}
 }

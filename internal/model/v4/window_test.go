@@ -9,6 +9,7 @@ import (
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/steps"
+	"sparrow/internal/testmodel"
 	"sparrow/plan"
 )
 
@@ -136,5 +137,15 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	}
 	if err := c.Truncate(256); err != nil {
 		t.Error(err)
+	}
+}
+
+// Blocks of drafting stages see one token more than rows: the one before their first. Window pages are kept for both.
+func TestTheWindowOfDraftingStages(t *testing.T) {
+	for dir, more := range map[string]int{testmodel.V4(t): 0, testmodel.V4Draft(t): 0, testmodel.V4Spark(t): 1} {
+		m := steps.Open[*v4.Model](t, dir, "cpu")
+		if rows := m.Facts().Window; m.Window() != rows+more || rows == 0 {
+			t.Errorf("%s: a window of %d tokens, rows see %d", dir, m.Window(), rows)
+		}
 	}
 }

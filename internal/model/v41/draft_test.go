@@ -95,3 +95,13 @@ func TestBlocksAgreeWithTheReference(t *testing.T) {
 		}
 	}
 }
+
+// Blocks of drafting stages see one token more than rows: the one before their first. Window pages are kept for both.
+func TestTheWindowOfDraftingStages(t *testing.T) {
+	for dir, more := range map[string]int{testmodel.V41(t): 0, testmodel.V41Spark(t): 1} {
+		m := steps.Open[*v41.Model](t, dir, "cpu")
+		if rows := m.Facts().Window; m.Window() != rows+more || rows == 0 {
+			t.Errorf("%s: a window of %d tokens, rows see %d", dir, m.Window(), rows)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package dsa
+
+import (
+	"errors"
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/plan"
+)
+
+// The rows of a pass that succeeded can be continued; those of a pass that failed cannot.
+func TestFailedPassesAreNotContinued(t *testing.T) {
+	w := &workspace{}
+	p := pass{work: w, plan: &plan.Plan{Rows: 3}}
+	passes := map[string]struct {
+		model.Pass
+		rows *int
+	}{"the target": {&target{pass: p}, &w.hidden.rows}, "the drafting layer": {&draft{pass: p}, &w.next.rows}}
+	for name, x := range passes {
+		if x.Ended(errors.New("fault")); *x.rows != 0 {
+			t.Errorf("%s: %d rows of a pass that failed can be continued", name, *x.rows)
+		}
+		if x.Ended(nil); *x.rows != 3 {
+			t.Errorf("%s: %d rows can be continued, want 3", name, *x.rows)
+		}
+	}
+}
