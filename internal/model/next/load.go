@@ -12,18 +12,12 @@ import (
 
 // layer is one decoder layer: exactly one of linear and attn, and of dense and experts, is set.
 type layer struct {
-	attnSite, ffnSite   site // not given in the drafting layer, which has one residual stream
+	attnSite, ffnSite   nn.Site // not given in the drafting layer, which has one residual stream
 	inputNorm, postNorm kernel.Tensor
 	linear              *hybrid.LinearWeights
 	attn                *hybrid.Weights
 	dense               *nn.MLP
 	experts             *nn.MoE
-}
-
-// site holds the parameters with which a sublayer reads and writes the residual streams.
-type site struct {
-	fn          kernel.Matrix // [2n+n*n, n*hidden]
-	base, scale kernel.Tensor
 }
 
 // prefixes are the prefixes of the text network's tensor names: with a vision tower, and without.
@@ -57,7 +51,9 @@ func loadLayer(c *config.Next, l *nn.Loader, prefix string, i int) layer {
 		postNorm:  l.Vector(p+"post_attention_layernorm.weight", c.Hidden),
 	}
 	if i < c.Layers {
-		out.attnSite, out.ffnSite = loadSite(c, l, p+"hc_attn_"), loadSite(c, l, p+"hc_ffn_")
+		n, at := c.Hyper.Streams, func(name string) string { return p + name }
+		out.attnSite = l.Site(at, "hc_attn_", n*c.Hidden, n*(2+n), 3)
+		out.ffnSite = l.Site(at, "hc_ffn_", n*c.Hidden, n*(2+n), 3)
 	}
 	if i < c.Layers && c.Linear.Layers[i] {
 		out.linear = loadLinear(c, l, p+"self_attn.")
@@ -75,13 +71,6 @@ func loadLayer(c *config.Next, l *nn.Loader, prefix string, i int) layer {
 	m.SetLimit(c.Limit)
 	out.experts = &m
 	return out
-}
-
-// loadSite reads the weights between a sublayer and the residual streams.
-func loadSite(c *config.Next, l *nn.Loader, p string) site {
-	n := c.Hyper.Streams
-	return site{fn: l.Matrix(p+"fn", n*(2+n), n*c.Hidden), base: l.Vector(p+"base", n*(2+n)),
-		scale: l.Vector(p+"scale", 3)}
 }
 
 func loadLinear(c *config.Next, l *nn.Loader, p string) *hybrid.LinearWeights {

@@ -36,19 +36,6 @@ type pass struct {
 	batch hybrid.Batch
 }
 
-// sublayer is the memory between the residual streams and a sublayer.
-type sublayer struct {
-	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
-	x, out          kernel.Tensor // [T, hidden]
-}
-
-func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
-	n, act := m.config.Hyper.Streams, m.dev.Activation()
-	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n),
-		comb: a.Take(kernel.F32, rows, n*n), x: a.Take(act, rows, m.config.Hidden),
-		out: a.Take(act, rows, m.config.Hidden)}
-}
-
 // Arrange lays out a pass of the model, or of its drafting layer.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
@@ -64,7 +51,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	}
 	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
 	s.begin(w, p, cfg, a, m.config.Hyper.Streams*m.config.Hidden)
-	s.sub = m.takeSublayer(a, p.Rows)
+	s.sub = nn.TakeSublayer(a, m.dev.Activation(), p.Rows, m.Config(), m.config.Hyper)
 	if err := s.arrange(cfg, a, m.layers); err != nil {
 		return nil, err
 	}
@@ -161,7 +148,7 @@ func (s *pass) feedForward(i int, l *layer, out, x kernel.Tensor) {
 // target is a pass through the model's own layers.
 type target struct {
 	pass
-	sub       sublayer
+	sub       nn.Sublayer
 	streams   kernel.Tensor // [T, streams*hidden]
 	collapsed kernel.Tensor // [L, hidden]
 }
@@ -180,18 +167,6 @@ func (s *target) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// sublayer reads a mixture of the streams, normalises it, runs, and writes the output back into all of them.
-func (s *target) sublayer(at *site, norm kernel.Tensor, run func(out, x kernel.Tensor)) {
-	m, t := s.m, &s.sub
-	n, list := m.config.Hyper.Streams, s.list
-	list.Add(kernel.MultiplyArgs{Out: t.mix, X: s.streams, W: at.fn})
-	list.Add(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: s.streams, Mix: t.mix, Base: at.base,
-		Scale: at.scale, Streams: n, Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
-	list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
-	run(t.out, t.x)
-	list.Add(kernel.HyperPostArgs{X: s.streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
-}
-
 // Program is embedding, every layer and the head.
 func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
@@ -201,10 +176,11 @@ func (s *target) build() (kernel.Program, error) {
 	for i := range m.config.Hyper.Streams {
 		s.list.Add(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids})
 	}
+	streams := kernel.HyperPreArgs{X: s.streams}
 	for i := range m.layers {
 		l := &m.layers[i]
 		s.list.At("attention", i)
-		s.sublayer(&l.attnSite, l.inputNorm, func(out, x kernel.Tensor) {
+		s.sub.Run(s.list, &l.attnSite, l.inputNorm, streams, func(out, x kernel.Tensor) {
 			if l.linear != nil {
 				s.attn.Linear(i, l.linear, m.caches[i], out, x)
 			} else {
@@ -212,7 +188,7 @@ func (s *target) build() (kernel.Program, error) {
 			}
 		})
 		s.list.At("feed-forward", i)
-		s.sublayer(&l.ffnSite, l.postNorm, func(out, x kernel.Tensor) { s.blockOf(i, l, out, x) })
+		s.sub.Run(s.list, &l.ffnSite, l.postNorm, streams, func(out, x kernel.Tensor) { s.blockOf(i, l, out, x) })
 		s.choices.KeepHidden(s.list, i, s.streams)
 	}
 	if s.plan.Logits > 0 {

@@ -28,7 +28,7 @@ type draftHead struct {
 	layer        layer
 	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]
 	enorm, hnorm kernel.Tensor
-	last         site
+	last         nn.Site
 	norm         kernel.Tensor
 
 	cache *dual.DraftCache
@@ -58,7 +58,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 		enorm: l.Vector(at("enorm.weight"), c.Hidden),
 		hnorm: l.Vector(at("hnorm.weight"), c.Hidden),
 		norm:  l.Vector(at("norm.weight"), c.Hidden),
-		last:  loadSite(c, l, at("hc_head_fn"), at("hc_head_base"), at("hc_head_scale"), c.Hyper.Streams, 1),
+		last:  l.Site(at, "hc_head_", c.Hyper.Streams*c.Hidden, c.Hyper.Streams, 1),
 		cache: dual.NewDraftCache(m.dev),
 	}
 }
@@ -99,7 +99,7 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	rows := p.Input(plan.TokenIDs).Rows
 	d.begin(w, p, cfg, a)
 	d.u = a.Take(act, rows, width)
-	d.sub = m.takeSublayer(a, rows)
+	d.sub = nn.TakeSublayer(a, act, rows, m.Config(), m.config.Hyper)
 	d.attn = m.attn.ArrangeWindow(p, d.in, a, m.draft.cache)
 	d.hidden, d.places = d.in.Array(plan.HiddenRows), d.in.Array(plan.DraftRows)
 	a.Reset(d.attn.Kept)
@@ -190,9 +190,10 @@ func (d *draft) build() (kernel.Program, error) {
 	d.list.At("drafting block", -1)
 	d.inputs()
 	d.list.At("attention of the drafting block", -1)
-	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
+	streams := kernel.HyperPreArgs{X: d.u}
+	d.sub.Run(d.list, &l.attnSite, l.attnNorm, streams, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
 	d.list.At("feed-forward of the drafting block", -1)
-	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
+	d.sub.Run(d.list, &l.ffnSite, l.ffnNorm, streams, func(out, x kernel.Tensor) {
 		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, 0, d.choices.ExpertTap(m.config.Layers))
 	})
 	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.

@@ -16,7 +16,7 @@ import (
 type sparkHead struct {
 	*spark.Head
 	stages []layer
-	last   site
+	last   nn.Site
 }
 
 // loadStages reads a DSpark head where the checkpoint has one.
@@ -32,7 +32,7 @@ func (m *Model) loadStages(l *nn.Loader) {
 	}
 	last := func(name string) string { return fmt.Sprintf("mtp.%d.%s", d.Stages-1, name) }
 	s.Head = spark.Load(l, c, "markov_head.markov_w1.weight", "markov_head.markov_w2.weight")
-	s.last = loadSite(c, l, last("hc_head_fn"), last("hc_head_base"), last("hc_head_scale"), c.Hyper.Streams, 1)
+	s.last = l.Site(last, "hc_head_", c.Hyper.Streams*c.Hidden, c.Hyper.Streams, 1)
 	m.spark = s
 }
 
@@ -46,7 +46,7 @@ func (m *Model) takeTaps(a *kernel.Arena, cfg *plan.Config, rows int) (tapped ke
 // tap keeps the mean of the streams after a layer, where it is tapped.
 func (s *target) tap(i int) {
 	if s.tapped.Given() {
-		s.m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.mix.Columns(0, s.m.config.Hyper.Streams))
+		s.m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.Mix.Columns(0, s.m.config.Hyper.Streams))
 	}
 }
 
@@ -56,9 +56,9 @@ func (s *target) context() {
 		return
 	}
 	head := s.m.spark
-	head.Context(s.list, s.sub.x, s.tapped)
+	head.Context(s.list, s.sub.X, s.tapped)
 	for k := range head.stages {
-		s.attn.Context(head.stages[k].attn, head.Windows[k], s.sub.x)
+		s.attn.Context(head.stages[k].attn, head.Windows[k], s.sub.X)
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *workspace) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	s := &block{}
 	s.begin(w, p, cfg, a)
 	s.streams = a.Take(act, p.Rows, c.Hyper.Streams*c.Hidden)
-	s.sub = m.takeSublayer(a, p.Rows)
+	s.sub = nn.TakeSublayer(a, act, p.Rows, m.Config(), c.Hyper)
 	s.attn = m.attn.ArrangeBlock(p, s.in, a, entry)
 	a.Reset(s.attn.Kept)
 	s.ffn = m.spark.stages[0].ffn.arrange(a, act, p.Rows, c.FFN.TopK)
@@ -114,14 +114,15 @@ func (s *block) build() (kernel.Program, error) {
 	m, c, head := s.m, s.m.config, s.m.spark
 	s.embed(s.streams)
 	s.attn.Begin()
+	streams := kernel.HyperPreArgs{X: s.streams}
 	for k := range head.stages {
 		l := &head.stages[k]
 		s.list.At("attention of a drafting stage", k)
-		m.sublayer(&s.sub, &l.attnSite, l.attnNorm, s.streams, func(out, x kernel.Tensor) {
+		s.sub.Run(s.list, &l.attnSite, l.attnNorm, streams, func(out, x kernel.Tensor) {
 			s.attn.Attend(l.attn, head.Windows[k], out, x)
 		})
 		s.list.At("feed-forward of a drafting stage", k)
-		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
+		s.sub.Run(s.list, &l.ffnSite, l.ffnNorm, streams, func(out, x kernel.Tensor) {
 			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, 0, s.choices.ExpertTap(c.Layers+k))
 		})
 	}

@@ -13,16 +13,10 @@ import (
 
 // layer is one decoder layer.
 type layer struct {
-	attnSite, ffnSite site
+	attnSite, ffnSite nn.Site
 	attnNorm, ffnNorm kernel.Tensor
 	attn              *dual.Weights
 	ffn               experts
-}
-
-// site holds the parameters with which a sublayer reads and writes the residual streams.
-type site struct {
-	fn          kernel.Matrix // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
-	base, scale kernel.Tensor
 }
 
 // load reads every tensor of the checkpoint.
@@ -31,8 +25,7 @@ func (m *Model) load(l *nn.Loader) {
 	m.embed = l.Table(n.Global("embed.weight"), c.Vocab, c.Hidden)
 	m.head = l.MatrixRows(n.Global("head.weight"), c.Vocab, c.Hidden)
 	m.norm = l.Vector(n.Global("norm.weight"), c.Hidden)
-	m.last = loadSite(c, l, n.Global("hc_head_fn"), n.Global("hc_head_base"), n.Global("hc_head_scale"),
-		c.Hyper.Streams, 1)
+	m.last = l.Site(n.Global, "hc_head_", c.Hyper.Streams*c.Hidden, c.Hyper.Streams, 1)
 	for i := range c.Layers {
 		at := func(name string) string { return n.Layer(i, name) }
 		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i],
@@ -45,20 +38,14 @@ func (m *Model) load(l *nn.Loader) {
 func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x expertNames) layer {
 	mix := c.Hyper.Streams * (2 + c.Hyper.Streams)
 	out := layer{
-		attnSite: loadSite(c, l, at("hc_attn_fn"), at("hc_attn_base"), at("hc_attn_scale"), mix, 3),
-		ffnSite:  loadSite(c, l, at("hc_ffn_fn"), at("hc_ffn_base"), at("hc_ffn_scale"), mix, 3),
+		attnSite: l.Site(at, "hc_attn_", c.Hyper.Streams*c.Hidden, mix, 3),
+		ffnSite:  l.Site(at, "hc_ffn_", c.Hyper.Streams*c.Hidden, mix, 3),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
 		ffn:      loadExperts(c, l, at, x),
 	}
 	l.Heads(c.Attention.Groups, func() { out.attn = loadAttention(c, l, at, ratio) })
 	return out
-}
-
-// loadSite reads the weights between a sublayer and the residual streams, with mix outputs.
-func loadSite(c *config.V4, l *nn.Loader, fn, base, scale string, mix, scales int) site {
-	return site{fn: l.Matrix(fn, mix, c.Hyper.Streams*c.Hidden), base: l.Vector(base, mix),
-		scale: l.Vector(scale, scales)}
 }
 
 func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int) *dual.Weights {

@@ -34,7 +34,7 @@ type Model struct {
 
 	embed  kernel.Matrix
 	layers []layer
-	last   site // collapses the streams
+	last   nn.Site // collapses the streams
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	draft  *draftHead // nil if there is none

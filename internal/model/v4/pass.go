@@ -6,6 +6,7 @@ import (
 	"sparrow/internal/attn"
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model"
+	"sparrow/internal/model/nn"
 	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/plan"
@@ -26,24 +27,11 @@ type pass struct {
 	choices model.Choices
 
 	ids  kernel.Tensor // i32 [T, 1]
-	sub  sublayer
+	sub  nn.Sublayer
 	ffn  expertSpace
 	head model.Head
 	// For the output rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
 	mix, collapsed kernel.Tensor
-}
-
-// sublayer is the memory between the residual streams and a sublayer.
-type sublayer struct {
-	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
-	x, out          kernel.Tensor // [T, hidden]
-}
-
-func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
-	n, act := m.config.Hyper.Streams, m.dev.Activation()
-	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n),
-		comb: a.Take(kernel.F32, rows, n*n), x: a.Take(act, rows, m.config.Hidden),
-		out: a.Take(act, rows, m.config.Hidden)}
 }
 
 // Arrange lays out a pass of the model, or of its drafting block.
@@ -64,7 +52,8 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	}
 	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
 	s.begin(w, p, cfg, a)
-	s.sub, s.tapped = m.takeSublayer(a, p.Rows), m.takeTaps(a, cfg, p.Rows)
+	s.sub = nn.TakeSublayer(a, m.dev.Activation(), p.Rows, m.Config(), m.config.Hyper)
+	s.tapped = m.takeTaps(a, cfg, p.Rows)
 	entry, index, err := layouts(cfg)
 	if err != nil {
 		return nil, err
@@ -108,19 +97,8 @@ func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 // Outputs are the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
-// sublayer reads a mixture of the streams, normalises it, runs, and writes the output back into all of them.
-func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run func(out, x kernel.Tensor)) {
-	n, list := m.config.Hyper.Streams, m.list
-	list.Add(kernel.MultiplyArgs{Out: t.mix, X: streams, W: s.fn})
-	list.Add(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base,
-		Scale: s.scale, Streams: n, Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
-	list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
-	run(t.out, t.x)
-	list.Add(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
-}
-
 // logits collapses the streams of the output rows, normalises them and multiplies by the head.
-func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
+func (s *pass) logits(streams kernel.Tensor, last *nn.Site, norm kernel.Tensor) {
 	s.list.At("head", -1)
 	s.collapse(s.collapsed, streams, last)
 	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: s.m.config.RMSEps})
@@ -128,11 +106,11 @@ func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
 }
 
 // collapse writes the mixture of the streams of the output rows to out [L, hidden].
-func (s *pass) collapse(out, streams kernel.Tensor, last *site) {
+func (s *pass) collapse(out, streams kernel.Tensor, last *nn.Site) {
 	c := s.m.config
 	picked := s.head.Pick(s.list, streams)
-	s.list.Add(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
-	s.list.Add(kernel.HyperHeadArgs{Out: out, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
+	s.list.Add(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.Fn})
+	s.list.Add(kernel.HyperHeadArgs{Out: out, X: picked, Mix: s.mix, Base: last.Base, Scale: last.Scale,
 		Streams: c.Hyper.Streams, NormEps: c.RMSEps, Eps: c.Hyper.Eps})
 }
 
@@ -208,14 +186,15 @@ func (s *target) build() (kernel.Program, error) {
 	m := s.m
 	s.embed(s.streams)
 	s.attn.Begin()
+	streams := kernel.HyperPreArgs{X: s.streams}
 	for i := range m.layers {
 		l := &m.layers[i]
 		s.list.At("attention", i)
-		m.sublayer(&s.sub, &l.attnSite, l.attnNorm, s.streams, func(out, x kernel.Tensor) {
+		s.sub.Run(s.list, &l.attnSite, l.attnNorm, streams, func(out, x kernel.Tensor) {
 			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.choices.Tap(i))
 		})
 		s.list.At("feed-forward", i)
-		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
+		s.sub.Run(s.list, &l.ffnSite, l.ffnNorm, streams, func(out, x kernel.Tensor) {
 			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.plan.PromptRows(), s.choices.ExpertTap(i))
 		})
 		s.choices.KeepHidden(s.list, i, s.streams)

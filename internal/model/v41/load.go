@@ -13,16 +13,10 @@ import (
 // layer is one decoder layer.
 type layer struct {
 	engram            *memory // nil where it has no table
-	attnSite, ffnSite site
+	attnSite, ffnSite nn.Site
 	attnNorm, ffnNorm kernel.Tensor
 	attn              *dual.Weights
 	ffn               nn.RootExperts
-}
-
-// site holds the parameters with which a sublayer reads and writes the residual streams.
-type site struct {
-	fn          kernel.Matrix // [2n+n*n, n*hidden]
-	base, scale kernel.Tensor
 }
 
 // memory is the n-gram table of a layer and the projections of its rows.
@@ -58,10 +52,10 @@ func (m *Model) load(l *nn.Loader) {
 
 // loadLayer reads layer i, or a stage of the draft head, which follow the layers.
 func (m *Model) loadLayer(l *nn.Loader, at func(string) string, i, experts, chosen int) layer {
-	c := m.config
+	c, n := m.config, m.config.Hyper.Streams
 	out := layer{
-		attnSite: m.loadSite(l, at, "hc_attn_"),
-		ffnSite:  m.loadSite(l, at, "hc_ffn_"),
+		attnSite: l.Site(at, "hc_attn_", n*c.Hidden, n*(2+n), 3),
+		ffnSite:  l.Site(at, "hc_ffn_", n*c.Hidden, n*(2+n), 3),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
 		ffn: nn.LoadRootExperts(l, i, at, nn.RootShape{Hidden: c.Hidden, Inner: c.FFN.Inner, Experts: experts,
@@ -74,14 +68,6 @@ func (m *Model) loadLayer(l *nn.Loader, at func(string) string, i, experts, chos
 	}
 	l.Heads(c.Attention.Groups, func() { out.attn = m.loadAttention(l, at, i) })
 	return out
-}
-
-// loadSite reads the weights between a sublayer and the residual streams.
-func (m *Model) loadSite(l *nn.Loader, at func(string) string, prefix string) site {
-	n := m.config.Hyper.Streams
-	mix := n * (2 + n)
-	return site{fn: l.Matrix(at(prefix+"fn"), mix, n*m.config.Hidden), base: l.Vector(at(prefix+"base"), mix),
-		scale: l.Vector(at(prefix+"scale"), 3)}
 }
 
 // loadMemory reads table number j. The table itself stays in the mapped memory of the checkpoint.

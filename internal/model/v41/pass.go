@@ -31,7 +31,7 @@ type pass struct {
 	attn    *dual.SharedPass
 	streams kernel.Tensor // [T, streams*hidden]
 	carried kernel.Tensor // f32 [T, streams]: how the next site mixes them
-	sub     sublayer
+	sub     nn.Sublayer
 	found   found
 	ffn     nn.RootSpace
 	head    model.Head
@@ -40,12 +40,6 @@ type pass struct {
 	mix, collapsed kernel.Tensor
 
 	batch dual.Batch
-}
-
-// sublayer is the memory between the residual streams and a sublayer.
-type sublayer struct {
-	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
-	x, out          kernel.Tensor // [T, hidden]
 }
 
 // found holds the rows of an n-gram table that were looked up for the rows of a pass.
@@ -111,8 +105,7 @@ func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) 
 	s.choices = model.NewChoices(p, s.in, s.out, width.Choices)
 	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
 	s.carried = a.Take(kernel.F32, p.Rows, n)
-	s.sub = sublayer{mix: a.Take(kernel.F32, p.Rows, n*(2+n)), post: a.Take(kernel.F32, p.Rows, n),
-		comb: a.Take(kernel.F32, p.Rows, n*n), x: a.Take(act, p.Rows, h), out: a.Take(act, p.Rows, h)}
+	s.sub = nn.TakeSublayer(a, act, p.Rows, m.Config(), c.Hyper)
 }
 
 // finish takes the memory of the head, which runs last.
@@ -240,7 +233,7 @@ func (s *pass) build() (kernel.Program, error) {
 			s.remember(l.engram)
 		}
 		if s.tapped.Given() {
-			m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.mix.Columns(0, m.config.Hyper.Streams))
+			m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.Mix.Columns(0, m.config.Hyper.Streams))
 		}
 		s.list.At("attention", i)
 		s.sublayer(&l.attnSite, l.attnNorm, i == 0, func(out, x kernel.Tensor) {
@@ -254,9 +247,9 @@ func (s *pass) build() (kernel.Program, error) {
 		s.choices.KeepHidden(s.list, i, s.streams)
 	}
 	if s.tapped.Given() {
-		m.spark.Context(s.list, s.sub.x, s.tapped)
+		m.spark.Context(s.list, s.sub.X, s.tapped)
 		for k := range m.spark.stages {
-			s.attn.Context(m.spark.stages[k].attn, m.spark.Windows[k], s.sub.x)
+			s.attn.Context(m.spark.stages[k].attn, m.spark.Windows[k], s.sub.X)
 		}
 	}
 	if s.plan.Logits > 0 {
@@ -276,21 +269,13 @@ func (s *pass) remember(e *memory) {
 	s.list.Add(kernel.EngramArgs{X: s.streams, KV: s.found.kv, Weight: e.weight, Eps: s.m.config.RMSEps})
 }
 
-// sublayer reads a mixture of the streams with the coefficients of the previous site, normalises it, runs, and writes
-// the output back into all of them. The first site of all reads the first stream.
-func (s *pass) sublayer(at *site, norm kernel.Tensor, first bool, run func(out, x kernel.Tensor)) {
-	c, t := s.m.config, &s.sub
-	pre := kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: s.streams, Mix: t.mix, Base: at.base,
-		Scale: at.scale, Carried: s.carried, Pre: s.carried, Streams: c.Hyper.Streams, Rounds: c.Hyper.Rounds,
-		NormEps: c.RMSEps, Eps: c.Hyper.Eps}
+// sublayer runs a sublayer with the coefficients of the previous site. The first site of all reads the first stream.
+func (s *pass) sublayer(at *nn.Site, norm kernel.Tensor, first bool, run func(out, x kernel.Tensor)) {
+	pre := kernel.HyperPreArgs{X: s.streams, Carried: s.carried, Pre: s.carried}
 	if first {
 		pre.Carried = kernel.Tensor{}
 	}
-	s.list.Add(kernel.MultiplyArgs{Out: t.mix, X: s.streams, W: at.fn})
-	s.list.Add(pre)
-	s.list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: c.RMSEps})
-	run(t.out, t.x)
-	s.list.Add(kernel.HyperPostArgs{X: s.streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: c.Hyper.Streams})
+	s.sub.Run(s.list, at, norm, pre, run)
 }
 
 // collapse writes the mixture of the streams of the wanted rows, with the coefficients of the last site, to out [L,
