@@ -190,7 +190,6 @@ func (e *emitter) emitRecords() {
 //	CX runs left
 //	Z0 ... sums   Z8 ... sums of a run, or of pairs   Z16 ... Z19 panel   Z20 ... Z22 scales   X31 by how much to shift
 func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
-	const a = "panelDotArgs_"
 	name := fmt.Sprintf("panelDot%dx%d", rows, runs)
 	if mins {
 		name += "Mins"
@@ -202,7 +201,7 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 		MOVQ panelDotArgs_y(AX), DI
 		VMOVQ panelDotArgs_shift(AX), X31
 		VPXORD Z30, Z30, Z30`)
-	e.loop("rows", a+"count(AX)", func() {
+	e.loop("rows", "panelDotArgs_count(AX)", func() {
 		e.op(`
 			MOVQ R8, R9
 			MOVQ SI, R10
@@ -335,7 +334,6 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 //	Z0 ... results   Z8 ... sums   Z16 ... Z19 panel   Z20, Z21 d and m   Z22, Z23 temporaries
 //	X31 by how much to shift
 func (e *emitter) emitPairDot(m bool, rows int) {
-	const a = "panelDotArgs_"
 	name := fmt.Sprintf("pairDot%d", rows)
 	if m {
 		name += "M"
@@ -347,7 +345,7 @@ func (e *emitter) emitPairDot(m bool, rows int) {
 		MOVQ panelDotArgs_y(AX), DI
 		VMOVQ panelDotArgs_shift(AX), X31
 		VPXORD Z30, Z30, Z30`)
-	e.loop("rows", a+"count(AX)", func() {
+	e.loop("rows", "panelDotArgs_count(AX)", func() {
 		e.op(`
 			MOVQ R8, R9
 			MOVQ SI, R10

@@ -74,15 +74,8 @@ const (
 )
 
 func (u unpacker) data() {
-	bytes := func(name string, n int, at func(i int) int) {
-		data := make([]byte, n)
-		for i := range data {
-			data[i] = byte(at(i))
-		}
-		u.table(name, data)
-	}
 	same := func(name string, word uint32) {
-		bytes(name, 32, func(i int) int { return int(word >> (8 * (i % 4))) })
+		u.bytesTable(name, 32, func(i int) int { return int(word >> (8 * (i % 4))) })
 	}
 	same("unpack15", 0x0F0F0F0F)
 	same("unpack3", 0x03030303)
@@ -102,21 +95,22 @@ func (u unpacker) data() {
 	for k := range 4 {
 		same(fmt.Sprintf("unpackSeven%d", k), 0x7F<<(8*k))
 	}
-	bytes("unpackOctet", 32, func(i int) int { return i / 8 })
-	bytes("unpackBit", 32, func(i int) int { return 1 << (i % 8) })
-	bytes("unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
-	bytes("unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
-	bytes("unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) }) // 0, 2, 4, 6, 8 ...
-	bytes("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // of four words each two
-	bytes("unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
+	u.bytesTable("unpackOctet", 32, func(i int) int { return i / 8 })
+	u.bytesTable("unpackBit", 32, func(i int) int { return 1 << (i % 8) })
+	u.bytesTable("unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
+	u.bytesTable("unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
+	u.bytesTable("unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) }) // 0, 2, 4, 6, 8 ...
+	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // of four words each two
+	u.bytesTable("unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	bytes("unpackIQ4", 32, func(i int) int { return values[i%16] })
-	bytes("unpackDeltas", 16*32, func(i int) int { return 65 - i/32>>(i%32/8)&1*2 }) // of four octets, by four bits
+	u.bytesTable("unpackIQ4", 32, func(i int) int { return values[i%16] })
+	// Of four octets, by four bits.
+	u.bytesTable("unpackDeltas", 16*32, func(i int) int { return 65 - i/32>>(i%32/8)&1*2 })
 	for n, power := range []int{1, 3, 9, 27, 81} {
 		same(fmt.Sprintf("unpackPower%d", n), uint32(power)*0x00010001)
 	}
 	powers := [4]int{1, 3, 9, 27}
-	bytes("unpackPowers", 32, func(i int) int { return powers[i/8] * (1 - i%2) })
+	u.bytesTable("unpackPowers", 32, func(i int) int { return powers[i/8] * (1 - i%2) })
 }
 
 // blocks writes the kernel of a format. body unpacks the block at R8 to DI.

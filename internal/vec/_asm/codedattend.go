@@ -107,7 +107,6 @@ func (c *coded) round(decode func(first, rows int)) {
 //	BX places of rows to fetch, or 0   DI out   DX weights   CX groups left   R10 distance of lines
 //	R9 tiles being multiplied; R12 exponents of pairs
 func (c *coded) emitValues() {
-	const a = "attendValueArgs_"
 	c.function("attendValues"+c.name+"amx", "attendValueArgs",
 		"out += weights * "+c.doc+", for 16 heads and 512 columns.")
 	c.op("MOVQ attendValueArgs_shapes(AX), R10")
@@ -160,7 +159,7 @@ func (c *coded) emitValues() {
 	c.at(same)
 	c.valuesStep("R9", func(quarter int) {
 		if quarter%2 == 0 {
-			c.fetchRow("BX", a+"memory", c.lines)
+			c.fetchRow("BX", "attendValueArgs_memory", c.lines)
 		}
 		for row := 8 * quarter; row < 8*quarter+8; row += markRows {
 			c.pairs(row)

@@ -94,7 +94,6 @@ func (e *emitter) copyRows(from, slot, first, rows int) {
 //	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0
 //	DI out   DX weights   CX groups left   R10 distance of lines   R13 to R15 rows
 func (e *emitter) emitAttendValues(name string, rowLines, every int) {
-	const a = "attendValueArgs_"
 	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
 	e.op("MOVQ attendValueArgs_shapes(AX), R10")
 	e.emit(ldtilecfg(memory{base: "R10"}))
@@ -129,7 +128,7 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 	e.at(same)
 	e.valuesStep("R12", func(quarter int) {
 		if quarter%every == 0 {
-			e.fetchRow("BX", a+"memory", rowLines)
+			e.fetchRow("BX", "attendValueArgs_memory", rowLines)
 		}
 		for pair := 4 * quarter; pair < 4*quarter+4; pair++ {
 			e.pairRows(pair)
