@@ -2,7 +2,7 @@ package sample
 
 import "errors"
 
-// ErrParams is wrapped by every error of [Params.Validate] and [New]: a field the request got wrong.
+// ErrParams is wrapped by every error of [Params.Validate] and [New]: a field of the request is invalid.
 var ErrParams = errors.New("sample: invalid parameters")
 
 // ErrLogits is wrapped when a row of logits holds NaN or +Inf, or has the wrong length: the forward pass failed, not

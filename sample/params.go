@@ -162,7 +162,7 @@ func validateStops(e *ParamsError, stops []string) {
 	}
 }
 
-// greedy reports whether the parameters leave nothing to chance.
+// greedy reports whether the parameters select the most likely token, without randomness.
 func (p *Params) greedy() bool { return p.Temperature < GreedyBelow }
 
 // sortedIDs makes work over a bias map independent of map order.

@@ -87,7 +87,7 @@ func newBiases(m map[int32]float64, vocabulary int) ([]bias, error) {
 	return list, nil
 }
 
-// checkToken is the guard of every token that enters a sequence.
+// checkToken refuses a token outside the vocabulary.
 func checkToken(t int32, vocabulary int) error {
 	if t < 0 || int(t) >= vocabulary {
 		return fmt.Errorf("%w: the id is %d and the vocabulary has %d tokens", ErrToken, t, vocabulary)

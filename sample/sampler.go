@@ -105,7 +105,7 @@ func (s *Sampler) Reserve(tokens int) {
 // Step is the number of output tokens accepted so far, which is the index of the next one.
 func (s *Sampler) Step() int { return s.step }
 
-// Accept makes the token part of the output and moves on to the next random number.
+// Accept makes the token part of the output and advances to the next random number.
 func (s *Sampler) Accept(token int32) error {
 	if err := checkToken(token, s.scratch.Vocabulary()); err != nil {
 		return fmt.Errorf("output token %d: %w", s.step, err)

@@ -13,10 +13,10 @@ import (
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
-	Special    bool   `json:"special"`     // not part of the text: Decode can leave it out
+	Special    bool   `json:"special"`     // not part of the text: Decode can omit it
 	SingleWord bool   `json:"single_word"` // only where no word character touches it
-	StripLeft  bool   `json:"lstrip"`      // swallows white space before it
-	StripRight bool   `json:"rstrip"`      // swallows white space after it
+	StripLeft  bool   `json:"lstrip"`      // removes white space before it
+	StripRight bool   `json:"rstrip"`      // removes white space after it
 	Normalized *bool  `json:"normalized"`  // looked for in normalised text; default: unless special
 }
 

@@ -156,7 +156,7 @@ func TestWorstCasesStayLinear(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			small, large := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
-			for range 20 { // other programs only add to a measurement, by what they evict from caches
+			for range 20 { // other programs can only make a measurement longer, because they evict data from caches
 				small, large = min(small, measure(quarter[name])), min(large, measure(text))
 				if large <= 8*small+50*time.Millisecond {
 					return

@@ -15,7 +15,7 @@ func TestDecoderHoldsBackUnfinishedCharacters(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		bytes string
-		want  []string // what each byte emits, then what Flush emits
+		want  []string // the text that each byte emits, then the text of Flush
 	}{
 		{"ASCII", "ab", []string{"a", "b", ""}},
 		{"two bytes", "é", []string{"", "é", ""}},

@@ -11,9 +11,9 @@ import (
 type detok struct {
 	byteLevel    bool
 	byteFallback bool
-	replace      [][2][]byte // in order: what, by what
+	replace      [][2][]byte // in order: a text and its replacement
 	fused        bool        // steps from here on see the whole text
-	stripChar    string      // dropped from the beginning of a text,
+	stripChar    string      // removed from the beginning of a text,
 	stripCount   int         // at most so often
 }
 

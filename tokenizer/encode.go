@@ -167,7 +167,7 @@ func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Spa
 		return literal
 	}
 	if _, _, tok := t.normed.find(n, 0, nil); tok == nil {
-		return nil // there is nothing to keep from being found
+		return nil // no added token can be found in the text
 	}
 	var out []mark.Span
 	for _, m := range literal {

@@ -4,11 +4,11 @@ package tokenizer
 type behavior int
 
 const (
-	isolated       behavior = iota // matches and what is between them are pieces
+	isolated       behavior = iota // matches and the texts between them are pieces
 	removed                        // matches are dropped
 	mergedPrevious                 // a match ends the piece before it
 	mergedNext                     // a match begins the piece after it
-	contiguous                     // like isolated, adjacent matches being one
+	contiguous                     // like isolated, but adjacent matches are one piece
 )
 
 // behaviors maps the names in tokenizer.json.

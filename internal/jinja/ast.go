@@ -175,6 +175,6 @@ type macroDef struct {
 	params   []string
 	defaults []expr // parallel to the last len(defaults) params
 	body     []stmt
-	varargs  bool // the body reads varargs, so further positional arguments are welcome
+	varargs  bool // the body reads varargs, so further positional arguments are accepted
 	kwargs   bool // the body reads kwargs
 }

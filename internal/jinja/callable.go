@@ -9,7 +9,7 @@ type callable interface {
 
 // callArgs holds evaluated arguments.
 type callArgs struct {
-	fn    string // what is called, for error messages
+	fn    string // the name of the callee, for error messages
 	pos   []Value
 	names []string // keyword names in order, parallel to vals
 	vals  []Value

@@ -69,7 +69,7 @@ func (k *accumulate) write() {
 		k.op("VBROADCASTSS accArgs_scale(AX), V%d", k.scale())
 	}
 	k.each(func(m, v int) { k.op("VMOVUPS %s, V%d", k.yAt(m, v), k.acc(m, v)) })
-	fetch := k.mr == 1 && k.vecs == k.wideVecs // weights that only one row reads come from memory
+	fetch := k.mr == 1 && k.vecs == k.wideVecs // weights that are used by one row only are read from memory
 	if fetch {
 		k.op(`
 			MOVQ R9, CX
@@ -200,8 +200,7 @@ func (k *accumulate) reportNaN() {
 		MOVQ R12, accArgs_nan(AX)`, k.name, seen, seen, seen)
 }
 
-// refuseNaN returns without writing y when a NaN code was read; the caller then
-// takes the path that widens first.
+// refuseNaN returns without writing y if a NaN code was read; the caller then uses the kernels that widen first.
 func (k *accumulate) refuseNaN() {
 	clean := k.label("clean")
 	k.reportNaN()

@@ -33,7 +33,7 @@ func encodings() []instruction {
 			all = append(all, tileload(m, t), tileloadOnce(m, t), tilestore(t, m))
 		}
 		for i := 1; i < 7; i++ {
-			// Three different tiles, or it is undefined.
+			// The three tiles must be different, otherwise the instruction is undefined.
 			all = append(all, tdpbf16ps((t+i)%8, (t+i+1)%8, t), tdpbssd((t+i)%8, (t+i+1)%8, t))
 		}
 	}
@@ -43,7 +43,7 @@ func encodings() []instruction {
 	return all
 }
 
-// testdata/amx.txt holds what GNU as makes of every instruction.
+// testdata/amx.txt holds the encoding of every instruction by GNU as.
 func TestEncodingsAreThoseOfGNU(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "amx.txt"))
 	if err != nil {

@@ -203,7 +203,7 @@ func (e *emitter) emitAttendScores(name string, steps int) {
 	e.ret()
 }
 
-// scoresOpen loads what kernels of scores share.
+// scoresOpen loads the registers that all kernels of scores use.
 func (e *emitter) scoresOpen() {
 	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))

@@ -61,8 +61,8 @@ func (k *blockDot) write() {
 	k.store()
 }
 
-// results sets what products are added to: zero, or what the blocks before gave, in y, where a row is multiplied in
-// several calls.
+// results sets the initial sums: zero, or the results of the previous blocks, in y, if a row is multiplied in several
+// calls.
 func (k *blockDot) results() {
 	if k.f.plain() {
 		k.op("MOVQ blockArgs_y(AX), R9")
@@ -124,7 +124,7 @@ func (k *blockDot) lanes(i int) int {
 	return 1
 }
 
-// trees returns those of sums, or of minimums.
+// trees returns the trees of sums, or of minimums.
 func (k *blockDot) trees(mins bool) []tree {
 	if k.rows == 1 {
 		first := 18
@@ -144,7 +144,7 @@ func (k *blockDot) trees(mins bool) []tree {
 	return list
 }
 
-// order is the row of weights that comes r-th: trees in memory take the last one first.
+// order returns the r-th row of weights: trees in memory take the last row first.
 func (k *blockDot) order(r int) int {
 	if k.rows > 1 {
 		return 15 - r
@@ -152,7 +152,7 @@ func (k *blockDot) order(r int) int {
 	return r
 }
 
-// pairScales is where the scales of a pair of blocks of sixteen rows are, from R12 on.
+// pairScales is the offset from R12 of the scales of a pair of blocks of sixteen rows.
 const pairScales = 4096
 
 // pair adds a pair of blocks of 32.
@@ -217,7 +217,7 @@ func (k *blockDot) super() {
 		for i := range k.rows {
 			z := k.lanes(i)
 			k.zero(z)
-			if k.f.offset > 0 { // by which values are too large
+			if k.f.offset > 0 { // the amount by which values are too large
 				k.op(`
 					VPMADDWD %s, Y0, Y2
 					VPSLLD $%d, Y2, Y2
@@ -284,8 +284,8 @@ func (k *blockDot) super() {
 		ADDQ $32, CX`)
 }
 
-// tree adds the lanes of sixteen registers, one after the other: a partial result of 1, 2, 4 and 8 of them waits in a
-// register from first on, or in memory at byte first of R12. Where pair is set the lower and the upper half of the
+// tree adds the lanes of sixteen registers, one after the other: partial results of 1, 2, 4 and 8 of them are kept in
+// registers from first on, or in memory at byte first of R12. Where pair is set the lower and the upper half of the
 // lanes are two results. The later of two partial results is on the left in memory, and on the right in registers.
 type tree struct {
 	*emitter
@@ -294,7 +294,7 @@ type tree struct {
 	memory bool
 }
 
-// slot returns where partial result i waits.
+// slot returns the place of partial result i.
 func (t tree) slot(i int) string {
 	if t.memory {
 		return fmt.Sprintf("%d(R12)", t.first+64*i)
@@ -323,7 +323,7 @@ func (t tree) add(r, z int) {
 // out is the register of a result.
 func (t tree) out(i int) int { return t.first + i }
 
-// merge adds the partial result that waits at a level and the one in z into z.
+// merge adds the stored partial result of a level to the one in z.
 func (t tree) merge(level, z int) {
 	first, second := "", ""
 	switch level {

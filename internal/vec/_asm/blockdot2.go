@@ -61,7 +61,7 @@ func (e *emitter) emitDot2(f blockFormat) {
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
 		VMOVDQU blockNibble<>(SB), Y15`)
-	if f.plain() { // what the blocks before gave
+	if f.plain() { // the results of the previous blocks
 		e.op(`
 			MOVQ blockArgs_y(AX), R9
 			VMOVUPS (R9), Y0`)
@@ -254,7 +254,7 @@ func (e *emitter) dot2Plain(f blockFormat) {
 }
 
 // addLanes2 takes the lanes of register z, those of the r-th of eight rows, into a tree as that of AVX-512; its partial
-// results wait in registers from first on, and the sums of all rows are in first in the end.
+// results are in registers from first on, and at the end the sums of all rows are in first.
 func (e *emitter) addLanes2(r, z, first int) {
 	level := 0
 	for ; r>>level&1 == 1; level++ {

@@ -31,14 +31,14 @@ type gridFormat struct {
 	points int // of the grid
 	quads  bool
 	levels []int
-	times  float32 // what d is multiplied by
-	// indices leaves them in the words of Z1, whose bits name their seventh bit and those above it. The 64 bytes from
-	// byte 2 on are in Z0.
+	times  float32 // the factor of d
+	// indices leaves the indices in the words of Z1; bits names the seventh bit of an index and the bits above it. The
+	// 64 bytes from byte 2 on are in Z0.
 	indices func(k *gridDot)
 	bits    [3]string
 	// signs leaves the signs of octet w in both bytes of word w of a register.
 	signs func(k *gridDot, to int)
-	// scales leaves those of sixteen values in the dwords of a register.
+	// scales leaves the scales of sixteen values in the dwords of a register.
 	scales func(k *gridDot, to int)
 }
 
@@ -47,7 +47,7 @@ type gridDot struct {
 	f *gridFormat
 }
 
-// found is where a block is when it was looked up: levels, of quads in two registers, signs and scales.
+// found names the registers of a block that was looked up: levels (of quads in two registers), signs and scales.
 type found struct{ low, high, signs, scales int }
 
 // The registers of every other row.
@@ -285,7 +285,7 @@ func (k *gridDot) emit(lists ...[]string) {
 	done := make([]int, len(lists))
 	for range total {
 		next := -1
-		for i, l := range lists { // the one that is behind
+		for i, l := range lists { // the list of which the smallest share is written
 			if done[i] < len(l) && (next < 0 || done[i]*len(lists[next]) < done[next]*len(l)) {
 				next = i
 			}
@@ -362,7 +362,7 @@ func (k *gridDot) unpack() {
 	k.ret()
 }
 
-// constants loads those of the products.
+// constants loads the constants of the products.
 func (k *gridDot) constants() {
 	for q := range 4 {
 		k.op("VPBROADCASTD gridSign%d<>(SB), Z%d", q, gridSigns+q)
@@ -374,7 +374,7 @@ func (k *gridDot) constants() {
 	k.zero(gridZero)
 }
 
-// values leaves the magnitudes of plane q in gridW, and which are negative in mask 6 + q%2.
+// values leaves the magnitudes of plane q in gridW, and the mask of negative values in mask 6 + q%2.
 func (k *gridDot) values(q int, from found) {
 	levels, values := []int{from.low, from.high}[q/2], gridLevels
 	switch {
@@ -387,7 +387,7 @@ func (k *gridDot) values(q int, from found) {
 	k.op("VPTESTMB Z%d, Z%d, K%d", gridSigns+q, from.signs, 6+q%2)
 }
 
-// products leaves those of a block in the lanes of gridSum, scaled.
+// products leaves the scaled products of a block in the lanes of gridSum.
 func (k *gridDot) products(from found) {
 	sums := []int{gridSum, gridOther}
 	for _, z := range sums {

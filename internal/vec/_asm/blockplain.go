@@ -30,7 +30,7 @@ const (
 func (f blockFormat) plain() bool { return f == plain32 || f.bytes == plainBytes }
 
 // unpacker writes the kernels that unpack blockArgs_steps blocks of blockArgs_count rows, from byte blockArgs_last of
-// each row on. blockArgs_second is what a row of plain blocks has more than that.
+// each row on. blockArgs_second is the number of bytes by which a row of plain blocks is longer.
 //
 // Points of grids are loaded one by one: gathers are several times as slow on processors that guard against reading
 // their leftovers.

@@ -20,14 +20,14 @@ type rowFormat struct {
 	scale  int // byte of d, before that of the minimums where there are some; -1 for that of IQ1_M
 	mins   bool
 	shift  int    // sums are this many bits too large
-	times  string // what d is multiplied by, or nothing
+	times  string // the factor of d; empty for none
 	octets bool   // points of a grid of eight bytes
 	load   [4]string
-	x      func(k *rowDot)         // prepares x, and what else a step has
+	x      func(k *rowDot)         // prepares x and the other data of a step
 	row    func(k *rowDot, s *set) // adds the products of a row
 }
 
-// set is the registers of one of two rows: t and the five after it are temporaries.
+// set holds the registers of one of two rows: t and the five after it are temporaries.
 type set struct {
 	row, r       string
 	t, sum, mins int
@@ -274,7 +274,7 @@ func (k *rowDot) join(t tree, r, z int) {
 	t.merge(1, z)
 }
 
-// one is a row of weights, the r-th of four.
+// one computes the r-th of four rows of weights.
 func (k *rowDot) one(r int, s *set) {
 	k.in(s, `
 		MOVQ %d(R14), ROW
@@ -311,8 +311,8 @@ func (k *rowDot) halvesX() {
 	}
 }
 
-// nibblesX takes x as the nibbles of IQ4_XS are stored, by lanes: sixteen values of each 32, then the others. What
-// values that are 128 too large add is in Z26 and Z27, negative.
+// nibblesX takes x as the nibbles of IQ4_XS are stored, by lanes: sixteen values of each 32, then the others. Values
+// are 128 too large; Z26 and Z27 hold the negative of what this adds.
 func (k *rowDot) nibblesX() {
 	k.op("VPBROADCASTD row128<>(SB), Z0")
 	for p := range 2 {
@@ -595,7 +595,7 @@ func (k *rowDot) iq1m(s *set) {
 	}
 }
 
-// ternaryX is halvesX; what values that are one too large add is in Z24, negative.
+// ternaryX is halvesX; values are one too large, and Z24 holds the negative of what this adds.
 func (k *rowDot) ternaryX() {
 	k.halvesX()
 	k.op(`

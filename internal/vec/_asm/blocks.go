@@ -18,7 +18,7 @@ type blockFormat struct {
 	name   string
 	values int // of a block
 	bytes  int // of a block
-	offset int // log2 of what unpack adds to a value, to make it unsigned
+	offset int // log2 of the number that unpack adds to a value to make it unsigned
 }
 
 var (
@@ -50,7 +50,7 @@ func (f blockFormat) small() bool { return f.values == 32 }
 // mins reports whether blocks of 256 have minimums.
 func (f blockFormat) mins() bool { return f == q4k || f == plainMins }
 
-// stepBytes is the bytes of a step.
+// stepBytes returns the number of bytes of a step.
 func (f blockFormat) stepBytes() int {
 	if f.small() {
 		return 2 * f.bytes
@@ -207,7 +207,7 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 	}
 }
 
-// blockRow points R8 at row r's step and prefetches the bytes that are as far ahead.
+// blockRow sets R8 to the address of row r's step and prefetches bytes of a later step.
 func (e *emitter) blockRow(f blockFormat, r int) {
 	e.op(`
 		MOVQ blockArgs_rows+%d(AX), R8
@@ -315,7 +315,7 @@ func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 	}
 }
 
-// gatherScales leaves the float32 scales of sixteen blocks in register z, which z+1 helps with; those of Q4_K's
+// gatherScales leaves the float32 scales of sixteen blocks in register z and overwrites z+1; those of Q4_K's
 // minimums go to register mins. second is the second block of a pair. R9 is the first row's step.
 func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int) {
 	at := "(R9)"
@@ -370,7 +370,7 @@ func (e *emitter) widenScales(f blockFormat, z, mins int) {
 		VCVTPH2PS Y{z}, Z{z}`, "z", z)
 }
 
-// blockStart loads what all kernels over blocks begin with.
+// blockStart loads the registers that all kernels over blocks use.
 func (e *emitter) blockStart() {
 	e.op(`
 		XORQ BX, BX

@@ -214,7 +214,8 @@ func (k *blockTiles) write(doc string) {
 	k.ret()
 }
 
-// fetch prefetches lines into the L2 cache: the first unit those of the next weights, the others of the panel.
+// fetch prefetches lines into the L2 cache: in the first unit lines of the next weights, in the others lines of the
+// panel.
 func (k *blockTiles) fetch() {
 	for i := range k.lines {
 		k.op("PREFETCHT1 %d(R15)", 64*i)
@@ -222,7 +223,7 @@ func (k *blockTiles) fetch() {
 	k.op("ADDQ $%d, R15", 64*k.lines)
 }
 
-// linesOf is the lines of sixteen rows of a step, for one of its parts.
+// linesOf returns the number of lines of sixteen rows that one part of a step prefetches.
 func (f blockFormat) linesOf(parts int) int { return (16*f.stepBytes() + 64*parts - 1) / (64 * parts) }
 
 func (e *emitter) emitTilesOf32() {

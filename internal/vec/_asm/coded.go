@@ -15,7 +15,7 @@ import "fmt"
 //	Z26 largest mark of a code   Z27 least mark of a special code
 //	Z28 to Z30 affine maps of codes: mark, lower and upper byte
 
-// coded is the kernels of a format of rows.
+// coded writes the kernels of a format of rows.
 type coded struct {
 	*emitter
 	codedFormat
@@ -69,7 +69,7 @@ func (m affine) of(x int) (y int) {
 
 // Codes that are neither NaN, zero nor subnormal have bfloat16 whose bytes are affine in the
 // bits of the code: the exponent grows by 120, which is 15 times 8, so that it only moves up the
-// highest of its bits. markMap brings the other codes to markLeast and above, and all else below.
+// highest of its bits. markMap maps the other codes to markLeast and above, and these codes below it.
 var (
 	highMap = affine{rows: [8]int{0x10, 0x20, 0x40, 0x40, 0x40, 0x40, 0x40, 0x80}, add: 0x3C}
 	lowMap  = affine{rows: [8]int{0, 0, 0, 0, 0x01, 0x02, 0x04, 0x08}}
@@ -342,7 +342,7 @@ func (c *coded) emitDecoders() {
 	})
 }
 
-// addExponents adds those at an address to all but zeros in two registers.
+// addExponents adds the exponents at an address to all numbers except zeros in two registers.
 func (c *coded) addExponents(at string, registers ...int) {
 	c.op("VPBROADCASTD %s, Z9", at)
 	for _, z := range registers {

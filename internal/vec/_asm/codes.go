@@ -77,7 +77,7 @@ func (e *emitter) codeTables() {
 	e.op("VMOVDQU64 codeSign<>(SB), Z%d", codeSign)
 }
 
-// codeRegisters is where a decoder's tables are: each takes two registers.
+// codeRegisters names the registers of a decoder's tables: each table takes two.
 type codeRegisters struct{ low, high, sign int }
 
 // decodeCodes turns the 64 codes in register c into bfloat16: the first eight

@@ -55,7 +55,7 @@ const (
 	halves
 )
 
-// turn is the steps that are packed from the same elements.
+// turn returns the number of steps that are packed from the same elements.
 func (o order) turn() int { return [...]int{ascending: 1, halves: 2}[o] }
 
 // of is the name of a kernel of this order.
@@ -111,10 +111,9 @@ func (o order) load(e *emitter, step, i int) {
 	e.op("VSHUFF64X2 $%#x, Z23, Z22, Z21", [2]int{0x44, 0xEE}[step])
 }
 
-// split packs the 32 elements of a step of the row at BX as pairs into registers
-// high and low. It uses registers 16 to 23. A number that would round to infinity is truncated
-// instead, with no remainder, so that infinity stays one and no finite number
-// becomes it; a NaN that truncation would make infinite is made quiet first.
+// split packs the 32 elements of a step of the row at BX as pairs into registers high and low. It uses registers 16 to
+// 23. A number that would round to infinity is truncated instead, with no remainder, so that infinity stays infinity
+// and no finite number becomes infinite; a NaN that truncation would turn into infinity is made quiet first.
 func (e *emitter) split(o order, step, high, low int) {
 	const zero, x, mask = 16, 21, 5
 	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)

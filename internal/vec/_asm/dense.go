@@ -35,8 +35,8 @@ func (e *emitter) emitDense() {
 }
 
 // emitParts writes the product of groups of 16 rows by pairs of 16 columns. In every step of 32 the rounded numbers are
-// multiplied first, then the errors of rows by the rounded columns, then rounded rows by the errors of columns. What
-// errors times errors would add is below what is lost by splitting.
+// multiplied first, then the errors of rows by the rounded columns, then rounded rows by the errors of columns. The
+// products of errors with errors are omitted: they are smaller than the loss by splitting.
 //
 //	AX arguments   BX, R13 rows   DX, R14 columns   SI, R12 first column of a pair, distance of columns
 //	DI, R15 sums   CX distance of their lines   R8 steps left   R9 pairs left   R10 distance of lines
@@ -325,7 +325,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 	e.ret()
 }
 
-// denseKeys is the keys of a row of scores.
+// denseKeys is the number of keys in a row of scores.
 const denseKeys = 256
 
 // lowMask sets the lowest CX bits of a mask, up to 31, through BX.
@@ -356,8 +356,8 @@ var belowConstants = []struct {
 	{"below1", 0x3F800000},
 }
 
-// expBelow writes the exponential of register 0, which is at most 0, to a register, through 2. What is below -86 counts
-// as -86. The relative error is below 2^-20, less than what is lost by splitting the result.
+// expBelow writes the exponential of register 0, which is at most 0, to a register, through 2. Numbers below -86 count
+// as -86. The relative error is below 2^-20, less than the loss by splitting the result.
 func (e *emitter) expBelow(to int) {
 	const least, magic, log2e, ln2, poly = belowFirst, belowFirst + 1, belowFirst + 2, belowFirst + 3, belowFirst + 4
 	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN stays

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// emitGroups writes the products of quantised rows by weights with scales of groups. A block is what one register holds
-// of a row of weights. Its lanes are sums of products with the codes of x; each has a scale of x and, from a register
-// of up to eight that are spread over the lanes, one of the weights.
+// emitGroups writes the products of quantised rows by weights with scales of groups. A block is the part of a row of
+// weights that one register holds. Its lanes are sums of products with the codes of x; each has a scale of x and, from
+// a register of up to eight that are spread over the lanes, one of the weights.
 //
 //	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
 //	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left   R15 blocks left of a group

@@ -194,7 +194,7 @@ func (k indexScores) finish() {
 	}
 }
 
-// storeLast writes those of the last pair that exist.
+// storeLast writes the existing scores of the last pair.
 func (k indexScores) storeLast() {
 	k.op(`
 		MOVQ indexScoreArgs_mask(AX), R8

@@ -74,7 +74,7 @@ func (e *emitter) emitIndexOnce() {
 	e.ret()
 }
 
-// group takes the next group to be widened.
+// group advances to the next group to be widened.
 func (k indexOnce) group() {
 	k.op(`
 		MOVQ (R14), R13
@@ -88,7 +88,7 @@ func (k indexOnce) turn() {
 		XCHGQ SI, R8`, 2*groupBytes)
 }
 
-// store keeps the products of a pass.
+// store writes the products of a pass to memory.
 func (k indexOnce) store(pass, t int) {
 	k.emit(tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
 }

@@ -96,7 +96,7 @@ type emitter struct {
 	splats   map[string]bool // vectors of equal words
 }
 
-// raw writes one line as it is.
+// raw writes one line without changes.
 func (e *emitter) raw(format string, args ...any) {
 	fmt.Fprintf(e, format+"\n", args...)
 }
@@ -141,7 +141,7 @@ func (e *emitter) list(text string, pairs ...any) {
 var splat = regexp.MustCompile(`^(V\w+) (.*?)(\w+)(<>\(SB\), .*)$`)
 
 // broadcast reads one word of a vector of equal words instead of all of it. The linker aligns data to 32 bytes: half of
-// the time a vector of 64 would are in two cache lines.
+// the vectors of 64 bytes would be in two cache lines.
 func (e *emitter) broadcast(line string) string {
 	m := splat.FindStringSubmatch(line)
 	if m == nil || !e.splats[m[3]] {

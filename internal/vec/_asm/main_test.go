@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The assembly in the package is what this generator writes.
+// The assembly in the package equals the output of this generator.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
 	for name, want := range files() {
 		got, err := os.ReadFile(filepath.Join("..", name))

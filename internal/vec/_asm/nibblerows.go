@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// emitNibbleRows writes the products of float32 rows by e2m1 weights, which are decoded in registers. A block
-// is what one register holds of a row of weights, two codes to a byte. The elements of x are in the order in which
-// the codes of a block are decoded, so that they are multiplied as they are. Within a block the products of
-// a group of 32 are summed before they are scaled.
+// emitNibbleRows writes the products of float32 rows by e2m1 weights, which are decoded in registers. A block is the
+// part of a row of weights that one register holds, two codes in a byte. The elements of x are in the order in which
+// the codes of a block are decoded, so that they are multiplied without a permutation. Within a block the products of a
+// group of 32 are summed before they are scaled.
 //
 // With 16 lanes a block is 128 weights: register j of x holds elements j, 8+j, 16+j, ... and multiplies code j of
 // every double word, which selects a number from a register of sixteen. A group is one 128-bit lane, and

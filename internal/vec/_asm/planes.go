@@ -3,9 +3,9 @@ package main
 import "fmt"
 
 // Products with e2m1 weights multiply integers. Twice a value of e2m1 is an integer of up to 12, and a row of x is
-// taken as integers of 16 bits times a power of two, which are two planes of eight bits with a sign: of an integer
-// p, bytes 0 and 1 of p + 0x8080, each less 128. The planes of a row are separate columns of the tiles, and what a tile
-// adds is exact.
+// taken as integers of 16 bits times a power of two, which are two planes of eight bits with a sign: of an integer p,
+// bytes 0 and 1 of p + 0x8080, each less 128. The planes of a row are separate columns of the tiles, and the sums of a
+// tile are exact.
 //
 // A step of the tiles is 64 elements: of every 128 elements first the even ones, then the odd ones, as the codes of
 // weights are in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16
@@ -213,7 +213,7 @@ func (e *emitter) loadLanes(sixteenth, to int) {
 		VMOVUPS.Z %d(BX)(SI*1), K1, Z%d`, 2*sixteenth, 64*sixteenth, to)
 }
 
-// planeRows is the names of the rows of a group.
+// planeRows holds the names for the numbers of rows of a group.
 var planeRows = map[int]string{16: "Sixteen", 8: "Eight", 4: "Four", 1: "One"}
 
 // planeReg returns where planesOf leaves the sixteen words of a plane and a step.

@@ -2,8 +2,8 @@ package main
 
 // emitRowFP4 writes the kernel for one row of x in two planes (planes.go) by rows of e2m1 codes that come from memory,
 // whole blocks of 128 columns. It has no tiles: dot products of bytes in registers take fewer operations for a single
-// row, and rows are read front to back. That is what memory is fastest at: at eight cursors, each of which has a run of
-// rows that follow each other, and prefetches the lines that it comes to a kilobyte later.
+// row, and rows are read front to back. Memory is fastest in this order. There are eight cursors; each reads
+// consecutive rows and prefetches the lines one kilobyte ahead.
 //
 // Codes and windows are those of streamfp4.go. The instruction multiplies bytes without a sign by bytes with one, so
 // that a table of 64 bytes has the values of streamfp4.go plus 96, and sums begin at -96 times the sum of x. Sums are

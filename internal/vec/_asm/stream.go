@@ -63,7 +63,7 @@ const (
 // streamCodes is the registers that widen codes.
 var streamCodes = codeRegisters{low: 26, high: 28, sign: 30}
 
-// tilesX is the tiles of x.
+// tilesX returns the number of tiles of x.
 func (k *stream) tilesX() int {
 	if k.rows > 8 {
 		return 2
@@ -71,19 +71,19 @@ func (k *stream) tilesX() int {
 	return 1
 }
 
-// sums is the tiles that hold the sums of a unit.
+// sums returns the number of tiles that hold the sums of a unit.
 func (k *stream) sums() int { return 2 * k.tilesX() }
 
-// columns returns those of a tile of x or of sums, line the bytes of a line of it and
-// tile its own.
+// columns returns the number of columns of a tile of x or of sums, line the bytes of one of its lines, and tile the
+// bytes of the tile.
 func (k *stream) columns() int { return min(2*k.rows, 16) }
 func (k *stream) line() int    { return 4 * k.columns() }
 func (k *stream) tile() int    { return 16 * k.line() }
 
-// lines is the registers that the sums of a unit take.
+// lines returns the number of registers that the sums of a unit take.
 func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
-// unitSums is the bytes of the sums of a unit.
+// unitSums returns the number of bytes of the sums of a unit.
 func (k *stream) unitSums() int { return k.sums() * k.tile() }
 
 func (k *stream) write() {
@@ -97,7 +97,7 @@ func (k *stream) write() {
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
-	k.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
+	k.op("JMP %s", entry) // enters the loop after the phase that multiplies
 	k.at(loop)
 	k.phase(0, true)
 	k.nextX()
@@ -136,16 +136,15 @@ func (k *stream) begin() {
 		MOVQ $64, R15
 		VMOVDQU64 codeSign<>(SB), Z%d`, k.line(), streamCodes.sign)
 	for t := range k.sums() {
-		if k.scaled { // nothing is to be added before the first block is done
+		if k.scaled { // there are no sums to add before the first block is done
 			k.emit(tilezero(t))
 		}
 	}
 	k.loadSums()
 }
 
-// nextX moves on to the columns of x that belong to the block that is filled. Those
-// of a unit's first are the first, and what the tiles hold are then the sums of
-// the unit before.
+// nextX advances to the columns of x that belong to the block that is filled. For the first block of a unit it returns
+// to the first columns; the tiles then hold the sums of the previous unit.
 func (k *stream) nextX() {
 	same := k.label("same")
 	k.op(`
@@ -206,9 +205,8 @@ func (k *stream) store(t int, base string, at int) {
 	k.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
-// phase fills 64 columns and, meanwhile, multiplies what was filled
-// before. Where it fills the first ones it adds the sums that left the tiles in
-// the phase before: by now they have reached the cache.
+// phase fills 64 columns and multiplies the previously filled columns at the same time. If it fills the first columns
+// of a block, it adds the sums that were stored in the previous phase: by now they are in the cache.
 func (k *stream) phase(p int, multiply bool) {
 	k.note("phase %d", p)
 	if p == 0 {
@@ -249,8 +247,9 @@ func (k *stream) phase(p int, multiply bool) {
 }
 
 // fill widens rows 4q to 4q+3 of a group into a half of the panel. Tables widen every code. Ordinary codes, those with
-// an exponent that are not NaN, would take fewer operations, but a search for the others as well: out of memory that
-// is slower, since it ends in a branch that depends on the weights, and one in ten thousand of them is not ordinary.
+// an exponent that are not NaN, would take fewer operations, but a search for the others as well: for weights from
+// memory that is slower, since it ends in a branch that depends on the weights, and one in ten thousand of them is not
+// ordinary.
 func (k *stream) fill(half, q int) {
 	for i := range 4 {
 		z := 4 * (i % 2)
@@ -262,8 +261,7 @@ func (k *stream) fill(half, q int) {
 	}
 }
 
-// added counts blocks whose sums were added and moves on to those of the next unit
-// after the last.
+// added counts the blocks whose sums were added; after the last block it advances to the sums of the next unit.
 func (k *stream) added() {
 	same := k.label("same")
 	k.op(`
@@ -275,8 +273,8 @@ func (k *stream) added() {
 	k.at(same)
 }
 
-// multiply multiplies what the phase before p filled: two steps of the tiles of rows by
-// those of x. It calls between for each four rows.
+// multiply multiplies the columns that the phase before p filled: two steps of the tiles of rows by the tiles of x. It
+// calls between for each four rows.
 func (k *stream) multiply(p int, between func(q int)) {
 	n, half := k.tilesX(), 1-p
 	for q := range groupFours {
@@ -336,8 +334,7 @@ func (k *stream) multiply(p int, between func(q int)) {
 	}
 }
 
-// tileX is the register of tile i of x in a step. Where there is one only, steps
-// take turns.
+// tileX returns the register of tile i of x in a step. If x has only one tile, two registers are used alternately.
 func (k *stream) tileX(step, i int) int {
 	if k.tilesX() == 1 {
 		return streamX + step
@@ -367,8 +364,8 @@ func (k *stream) add(r int) {
 	k.op("VMOVUPS Z%d, %s", t, to)
 }
 
-// end leaves all sums in memory. Two times those of a group and a block are still
-// to be added: what left the tiles, and what is in them.
+// end leaves all sums in memory. The sums of two blocks of a group have not been added yet: those that were stored, and
+// those that are in the tiles.
 func (k *stream) end() {
 	if !k.scaled {
 		k.storeSums()

@@ -68,13 +68,13 @@ const (
 	findMost     = nibbleBits
 )
 
-// tilesX is the tiles of x.
+// tilesX returns the number of tiles of x.
 func (k *streamFP4) tilesX() int { return max(1, k.rows/8) }
 
-// sumTiles is the tiles of a unit's sums.
+// sumTiles returns the number of tiles of a unit's sums.
 func (k *streamFP4) sumTiles() int { return 2 * k.tilesX() }
 
-// line is the bytes of a line of x or of sums, tile those of a tile.
+// line returns the number of bytes of a line of x or of sums, tile the bytes of a tile.
 func (k *streamFP4) line() int { return 8 * k.rows / k.tilesX() }
 func (k *streamFP4) tile() int { return 16 * k.line() }
 
@@ -85,7 +85,7 @@ func (k *streamFP4) write() {
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(false)
-	k.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
+	k.op("JMP %s", entry) // enters the loop after the phase that multiplies
 	k.at(loop)
 	k.phase(true)
 	k.nextX()
@@ -157,8 +157,8 @@ func (k *streamFP4) storeSums() {
 	}
 }
 
-// nextX follows a phase that multiplied a block. If that was a unit's last, x begins anew, and what the tiles hold are
-// the sums of this unit.
+// nextX follows a phase that multiplied a block. If that was the last block of a unit, x starts again at its beginning,
+// and the tiles hold the sums of this unit.
 func (k *streamFP4) nextX() {
 	same := k.label("same")
 	k.op(`
@@ -173,7 +173,7 @@ func (k *streamFP4) nextX() {
 	k.at(same)
 }
 
-// phase fills a block of a group and, meanwhile, multiplies what was filled before.
+// phase fills a block of a group and multiplies the previously filled block at the same time.
 func (k *streamFP4) phase(multiply bool) {
 	k.op(`
 		MOVQ streamArgs_w(AX), R9
@@ -188,13 +188,14 @@ func (k *streamFP4) phase(multiply bool) {
 	k.nextWindows()
 }
 
-// nextWindows finds the windows of rows of the next unit, as many as make a unit in its phases: done beforehand for
-// all of a call's rows, it would be time in which no weights are fetched.
+// nextWindows finds the windows of some rows of the next unit, so many that all phases together find those of a whole
+// unit. If the windows of all rows of a call were found at its beginning, no weights would be fetched in that time.
 //
 //	R9 scales, scratch   R10 windows, scratch   R11 registers left   Z16 largest scales   Z17 to Z20 scratch
 //	K1 scales of the last register
 //
-// The least of eight words, by which windows.go finds the largest scale, has no instruction for registers from 16 on.
+// The instruction for the minimum of eight words, by which windows.go finds the largest scale, does not support
+// registers from 16 on.
 func (k *streamFP4) nextWindows() {
 	const top, t, distance, place = 16, 17, 18, 19
 	done, row := k.label("found"), k.label("find")
@@ -291,7 +292,8 @@ func (k *streamFP4) nextWindows() {
 	k.at(done)
 }
 
-// steps fills half of the rows and multiplies one step of what the phase before filled, two times.
+// steps does the following twice: it fills half of the rows and multiplies one step of the block that the previous
+// phase filled.
 func (k *streamFP4) steps(multiply, fill bool) {
 	n, index := k.tilesX(), "R15"
 	if n > 1 {

@@ -30,8 +30,8 @@ type tiles struct {
 	nw, nx int
 }
 
-// sum is the tile of a sum, the same in every kernel so that shapes are too;
-// place is where it is in memory.
+// sum returns the tile of a sum, which is the same in every kernel, so that the shapes are the same; place returns its
+// offset in memory.
 func (k *tiles) sum(w, x int) int   { return 2*w + x }
 func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 

@@ -60,7 +60,7 @@ func (v *vectors) constants() {
 }
 
 // elements opens a function that applies body to every register of its operands.
-// body leaves its result where it belongs; sizes are the bytes it moves.
+// body writes its result to its destination; step holds the bytes that each pointer advances.
 func (v *vectors) elements(name, doc string, body func() step) {
 	v.function(name+v.name, "vecArgs", doc)
 	v.open()

@@ -87,7 +87,8 @@ const (
 	windowPlaces  = 29
 )
 
-// windowsOf does all rows, if they have that many whole registers of scales. In a first window no scale is too large.
+// windowsOf processes all rows if they have that many whole registers of scales. In a first window no scale is too
+// large.
 func (e *emitter) windowsOf(vectors int) {
 	other, below := e.label("other"), e.label("below")
 	e.op(`
@@ -173,7 +174,7 @@ func (e *emitter) windowTop() {
 		VPBROADCASTB R9, Z3`)
 }
 
-// nextWindow marks a row whose flags say that it has scales below its window, and moves on to the next.
+// nextWindow marks a row if its flags show that it has scales below its window, and advances to the next row.
 func (e *emitter) nextWindow() {
 	e.op(`
 		SETNE (R14)
@@ -184,7 +185,8 @@ func (e *emitter) nextWindow() {
 		ADDQ windowArgs_ldWindows(AX), DI`)
 }
 
-// placesOfWindows is windows by the powers of two between a scale and the largest, four times.
+// placesOfWindows returns the table of windows by the number of powers of two between a scale and the largest one,
+// repeated four times.
 func placesOfWindows() []byte {
 	table := make([]byte, 64)
 	for i := range table {
