@@ -134,8 +134,8 @@ func (s *session) report(t *testing.T, what string) {
 		s.computed, slices.Max(s.lost), sorted[len(sorted)/2].Seconds(), times.String())
 }
 
-// tierBytes is the size of a token in a tier: three layers of bfloat16 rows and keys, or a page of 256 tokens with the
-// states of their window.
+// tierBytes returns the size of a token in a tier: three layers of bfloat16 rows and keys, or a page of 256 tokens with
+// the states of their window.
 func tierBytes(dir string) int64 {
 	if filepath.Base(dir) == "v4-tiny" {
 		return 3030

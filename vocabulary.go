@@ -15,8 +15,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// mostWithoutText is the maximum share of ids without text, one in that many. Released models have a few percent, which
-// are never chosen; random weights choose any id.
+// At most one id in mostWithoutText may have no text. In released models it is a few percent of the ids, which are
+// never chosen; a model with random weights chooses any id.
 const mostWithoutText = 10
 
 // prepareText sets up tokenizer, chat format and grammar.

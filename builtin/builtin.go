@@ -29,7 +29,7 @@ var tokenizerJSON []byte
 //go:embed tokenizer_config.json
 var tokenizerConfigJSON []byte
 
-// Source is the embedded checkpoint.
+// Source returns the embedded checkpoint.
 func Source() (*family.Source, error) {
 	c, err := config.Parse("built-in config.json", configJSON)
 	if err != nil {
@@ -42,16 +42,16 @@ func Source() (*family.Source, error) {
 	return family.New(Name, c, w), nil
 }
 
-// Tokenizer is the embedded tokenizer.
+// Tokenizer returns the embedded tokenizer.
 func Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.New(tokenizerJSON, tokenizerConfigJSON)
 }
 
-// TokenizerJSON is the embedded tokenizer.json, for checkpoints that reuse the tokenizer.
+// TokenizerJSON returns the embedded tokenizer.json, for checkpoints that reuse the tokenizer.
 func TokenizerJSON() []byte { return tokenizerJSON }
 
-// TokenizerConfig is the embedded tokenizer_config.json, which holds the chat template.
+// TokenizerConfig returns the embedded tokenizer_config.json, which holds the chat template.
 func TokenizerConfig() []byte { return tokenizerConfigJSON }
 
-// GenerationConfig is the embedded generation_config.json.
+// GenerationConfig returns the embedded generation_config.json.
 func GenerationConfig() []byte { return generationJSON }

@@ -31,10 +31,11 @@ type unbacked struct{}
 
 func (unbacked) Len() int64 { return math.MaxInt64 }
 
-// Bytes is the size of the arena.
+// Bytes returns the size of the arena.
 func (a *Arena) Bytes() int64 { return a.buf.Len() }
 
-// High is the maximum memory that was taken at once. If it is above Bytes, tensors beyond the end must not be used.
+// High returns the maximum memory that was taken at once. If it is above Bytes, tensors beyond the end must not be
+// used.
 func (a *Arena) High() int64 { return a.high }
 
 // Fits reports whether all tensors taken so far are inside the arena.
@@ -49,7 +50,7 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 	return t
 }
 
-// Buffer is the memory of the arena.
+// Buffer returns the memory of the arena.
 func (a *Arena) Buffer() Buffer { return a.buf }
 
 // Over returns an arena in the same state over another buffer of the same size: tensors taken from it have the same

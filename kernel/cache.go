@@ -10,10 +10,10 @@ type Pool struct {
 	PageTokens int
 }
 
-// Pages is the number of pages in the pool.
+// Pages returns the number of pages in the pool.
 func (p Pool) Pages() int { return p.Mem.Rows }
 
-// Slots is the number of token rows in the pool.
+// Slots returns the number of token rows in the pool.
 func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
 
 // paged is the part of a layout that the checks use.

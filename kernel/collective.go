@@ -34,7 +34,7 @@ func (m Member) Heads() Member {
 	return m
 }
 
-// Count is the number of ranks, at least 1.
+// Count returns the number of ranks, at least 1.
 func (m Member) Count() int { return max(m.Ranks, 1) }
 
 // Share returns the rank's range of n items that are divided equally among the ranks.

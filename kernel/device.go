@@ -24,11 +24,11 @@ type Machine interface {
 	Memory
 	Copier
 	RowTaker
-	// Name is the registered name of the implementation.
+	// Name returns the registered name of the implementation.
 	Name() string
-	// Activation is the element type in which this device keeps activations.
+	// Activation returns the element type in which this device keeps activations.
 	Activation() DType
-	// Hardware is the description of the device that plans are built from.
+	// Hardware returns the description of the device that plans are built from.
 	Hardware() Hardware
 	Close() error
 }
@@ -58,7 +58,7 @@ type Hardware struct {
 
 // MemoryMeter is a device that reports its memory.
 type MemoryMeter interface {
-	// MemoryFree is the free memory and the size of all memory, in bytes; 0 where the system does not report it.
+	// MemoryFree returns the free memory and the size of all memory, in bytes; 0 where the system does not report it.
 	MemoryFree() (free, total int64, err error)
 }
 
@@ -95,7 +95,7 @@ func IsAsynchronous(d Machine) bool {
 
 // DryRunner is a device for which loading and passes can be tried without allocating memory.
 type DryRunner interface {
-	// DryRun is a device like this one that computes nothing: its memory has addresses and no contents, prepared
+	// DryRun returns a device like this one that computes nothing: its memory has addresses and no contents, prepared
 	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
 	// it, a [MemoryOwner], before anything is uploaded.
 	DryRun() (Device, error)

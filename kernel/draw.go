@@ -16,7 +16,7 @@ type Drawn struct {
 	Bytes        int64   // of the tensor that they fill
 }
 
-// Len is the size in bytes: a tensor may have Drawn as its buffer where a [Preparer] is given weights.
+// Len returns the size in bytes: a tensor may have Drawn as its buffer where a [Preparer] is given weights.
 func (d Drawn) Len() int64 { return d.Bytes }
 
 // Drawer is a device that can fill its memory with random values. Its Prepare and PrepareExperts take weights whose
@@ -32,10 +32,10 @@ const bellMean = 4 * 255 / 2
 
 var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
 
-// Step is the difference between two neighbouring values.
+// Step returns the difference between two neighbouring values.
 func (d Drawn) Step() float32 { return float32(float64(d.Spread) / bellSpread) }
 
-// Value is the value with number i.
+// Value returns the value with number i.
 func (d Drawn) Value(i int64) float32 {
 	z := d.Seed + uint64(i/2+1)*0x9E3779B97F4A7C15
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
@@ -68,7 +68,7 @@ func (d Drawn) Fill(dst []byte, t DType, first int64) error {
 	return nil
 }
 
-// OnHost is a tensor with its values in host memory, where they are Drawn.
+// OnHost returns a tensor with its values in host memory, where they are Drawn.
 func (d Drawn) OnHost(t Tensor) (Tensor, error) {
 	t.Buf = d
 	err := t.onHost(func(bytes int64) (HostBuffer, error) { return make(HostBuffer, bytes), nil })

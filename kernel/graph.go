@@ -11,7 +11,7 @@ type Capturer interface {
 type Graph interface {
 	// Launch enqueues the recorded operations.
 	Launch() error
-	// Launches is the number of recorded operations of the device: kernels, copies and fills.
+	// Launches returns the number of recorded operations of the device: kernels, copies and fills.
 	Launches() int
 	// Bytes returns the memory of the graph on the device.
 	Bytes() int64
@@ -26,7 +26,7 @@ type Reserver interface {
 	// Reserve allocates the memory that the operations of a pass use, and runs none of them: the same operations, and
 	// those of smaller passes, allocate none later.
 	Reserve(pass func() error) error
-	// Reserved is the size of that memory in bytes.
+	// Reserved returns the size of that memory in bytes.
 	Reserved() int64
 }
 

@@ -27,7 +27,7 @@ type IndexQueryArgs struct {
 // IndexQuerier prepares indexer queries.
 type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
 
-// OutHeads is the number of heads in Out and W.
+// OutHeads returns the number of heads in Out and W.
 func (a *IndexQueryArgs) OutHeads() int { return max(a.Heads, a.Padded) }
 
 // Name returns the name of the operation.

@@ -9,13 +9,13 @@ type LatentDims struct {
 	Latent int // 512
 }
 
-// QK is the size of an expanded query or key head.
+// QK returns the size of an expanded query or key head.
 func (d LatentDims) QK() int { return d.Nope + d.Rope }
 
-// Row is the size of a cache row and of an absorbed query head.
+// Row returns the size of a cache row and of an absorbed query head.
 func (d LatentDims) Row() int { return d.Latent + d.Rope }
 
-// KVB is the number of rows of the stored up-projection: for each head Nope key rows, then V value rows.
+// KVB returns the number of rows of the stored up-projection: for each head Nope key rows, then V value rows.
 func (d LatentDims) KVB() int { return d.Heads * (d.Nope + d.V) }
 
 // AbsorbArgs projects queries into latent space:

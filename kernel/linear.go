@@ -96,7 +96,7 @@ type DeltaArgs struct {
 	First Tensor
 }
 
-// HeldWidth is the size of a row of DeltaArgs.Held.
+// HeldWidth returns the size of a row of DeltaArgs.Held.
 func HeldWidth(heads int) int { return 3*heads*DeltaDim + heads }
 
 // DeltaDim is the size of a head's keys and values.

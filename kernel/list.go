@@ -26,7 +26,7 @@ func (s *Step) failed(err error) error {
 
 // Program is a list that a device has made ready: it runs again and again over the same memory.
 type Program interface {
-	// Len is the number of its parts.
+	// Len returns the number of its parts.
 	Len() int
 	// Run enqueues the parts from to to, half open, in their order; none where they are equal. Running reads no host
 	// data, allocates nothing and does not wait, so that it can be captured. Between two calls other programs may run
@@ -131,7 +131,7 @@ type interpreter struct {
 	list List
 }
 
-// Len is the number of operations.
+// Len returns the number of operations.
 func (p *interpreter) Len() int { return len(p.list) }
 
 // Run carries out operations.

@@ -31,7 +31,7 @@ type ExpertMethods struct {
 	Prefill []ExpertMethod // of rows of prompts
 }
 
-// OnHost is the number of experts that have a copy in host memory.
+// OnHost returns the number of experts that have a copy in host memory.
 func (m ExpertMethods) OnHost() int { return len(m.Where(Computed, Fetched)) }
 
 // Of returns the methods of rows of prompts, or of other rows.
@@ -74,7 +74,7 @@ func (m ExpertMethods) Swap(in, out int) error {
 	return nil
 }
 
-// Clone is a copy.
+// Clone returns a copy.
 func (m ExpertMethods) Clone() ExpertMethods {
 	return ExpertMethods{Decode: slices.Clone(m.Decode), Prefill: slices.Clone(m.Prefill)}
 }

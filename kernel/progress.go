@@ -40,8 +40,8 @@ type stageOps struct {
 	ops  []string
 }
 
-// number is the mark of a stage of a layer: 16 bits for the number of the stage and 16 for the layer, counted from 1; 0
-// means none.
+// number returns the mark of a stage of a layer: 16 bits for the number of the stage and 16 for the layer, counted from
+// 1; 0 means none.
 func (p *progress) number(stage string, layer int) Mark {
 	if stage == "" {
 		return 0

@@ -82,10 +82,11 @@ func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
 	return Repeated{Pattern: pattern, First: int64(seed*0x9E3779B97F4A7C15>>32%lines) * int64(line), Bytes: bytes}
 }
 
-// Len is the size in bytes: a tensor may have Repeated as its buffer where a [Preparer] of a [Drawer] is given weights.
+// Len returns the size in bytes: a tensor may have Repeated as its buffer where a [Preparer] of a [Drawer] is given
+// weights.
 func (r Repeated) Len() int64 { return r.Bytes }
 
-// Pieces are the bytes in order, as parts of the pattern.
+// Pieces returns the bytes in order, as parts of the pattern.
 func (r Repeated) Pieces() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for at, left := r.First, r.Bytes; left > 0; at = 0 {

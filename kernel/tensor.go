@@ -30,10 +30,11 @@ var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3",
 // firstBlock is the first of the types that are blocks of values with shared scales ([Blocks]).
 const firstBlock = 128
 
-// Blocks is the type of an element that is one block of a format: a row of such a tensor counts blocks, not values.
+// Blocks returns the type of an element that is one block of a format: a row of such a tensor counts blocks, not
+// values.
 func Blocks(f block.Format) DType { return firstBlock + DType(f) }
 
-// Block is the format of a type made by [Blocks], or false.
+// Block returns the format of a type made by [Blocks], or false.
 func (d DType) Block() (block.Format, bool) {
 	f := block.Format(d - firstBlock)
 	return f, d > firstBlock && f.Valid()
@@ -61,7 +62,8 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Size is the number of bytes of one element: of a pair of values for E2M1x2 and U4x2, of a block for a block format.
+// Size returns the number of bytes of one element: of a pair of values for E2M1x2 and U4x2, of a block for a block
+// format.
 func (d DType) Size() int {
 	if f, ok := d.Block(); ok {
 		return f.Bytes()
@@ -87,7 +89,7 @@ func (d DType) Align() int {
 
 // Buffer is a piece of one device's memory. Only its device can read its bytes.
 type Buffer interface {
-	// Len is the size in bytes.
+	// Len returns the size in bytes.
 	Len() int64
 }
 
@@ -125,7 +127,7 @@ func (t Tensor) As(rows, cols int) Tensor {
 	return t
 }
 
-// Extent is the number of bytes from element (0,0) to the end of the last row.
+// Extent returns the number of bytes from element (0,0) to the end of the last row.
 func (t Tensor) Extent() int64 {
 	if t.Rows == 0 {
 		return 0

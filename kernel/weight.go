@@ -9,7 +9,7 @@ import (
 // HostBuffer is host memory as a buffer: of a device that computes on the host, or of a checkpoint's file.
 type HostBuffer []byte
 
-// Len is the size in bytes.
+// Len returns the size in bytes.
 func (b HostBuffer) Len() int64 { return int64(len(b)) }
 
 // Weight is a matrix [out, in] as a checkpoint stores it, in host memory, with the block scales that belong to it.
@@ -37,10 +37,10 @@ type Weight struct {
 	Pow2Rows bool
 }
 
-// Out is the number of rows of the matrix, which is the length of its results.
+// Out returns the number of rows of the matrix, which is the length of its results.
 func (w Weight) Out() int { return w.Data.Rows }
 
-// In is the length of the vectors the matrix multiplies.
+// In returns the length of the vectors the matrix multiplies.
 func (w Weight) In() int { return w.Data.Cols * w.Data.DType.Values() }
 
 // Channels reports whether the matrix is e4m3 with a scale for each row, or one for all.
@@ -48,7 +48,7 @@ func (w Weight) Channels() bool {
 	return w.Data.DType == E4M3 && w.Scale.Given() && w.BlockCols >= w.In() && (w.BlockRows == 1 || w.Scale.Rows == 1)
 }
 
-// ScaleRow is the row of scales that a row has, and the number of the row in its block.
+// ScaleRow returns the row of scales that a row has, and the number of the row in its block.
 func (w Weight) ScaleRow(row int) (scale, within int) {
 	row += w.SkipRows
 	return row / w.BlockRows, row % w.BlockRows
@@ -129,7 +129,7 @@ type ExpertWeights struct {
 // Split reports whether some of the experts are not resident.
 func (w *ExpertWeights) Split() bool { return w.Methods.OnHost() > 0 }
 
-// Select are the matrices of some experts, all of them resident.
+// Select returns the matrices of some experts, all of them resident.
 func (w *ExpertWeights) Select(experts []int) ExpertWeights {
 	var out ExpertWeights
 	for _, e := range experts {

@@ -34,10 +34,10 @@ func (BF16) Decode(v []float32, page []byte, slot int) {
 	getBF16(values(BF16Row1152, v, RowDim), row(BF16Row1152, page, slot, BF16RowBytes))
 }
 
-// Latent is the 512 bf16 of a row, 1024 bytes.
+// Latent returns the 512 bf16 of a row, 1024 bytes.
 func (BF16) Latent(row []byte) []byte { return row[:BF16RopeOffset:BF16RopeOffset] }
 
-// Rope is the 64 bf16 of a row, 128 bytes.
+// Rope returns the 64 bf16 of a row, 128 bytes.
 func (BF16) Rope(row []byte) []byte { return row[BF16RopeOffset:BF16RowBytes:BF16RowBytes] }
 
 // putBF16 writes len(v) bf16 to dst.

@@ -60,7 +60,7 @@ func getF32(v []float32, src []byte) {
 	}
 }
 
-// bytesOf is the memory of v, four bytes for each of its values: bytes need no alignment.
+// bytesOf returns the memory of v, four bytes for each of its values: bytes need no alignment.
 func bytesOf(v []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }

@@ -44,16 +44,16 @@ func (FP8Block) Decode(v []float32, page []byte, slot int) {
 	getBF16(v[LatentDim:], b[BlockRopeOffset:])
 }
 
-// Latent is the 512 e4m3 bytes of a row.
+// Latent returns the 512 e4m3 bytes of a row.
 func (FP8Block) Latent(row []byte) []byte { return row[:BlockScaleOffset:BlockScaleOffset] }
 
-// Scales are the four scales of a row; scale j belongs to latent values 128j to 128j+127.
+// Scales returns the four scales of a row; scale j belongs to latent values 128j to 128j+127.
 func (FP8Block) Scales(row []byte) [Tiles]float32 {
 	s := row[BlockScaleOffset:BlockRopeOffset]
 	return [Tiles]float32{loadF32(s), loadF32(s[4:]), loadF32(s[8:]), loadF32(s[12:])}
 }
 
-// Rope is the 64 bf16 of a row, 128 bytes.
+// Rope returns the 64 bf16 of a row, 128 bytes.
 func (FP8Block) Rope(row []byte) []byte { return row[BlockRopeOffset:BlockRowBytes:BlockRowBytes] }
 
 // quantBlock writes the latent bytes and the scales of one row.

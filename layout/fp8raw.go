@@ -31,10 +31,10 @@ func (l FP8Raw) Decode(v []float32, page []byte, slot int) {
 	num.DequantE4M3(values(FP8Row576, v, RowDim), row(FP8Row576, page, slot, RawRowBytes), kScaleOr1(l.Scale))
 }
 
-// Latent is the 512 e4m3 latent bytes of a row.
+// Latent returns the 512 e4m3 latent bytes of a row.
 func (FP8Raw) Latent(row []byte) []byte { return row[:LatentDim:LatentDim] }
 
-// Rope is the 64 e4m3 rope bytes of a row.
+// Rope returns the 64 e4m3 rope bytes of a row.
 func (FP8Raw) Rope(row []byte) []byte { return row[LatentDim:RawRowBytes:RawRowBytes] }
 
 // quantRaw writes e4m3(v/kScale), saturating.

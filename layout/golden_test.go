@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// handRow is a row whose bytes can be computed by hand.
+// handRow returns a row whose bytes can be computed by hand.
 //
 //	tile 0: 1, -0.5, 0.0013, 0...   amax 1:    1/448 = 2^-8.8  -> scale 2^-8
 //	tile 1: 448, -448, 17, 0...     amax 448:  448/448 = 1     -> scale 1

@@ -49,17 +49,17 @@ func (l IndexFP8) Decode(key []float32, page []byte, tokens, slot int) {
 	num.DequantE4M3(values(IndexPage132, key, IndexDim), l.Key(page, slot), l.Scale(page, tokens, slot))
 }
 
-// Key is the 128 e4m3 bytes of a token.
+// Key returns the 128 e4m3 bytes of a token.
 func (IndexFP8) Key(page []byte, slot int) []byte {
 	return page[slot*IndexDim : (slot+1)*IndexDim : (slot+1)*IndexDim]
 }
 
-// Keys is the [tokens, 128] block of e4m3 bytes that starts the page.
+// Keys returns the [tokens, 128] block of e4m3 bytes that starts the page.
 func (IndexFP8) Keys(page []byte, tokens int) []byte {
 	return page[: tokens*IndexDim : tokens*IndexDim]
 }
 
-// Scale is the scale of a token.
+// Scale returns the scale of a token.
 func (IndexFP8) Scale(page []byte, tokens, slot int) float32 {
 	return loadF32(page[indexScaleAt(tokens, slot):])
 }
@@ -85,7 +85,7 @@ func (l IndexFP8) CopyTokens(dst, src IndexSlot, n int) {
 	copy(dst.Page[indexScaleAt(dst.Tokens, dst.Slot):], from[:n*IndexScaleBytes])
 }
 
-// indexScaleAt is the offset of a token's scale within its page.
+// indexScaleAt returns the offset of a token's scale within its page.
 func indexScaleAt(tokens, slot int) int {
 	return tokens*IndexDim + slot*IndexScaleBytes
 }

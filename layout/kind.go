@@ -49,7 +49,7 @@ var kindNames = [kindCount]struct{ name, alias string }{
 	V41Index68:     {"v41-index-68", ""},
 }
 
-// String is the name that ParseKind accepts.
+// String returns the name that ParseKind accepts.
 func (k Kind) String() string {
 	if k < kindCount {
 		return kindNames[k].name

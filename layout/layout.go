@@ -8,9 +8,9 @@ import "fmt"
 // outside the page: both are errors of the caller, not of the data.
 type Main interface {
 	Kind() Kind
-	// RowBytes is the size of one token.
+	// RowBytes returns the size of one token.
 	RowBytes() int
-	// PageBytes is the size of a page of the given number of tokens.
+	// PageBytes returns the size of a page of the given number of tokens.
 	PageBytes(tokens int) int
 	// Encode writes row, Width values (latent, then rope in kernel order where it has one), as token slot of page.
 	Encode(page []byte, slot int, row []float32)
@@ -24,9 +24,9 @@ type Main interface {
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
 type Index interface {
 	Kind() Kind
-	// TokenBytes is the size of one token, its scale included.
+	// TokenBytes returns the size of one token, its scale included.
 	TokenBytes() int
-	// PageBytes is the size of a page of the given number of tokens.
+	// PageBytes returns the size of a page of the given number of tokens.
 	PageBytes(tokens int) int
 	// Encode writes key, 128 values after LayerNorm, RoPE and (where the layout rounds) the caller's Hadamard rotation,
 	// as token slot of a page of the given number of tokens.

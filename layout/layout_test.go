@@ -14,7 +14,7 @@ import (
 
 var nan = float32(math.NaN())
 
-// mains are the main layouts under test, FP8Row576 also with scales that are and are not powers of two.
+// mains returns the main layouts under test, FP8Row576 also with scales that are and are not powers of two.
 func mains() map[string]Main {
 	return map[string]Main{
 		"bf16": BF16{}, "f32": F32{}, "block": FP8Block{},
@@ -125,8 +125,8 @@ func TestRowsDecodeWithinTheirPrecision(t *testing.T) {
 	}
 }
 
-// tolerance is the rounding error that a layout may cause in value i of rows: none, half a bf16 step (2^-8 of the value
-// is safe), or 1/17 of the value plus half a subnormal step of its scale.
+// tolerance returns the rounding error that a layout may cause in value i of rows: none, half a bf16 step (2^-8 of the
+// value is safe), or 1/17 of the value plus half a subnormal step of its scale.
 func tolerance(l Main, rows []float32, i int) float64 {
 	v := math.Abs(float64(rows[i]))
 	rope := i%RowDim >= LatentDim

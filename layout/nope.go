@@ -10,7 +10,7 @@ const (
 	NopeF32Bytes    = LatentDim * 4             // 2048
 )
 
-// Width is the number of values of a row of a main layout: 576, or 512 where rows have no rotated part.
+// Width returns the number of values of a row of a main layout: 576, or 512 where rows have no rotated part.
 func Width(k Kind) int {
 	switch k {
 	case FP8Row528, BF16Row1024, F32Row2048:
@@ -44,7 +44,7 @@ func (NopeFP8) Decode(v []float32, page []byte, slot int) {
 	}
 }
 
-// Scales are the four scales of a row; scale j belongs to values 128j to 128j+127.
+// Scales returns the four scales of a row; scale j belongs to values 128j to 128j+127.
 func (NopeFP8) Scales(row []byte) [Tiles]float32 {
 	s := row[NopeScaleOffset:NopeRowBytes]
 	return [Tiles]float32{loadF32(s), loadF32(s[4:]), loadF32(s[8:]), loadF32(s[12:])}

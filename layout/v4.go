@@ -17,9 +17,9 @@ const (
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
 type V4 interface {
 	Kind() Kind
-	// EntryBytes is the size of one entry, its scales included, without page padding.
+	// EntryBytes returns the size of one entry, its scales included, without page padding.
 	EntryBytes() int
-	// PageBytes is the distance between pages of the given number of entries, padding included.
+	// PageBytes returns the distance between pages of the given number of entries, padding included.
 	PageBytes(entries int) int
 	// Encode writes v, 512 values with the last 64 rotated, as entry slot of a page of the given number of entries.
 	Encode(page []byte, entries, slot int, v []float32)

@@ -55,7 +55,7 @@ func (l V41Window) Decode(v []float32, page []byte, entries, slot int) {
 	}
 }
 
-// Row is an entry's values and exponents.
+// Row returns an entry's values and exponents.
 func (V41Window) Row(page []byte, slot int) (data, scales []byte) {
 	row := page[slot*V41WindowBytes:][:V41WindowBytes]
 	return row[:V4Dim], row[V4Dim:]
@@ -104,7 +104,7 @@ func (l V41Entry) Decode(v []float32, page []byte, entries, slot int) {
 	}
 }
 
-// Row is an entry's packed values and scales.
+// Row returns an entry's packed values and scales.
 func (V41Entry) Row(page []byte, slot int) (data, scales []byte) {
 	row := page[slot*V41EntryBytes:][:V41EntryBytes]
 	return row[:v41Packed], row[v41Packed:]

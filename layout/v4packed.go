@@ -52,12 +52,12 @@ func (l V4Packed) Decode(v []float32, page []byte, entries, slot int) {
 	getBF16(v[V4NopeDim:], data[V4RopeOffset:])
 }
 
-// Data is the 576 bytes of an entry's data row: 448 e4m3, then 64 bf16.
+// Data returns the 576 bytes of an entry's data row: 448 e4m3, then 64 bf16.
 func (V4Packed) Data(page []byte, slot int) []byte {
 	return page[slot*V4DataBytes : (slot+1)*V4DataBytes : (slot+1)*V4DataBytes]
 }
 
-// Scales is the 8 bytes of an entry's scale row: 7 exponents, then a zero.
+// Scales returns the 8 bytes of an entry's scale row: 7 exponents, then a zero.
 func (V4Packed) Scales(page []byte, entries, slot int) []byte {
 	at := entries*V4DataBytes + slot*V4ScaleBytes
 	return page[at : at+V4ScaleBytes : at+V4ScaleBytes]

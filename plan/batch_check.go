@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Rows is the number of new tokens of request i.
+// Rows returns the number of new tokens of request i.
 func (b *Batch) Rows(cfg *Config, i int) int {
 	r := &b.Requests[i]
 	switch b.KindOf(i) {
@@ -25,7 +25,7 @@ func (b *Batch) Rows(cfg *Config, i int) int {
 	return 0
 }
 
-// firstPosition is the position of the first of a request's rows new tokens.
+// firstPosition returns the position of the first of a request's rows new tokens.
 // It is negative for a padded request shorter than its rows.
 func (b *Batch) firstPosition(i, rows int) int {
 	r := &b.Requests[i]
@@ -45,12 +45,12 @@ func (b *Batch) firstPosition(i, rows int) int {
 	return 0
 }
 
-// FirstPosition is the sequence position of request i's first new token.
+// FirstPosition returns the sequence position of request i's first new token.
 func (b *Batch) FirstPosition(cfg *Config, i int) int {
 	return b.firstPosition(i, b.Rows(cfg, i))
 }
 
-// KeysOf is the number of keys of request i after the step.
+// KeysOf returns the number of keys of request i after the step.
 func (b *Batch) KeysOf(cfg *Config, i int) int {
 	rows := b.Rows(cfg, i)
 	return max(0, b.firstPosition(i, rows)+rows)
@@ -178,8 +178,8 @@ func (b *Batch) checkGraph() error {
 	return nil
 }
 
-// tablePages is the width of the page tables: as given, or the pages of the longest request, rounded up to a power of
-// two so that plans can be reused.
+// tablePages returns the width of the page tables: as given, or the pages of the longest request, rounded up to a power
+// of two so that plans can be reused.
 func (b *Batch) tablePages(cfg *Config) (int, error) {
 	longest := 1
 	for i := range b.Requests {

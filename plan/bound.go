@@ -135,7 +135,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
 }
 
-// scoreWidth is the width of a matrix of scores over the given number of tokens.
+// scoreWidth returns the width of a matrix of scores over the given number of tokens.
 func (w *bounder) scoreWidth(tokens int) int {
 	n := max(1, w.cfg.Model.IndexKeys(tokens))
 	if w.cfg.Hardware.Arch.CUDA() {

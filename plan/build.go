@@ -38,8 +38,9 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	return w.Plan(), nil
 }
 
-// JointRows is the maximum number of rows of a pass whose indexer queries are computed with the layer's other products.
-// On a GPU, reading the weights takes far longer than multiplying by them, so every decode pass is below the limit.
+// JointRows returns the maximum number of rows of a pass whose indexer queries are computed with the layer's other
+// products. On a GPU, reading the weights takes far longer than multiplying by them, so every decode pass is below the
+// limit.
 func JointRows(a Arch) int {
 	if a == CPU {
 		return 32

@@ -8,7 +8,7 @@ var planSize, segmentSize, spanSize, launchSize = sizeOf[Plan](), sizeOf[Segment
 var reasonSize, rejectionSize, arraySize, shareSize = sizeOf[Reason](), sizeOf[Rejection](), sizeOf[Array](),
 	sizeOf[Share]()
 
-// Bytes is the approximate memory of a plan. Texts of reasons count in full,
+// Bytes returns the approximate memory of a plan. Texts of reasons count in full,
 // though many plans may share them.
 func (p *Plan) Bytes() int {
 	n := planSize + len(p.Shape.Ranks) + len(p.Shape.Lengths) + cap(p.Segments)*segmentSize + cap(p.Shares)*shareSize +

@@ -11,7 +11,7 @@ import (
 // Set is a small set of enumerated values.
 type Set[T ~uint8] uint32
 
-// SetOf is the set of the values listed.
+// SetOf returns the set of the values listed.
 func SetOf[T ~uint8](list ...T) Set[T] {
 	var s Set[T]
 	for _, v := range list {
@@ -48,7 +48,7 @@ func firstLayout(s Set[Layout], kv DType) Layout {
 var mainLayouts = []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, BF16Row1024,
 	FP8Row528, F32Row2048, V41Row288}
 
-// kvOf is the element type a main layout stores.
+// kvOf returns the element type a main layout stores.
 func kvOf(l Layout) DType {
 	switch l {
 	case BF16Row1152, BF16Row1024:
@@ -204,7 +204,7 @@ type Catalogue struct {
 // Pair is a candidate for prefill and decode.
 type Pair struct{ Prefill, Decode Kernel }
 
-// Entry is the entry of a kernel, or nil.
+// Entry returns the entry of a kernel, or nil.
 func (c *Catalogue) Entry(k Kernel) *Entry {
 	for i := range c.Entries {
 		if c.Entries[i].Kernel == k {

@@ -100,12 +100,12 @@ const (
 	mostUnits = math.MaxInt32
 )
 
-// countedUnits is the limit of sparse attention.
+// countedUnits returns the limit of sparse attention.
 func countedUnits(hw *Hardware, heads int) (int, string) {
 	return counted(hw, roundUp(heads, unitHeads)/unitHeads, "units of 64 heads")
 }
 
-// countedHeads is the limit of dense attention.
+// countedHeads returns the limit of dense attention.
 func countedHeads(hw *Hardware, heads int) (int, string) { return counted(hw, heads, "heads") }
 
 func counted(hw *Hardware, each int, what string) (int, string) {

@@ -155,7 +155,7 @@ func (c *Chooser) try(p Pair) (Layout, error) {
 	return c.pairLayout(p)
 }
 
-// pairLayout is the layout of a pair, or the refusal that names both sides.
+// pairLayout returns the layout of a pair, or the refusal that names both sides.
 func (c *Chooser) pairLayout(p Pair) (Layout, error) {
 	if l := c.usable(p); l != LayoutNone {
 		return l, nil

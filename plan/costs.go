@@ -22,7 +22,8 @@ func (h *Hardware) costs() costs {
 	return costs{c}
 }
 
-// crossing is the largest measured size at which the first alternative is faster; all reports that it is at every size.
+// crossing returns the largest measured size at which the first alternative is faster; all reports that it is at every
+// size.
 func crossing(list []cost.Contest) (size int, all bool) {
 	for _, c := range list {
 		if c.First >= c.Second {

@@ -12,7 +12,7 @@ func (f Family) Dense() bool { return f == DeepSeekV3 || f == KimiK2 || f == GLM
 // Dense reports whether the model has no indexer.
 func (m *Model) Dense() bool { return m.Family.Dense() }
 
-// shortRow is the kind of a prompt row that is not dense-prefill and needs no scores.
+// shortRow returns the kind of a prompt row that is not dense-prefill and needs no scores.
 func (m *Model) shortRow() RowKind {
 	if m.Dense() {
 		return RowLatentPrefill

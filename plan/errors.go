@@ -70,7 +70,7 @@ var codeTitles = map[Code]string{
 	E28: "kernel failed",
 }
 
-// Title is the code's meaning in a few words.
+// Title returns the code's meaning in a few words.
 func (c Code) Title() string { return codeTitles[c] }
 
 func (c Code) Error() string { return string(c) + " " + c.Title() }

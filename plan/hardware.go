@@ -39,8 +39,8 @@ func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
 // AMD reports whether the architecture is an AMD GPU.
 func (a Arch) AMD() bool { return a == GFX95 }
 
-// BusRate is the number of bytes a second that copies between a host and a device of the architecture reach, as the
-// widest bus of its boards allows: 25 GB/s over PCIe 4.0 x16, 54 over 5.0, which was measured on an H200. 0 where
+// BusRate returns the number of bytes a second that copies between a host and a device of the architecture reach, as
+// the widest bus of its boards allows: 25 GB/s over PCIe 4.0 x16, 54 over 5.0, which was measured on an H200. 0 where
 // device and host share their memory, and where it is not known.
 func (a Arch) BusRate() int64 {
 	switch {
@@ -58,7 +58,7 @@ func (a Arch) SM100Family() bool { return a == SM100 || a == SM103 }
 // SM12x is the workstation family.
 func (a Arch) SM12x() bool { return a == SM120 || a == SM121 }
 
-// Major is the first part of the compute capability, 0 off CUDA.
+// Major returns the first part of the compute capability, 0 off CUDA.
 func (a Arch) Major() int {
 	switch a {
 	case SM80, SM86, SM89:

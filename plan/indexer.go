@@ -165,7 +165,7 @@ const (
 	staticPart    = 0.9
 )
 
-// chunkRows is the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of
+// chunkRows returns the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of
 // padding.
 func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	if int64(rows)*int64(keys) < smallScores {
@@ -220,7 +220,7 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 	return Indexer{Kind: IndexerCarry}, nil
 }
 
-// SourceLayer is the last layer up to l that computes indices.
+// SourceLayer returns the last layer up to l that computes indices.
 func SourceLayer(shared []bool, l int) int {
 	for l > 0 && shared[l] {
 		l--

@@ -101,10 +101,10 @@ type Array struct {
 	First int       `json:"first"`
 }
 
-// Words is the size of the array.
+// Words returns the size of the array.
 func (a Array) Words() int { return a.Rows * a.Cols }
 
-// Input is the array of that name, or one without rows where the pass has none.
+// Input returns the array of that name, or one without rows where the pass has none.
 func (p *Plan) Input(name ArrayName) Array {
 	for _, a := range p.Inputs {
 		if a.Name == name {

@@ -18,7 +18,7 @@ func (d DType) String() string                { return dtypes.text(d) }
 func (d DType) MarshalText() ([]byte, error)  { return dtypes.marshal(d) }
 func (d *DType) UnmarshalText(t []byte) error { return dtypes.unmarshal(d, t) }
 
-// Bytes is the size of one element.
+// Bytes returns the size of one element.
 func (d DType) Bytes() int {
 	switch d {
 	case FP8E4M3:
@@ -83,7 +83,7 @@ func (l *Layout) UnmarshalText(t []byte) error {
 	return layouts.unmarshal(l, t)
 }
 
-// BytesPerToken is the size of one token's record, without page padding.
+// BytesPerToken returns the size of one token's record, without page padding.
 func (l Layout) BytesPerToken() int {
 	switch l {
 	case BF16Row1152:

@@ -54,7 +54,7 @@ func upProjectedBytes(m *Model, kv DType) int64 {
 	return int64(m.Heads) * int64(m.QKDim+m.VDim) * size
 }
 
-// denseBytes is the memory of a dense call over the given number of gathered keys.
+// denseBytes returns the memory of a dense call over the given number of gathered keys.
 func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
 }
@@ -90,9 +90,9 @@ func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 		max(partWaves*int64(sms)/units, 1)
 }
 
-// sparseScratch is the memory of the parts of one row of the given number of heads and keys, and how many rows have
-// parts at a time; none where rows stay whole. Lists of other plans have up to most keys, and rows are cut after split
-// of them.
+// sparseScratch returns the memory of the parts of one row of the given number of heads and keys, and how many rows
+// have parts at a time; none where rows stay whole. Lists of other plans have up to most keys, and rows are cut after
+// split of them.
 func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 	blocks := max((most+partBlock-1)/partBlock, 1)
 	if split == 0 || blocks <= unsegmented {
@@ -149,7 +149,7 @@ func accumulatorRow(heads int) int64 { return int64(heads) * (latentDim + 1) * 4
 // v4RowBytes is one BF16 row of the V4 prefill workspace.
 const v4RowBytes = (v4NopeDim + ropeDim) * 2
 
-// gatheredRows is the size of the tensor a span's keys are gathered or
+// gatheredRows returns the size of the tensor a span's keys are gathered or
 // rewritten into.
 func gatheredRows(cfg *Config, s *Segment, rows, keys int) int64 {
 	switch {
@@ -206,7 +206,7 @@ func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 	return c
 }
 
-// oneRowBytes is the minimum memory that a single row of a full context needs with a kernel.
+// oneRowBytes returns the minimum memory that a single row of a full context needs with a kernel.
 func oneRowBytes(cfg *Config, cat *Catalogue, k Kernel, phase Phase) int64 {
 	keys := cfg.Model.Context
 	s := Segment{Row: RowSparsePrefill, Kernel: k, NeedIndices: !cfg.Model.Dense()}

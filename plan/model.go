@@ -157,20 +157,20 @@ const (
 	ratio128 = 128
 )
 
-// windowWidth is the width of a row of V4's window indices.
+// windowWidth returns the width of a row of V4's window indices.
 func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 
-// heavyWidth is the width of a row of V4's indices of ratio 128: every entry of a table that reaches the given number
-// of tokens.
+// heavyWidth returns the width of a row of V4's indices of ratio 128: every entry of a table that reaches the given
+// number of tokens.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
-// MostHeavy is the width of such a row for the longest sequence.
+// MostHeavy returns the width of such a row for the longest sequence.
 func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
 
 // V4 reports whether the model routes by dispatch section 13.
 func (m *Model) V4() bool { return m.Family == DeepSeekV4 || m.Family == DeepSeekV41 }
 
-// layouts are the main layouts that hold this model's rows.
+// layouts returns the main layouts that hold this model's rows.
 func (m *Model) layouts() Set[Layout] {
 	switch {
 	case m.V41():
@@ -183,7 +183,7 @@ func (m *Model) layouts() Set[Layout] {
 	return dsaLayouts
 }
 
-// ShortKeys is the largest number of visible tokens for which every key is selected regardless of its score: K
+// ShortKeys returns the largest number of visible tokens for which every key is selected regardless of its score: K
 // tokens, or for V4 as many tokens as fill K entries of the ratio-4 stream.
 func (m *Model) ShortKeys() int {
 	switch {
@@ -197,7 +197,7 @@ func (m *Model) ShortKeys() int {
 	return m.K
 }
 
-// IndexKeys is the number of indexer keys that a sequence of n tokens has.
+// IndexKeys returns the number of indexer keys that a sequence of n tokens has.
 func (m *Model) IndexKeys(n int) int {
 	switch {
 	case m.V4():
@@ -208,7 +208,7 @@ func (m *Model) IndexKeys(n int) int {
 	return n
 }
 
-// SelectionWidth is the number of indices a row of that form carries, padded.
+// SelectionWidth returns the number of indices a row of that form carries, padded.
 func (m *Model) SelectionWidth(f Form) int {
 	if m.Pooled() {
 		return m.PoolWidth()
@@ -237,7 +237,7 @@ func (m *Model) SharedLayers() []bool {
 	return shared
 }
 
-// PageTokens is the number of tokens of a page of our cache.
+// PageTokens returns the number of tokens of a page of our cache.
 func (m *Model) PageTokens() int {
 	if m.V4() || m.Pooled() { // 64 index keys of four tokens each
 		return 256

@@ -102,7 +102,7 @@ func build(t testing.TB, cfg Config, b Batch) *Plan {
 	return p
 }
 
-// only is the single segment of a uniform plan.
+// only returns the single segment of a uniform plan.
 func only(t testing.TB, p *Plan) *Segment {
 	t.Helper()
 	if len(p.Segments) != 1 {

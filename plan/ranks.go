@@ -32,8 +32,8 @@ func ParseDivision(word string) (Division, error) {
 	return d, d.UnmarshalText([]byte(word))
 }
 
-// Divide is the model of one of several ranks. By heads it has an equal part of the query heads, padded where they do
-// not divide, and all of the cache; by requests it has all heads, and a part of the sequences.
+// Divide returns the model of one of several ranks. By heads it has an equal part of the query heads, padded where they
+// do not divide, and all of the cache; by requests it has all heads, and a part of the sequences.
 func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil

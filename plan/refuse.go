@@ -158,7 +158,7 @@ func (c *Chooser) nearest(k Kernel, p Phase) string {
 	return "--hw cpu"
 }
 
-// byName is the kernel that runs here but is used only if it is named, or none.
+// byName returns the kernel that runs here but is used only if it is named, or none.
 func (c *Chooser) byName() Kernel {
 	for i := range c.Entries {
 		if e := &c.Entries[i]; e.OnRequest && e.Archs.Has(c.Hardware.Arch) {

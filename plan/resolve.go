@@ -86,7 +86,7 @@ func CheckInputs(hw *Hardware, m *Model) error {
 	return nil
 }
 
-// ScoredHeads is the number of heads that the indexer scores, padded for the hardware's kernels.
+// ScoredHeads returns the number of heads that the indexer scores, padded for the hardware's kernels.
 func (c *Config) ScoredHeads() int {
 	return max(c.Model.IndexHeads, paddedIndexHeads(c.Hardware.Arch, c.Model.IndexHeads))
 }

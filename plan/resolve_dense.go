@@ -55,7 +55,7 @@ func (r *resolver) denseForm() error {
 	return nil
 }
 
-// denseNeed is the memory of one dense call over T keys.
+// denseNeed returns the memory of one dense call over T keys.
 func (r *resolver) denseNeed() int64 {
 	need := denseBytes(r.model, r.kv, int64(r.cfg.T))
 	if r.hw.Arch.CUDA() {

@@ -146,7 +146,7 @@ func (w *Builder) shapeRow(s *Segment) {
 	s.SplitsFixed = true
 }
 
-// RejectedFor is the part of the configuration's rejections for one phase.
+// RejectedFor returns the part of the configuration's rejections for one phase.
 func (c *Config) RejectedFor(p Phase) []Rejection {
 	list := c.Rejected
 	from := slices.IndexFunc(list, func(r Rejection) bool { return r.Phase == p })

@@ -30,8 +30,7 @@ type Shape struct {
 	Lengths string
 }
 
-// ShapeOf is the shape of a batch that Build accepts, and the error of Build's
-// checks otherwise.
+// ShapeOf returns the shape of a batch that Build accepts, and otherwise the error of Build.
 func ShapeOf(cfg Config, b Batch) (Shape, error) {
 	var s Shaper
 	return s.Of(&cfg, &b)

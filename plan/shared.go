@@ -22,8 +22,8 @@ type Sharing struct {
 // V41 reports whether layers of the model share entries and selections.
 func (m *Model) V41() bool { return m.Family == DeepSeekV41 }
 
-// lightRatio is the number of tokens of an entry of the first compressed stream, which the indexer selects from: 4, or
-// 2 of V4.1.
+// lightRatio returns the number of tokens of an entry of the first compressed stream, which the indexer selects from:
+// 4, or 2 of V4.1.
 func (m *Model) lightRatio() int {
 	if m.V41() {
 		return 2
@@ -31,7 +31,7 @@ func (m *Model) lightRatio() int {
 	return ratio4
 }
 
-// indexRatio is the minimum number of tokens that an indexer key covers.
+// indexRatio returns the minimum number of tokens that an indexer key covers.
 func (m *Model) indexRatio() int {
 	if m.V41() {
 		for _, r := range m.Ratios {
@@ -43,7 +43,7 @@ func (m *Model) indexRatio() int {
 	return m.lightRatio()
 }
 
-// nearest is the last of the layers at or before l that a list has, -1 where the layer reads only the window.
+// nearest returns the last of the layers at or before l that a list has, -1 where the layer reads only the window.
 func (m *Model) nearest(list []int, l int) int {
 	out := -1
 	if l < len(m.Ratios) && m.Ratios[l] > 0 {
@@ -56,10 +56,10 @@ func (m *Model) nearest(list []int, l int) int {
 	return out
 }
 
-// EntrySource is the layer whose entries layer l reads, -1 for none.
+// EntrySource returns the layer whose entries layer l reads, -1 for none.
 func (m *Model) EntrySource(l int) int { return m.nearest(m.Sharing.Entries, l) }
 
-// IndexSource is the layer whose selection layer l uses, -1 for none.
+// IndexSource returns the layer whose selection layer l uses, -1 for none.
 func (m *Model) IndexSource(l int) int { return m.nearest(m.Sharing.Index, l) }
 
 // SelectsWithin reports whether layer l selects inside candidates of another layer.

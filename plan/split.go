@@ -38,7 +38,7 @@ func ParseKeySplit(word string) (k KeySplit, err error) {
 	return k, nil
 }
 
-// Keys is the number of keys of a part, 0 where rows stay whole.
+// Keys returns the number of keys of a part, 0 where rows stay whole.
 func (k KeySplit) Keys() int {
 	switch k {
 	case Split256:
@@ -173,7 +173,7 @@ func (r *resolver) splitEvery() error {
 // them, and fewer parts have to be added.
 const fewUnits, manyUnits = 8, 32
 
-// decode is the measured decode nearest below a number of units of 64 heads.
+// decode returns the measured decode nearest below a number of units of 64 heads.
 func (c *costs) decode(units int) cost.Decode {
 	at := c.Decodes[0]
 	for _, d := range c.Decodes {
@@ -184,7 +184,7 @@ func (c *costs) decode(units int) cost.Decode {
 	return at
 }
 
-// fastestSplit is the split that took the least time.
+// fastestSplit returns the split that took the least time.
 func fastestSplit(d cost.Decode) KeySplit {
 	best := Split512
 	for _, k := range []KeySplit{Split256, SplitWhole} {

@@ -129,7 +129,7 @@ type Span struct {
 	FirstRow int `json:"first_row"`
 }
 
-// Rows is the number of rows of the span.
+// Rows returns the number of rows of the span.
 func (s Span) Rows() int { return s.To - s.From }
 
 // Launch is one slice of a segment, rows FirstRow to FirstRow+Rows: their scores, their selection and their attention

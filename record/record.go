@@ -107,6 +107,6 @@ func (s *Shape) Mixing() int {
 // Visible returns the number of keys of layer i from which a row with the given number of tokens chooses.
 func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Group, 1) }
 
-// Words is the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their scores,
-// experts with their weights.
+// Words returns the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their
+// scores, experts with their weights.
 func (s *Shape) Words() int { return 2*s.Selecting()*s.TopK + 2*s.Mixing()*s.Chosen + s.Blocks }

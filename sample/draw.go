@@ -43,8 +43,8 @@ func Drawn(words []int32) Draw {
 		int(number(4))}
 }
 
-// Choose is the token that is sampled from a row of logits [vocabulary] whose best token is known. A row whose best
-// logit is infinite keeps its best token. NaN is never sampled.
+// Choose returns the token that is sampled from a row of logits [vocabulary] whose best token is known. A row whose
+// best logit is infinite keeps its best token. NaN is never sampled.
 func (w *Scratch) Choose(logits []float32, best int32, d Draw) int32 {
 	top := logits[best]
 	if d.Inverse == 0 || math.IsInf(float64(top), 0) || top != top {

@@ -9,13 +9,13 @@ const (
 	StreamResidual               // random number for the replacement of a rejected token
 )
 
-// Uniform is the random number in [0, 1) for output token step of a choice. It is a pure function of its arguments,
-// with 53 random bits. It is Philox4x32 with ten rounds: key = seed, counter = (step, choice, stream).
+// Uniform returns the random number in [0, 1) for output token step of a choice. It is a pure function of its
+// arguments, with 53 random bits. It is Philox4x32 with ten rounds: key = seed, counter = (step, choice, stream).
 func Uniform(seed int64, choice int, step int, stream Stream) float64 {
 	return float64(randomBits(seed, choice, step, stream)>>11) * 0x1p-53
 }
 
-// randomBits is the same number as a share of 1 << 64; its lowest 11 bits are zero.
+// randomBits returns the same number as a share of 1 << 64; its lowest 11 bits are zero.
 func randomBits(seed int64, choice int, step int, stream Stream) uint64 {
 	key := [2]uint32{uint32(seed), uint32(uint64(seed) >> 32)}
 	counter := [4]uint32{uint32(step), uint32(uint64(step) >> 32), uint32(choice), uint32(stream)}

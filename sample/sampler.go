@@ -102,7 +102,7 @@ func (s *Sampler) Reserve(tokens int) {
 	}
 }
 
-// Step is the number of output tokens accepted so far, which is the index of the next one.
+// Step returns the number of output tokens accepted so far, which is the index of the next one.
 func (s *Sampler) Step() int { return s.step }
 
 // Accept makes the token part of the output and advances to the next random number.

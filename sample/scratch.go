@@ -38,7 +38,7 @@ func NewScratch(vocabulary int) (*Scratch, error) {
 	}, nil
 }
 
-// Vocabulary is the number of logits in a row.
+// Vocabulary returns the number of logits in a row.
 func (w *Scratch) Vocabulary() int { return len(w.buffer) }
 
 // load copies a row and returns its best token. It rejects rows without a distribution.
@@ -90,7 +90,7 @@ func (w *Scratch) restrict(mask Mask) {
 	}
 }
 
-// count is the number of allowed ids below n.
+// count returns the number of allowed ids below n.
 func (m Mask) count(n int) int {
 	total := 0
 	for i, word := range m {
@@ -105,7 +105,7 @@ func (m Mask) count(n int) int {
 	return total
 }
 
-// argmax is the lowest id of the largest value.
+// argmax returns the lowest id of the largest value.
 func argmax(x []float32) int32 {
 	best, at := x[0], 0
 	for i, v := range x {

@@ -110,7 +110,7 @@ func (m *StopMatcher) Flush() string {
 	return out
 }
 
-// Matched is the stop string that ended the text, if one did.
+// Matched returns the stop string that ended the text, if one did.
 func (m *StopMatcher) Matched() (stop string, ok bool) {
 	if m.matched < 0 {
 		return "", false

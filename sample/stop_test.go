@@ -113,7 +113,7 @@ func firstStop(text string, stops []string) (start, end int) {
 	return -1, -1
 }
 
-// part is a whole-character piece of one of the stop strings, so that beginnings and ends of them are common.
+// part returns a whole-character piece of one of the stop strings, so that beginnings and ends of them are common.
 func part(stops []string) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		runes := []rune(rapid.SampledFrom(stops).Draw(t, "stop"))

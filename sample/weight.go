@@ -60,10 +60,10 @@ func Weigh(d float64) (b uint, weight uint64) {
 // instruction; straight to uint takes a jump.)
 func bucketOf(d float64) uint { return uint(int(float64(d*grain) + 0.5)) }
 
-// least is the weight below which min_p drops a token.
+// least returns the weight below which min_p drops a token.
 func least(minP float64) uint64 { return uint64(int64(math.Ceil(float64(minP * (1 << weightBits))))) }
 
-// share is the least weight that is p of a total, 0 < p < 1.
+// share returns the least weight that is p of a total, 0 < p < 1.
 func share(p float64, total uint64) uint64 {
 	return min(uint64(int64(math.Ceil(float64(p*float64(int64(total)))))), total)
 }

@@ -10,8 +10,8 @@ import (
 	"sparrow/sample"
 )
 
-// scoring is an engine that gives token i of a given continuation the log probability -i, with the token x as the most
-// probable. Unless it only scores, it generates "y".
+// scoring returns an engine that gives token i of a given continuation the log probability -i, with the token x as the
+// most probable. Unless it only scores, it generates "y".
 func scoring(r sparrow.Request) ([]sparrow.Event, error) {
 	given := r.Tokens
 	if given == nil {

@@ -216,7 +216,7 @@ func (d *follower) followExperts(a *kernel.RouteArgs, score func(logit float64) 
 func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 func root(z float64) float64    { return math.Sqrt(max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))) }
 
-// scoresOf are the scores of a row of logits.
+// scoresOf returns the scores of a row of logits.
 func scoresOf(logits []float32, score func(logit float64) float64) []float32 {
 	out := make([]float32, len(logits))
 	for e, l := range logits {

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// matching is a golden case of 8 positions and an outcome that agrees with it, which change may alter.
+// matching returns a golden case of 8 positions and an outcome that agrees with it, which change may alter.
 func matching(change func(*Golden, *outcome)) Case {
 	row := func(i int) []float32 { return []float32{float32(i), 1, -2, float32(i * i)} }
 	g := &Golden{Name: "x", Input: make([]int32, 8), LogitsFrom: 4, Hidden: [][]float32{{1, 2}, {3, 4}},

@@ -191,7 +191,7 @@ func byColumns(t *testing.T, from, to, method string) {
 	}
 }
 
-// columns is a matrix of int4 in the order of AWQ or GPTQ.
+// columns returns a matrix of int4 in the order of AWQ or GPTQ.
 func columns(t *testing.T, stem string, m weight.Matrix, method string) []weight.Source {
 	scales, err := m.Scales()
 	if err != nil {

@@ -161,7 +161,7 @@ func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases [
 	})
 }
 
-// someCases is a folder with the golden outputs of some of a checkpoint's cases, and with its weights.
+// someCases returns a folder with the golden outputs of some of a checkpoint's cases, and with its weights.
 func someCases(t *testing.T, dir string, names []string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))

@@ -12,7 +12,7 @@ const (
 	e2m1Noise = 0.114
 )
 
-// selectionFloor is the smallest overlap of two selections of k keys out of visible ones that rounding explains.
+// selectionFloor returns the smallest overlap of two selections of k keys out of visible ones that rounding explains.
 //
 // Rounding changes whether a key is selected only if the margin between its score and the k-th largest is below the
 // error of the score. So the keys that change are the scores near the cut, times the error:

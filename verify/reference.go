@@ -221,7 +221,7 @@ func atOnce(first, second func() error) error {
 // rows are all logits of an outcome.
 func (o *outcome) rows() [][]float32 { return slices.Concat(o.logits, o.decoded) }
 
-// scale is the largest logit.
+// scale returns the largest logit.
 func scale(o *outcome) (most float64) {
 	for _, row := range o.rows() {
 		for _, v := range row {
@@ -231,7 +231,7 @@ func scale(o *outcome) (most float64) {
 	return most
 }
 
-// distance is the median over positions of the largest difference of logits.
+// distance returns the median over positions of the largest difference of logits.
 func distance(a, b *outcome) float64 {
 	var list []float64
 	other := b.rows()

@@ -144,7 +144,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// cell is a value of the table, in parentheses where the verdict does not depend on it.
+// cell returns a value of the table, in parentheses where the verdict does not depend on it.
 func (c *Case) cell(of column, format string, values ...any) string {
 	text := fmt.Sprintf(format, values...)
 	if c.checked&of == 0 {

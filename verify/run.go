@@ -175,7 +175,7 @@ func (o *outcome) keep(p *plan.Plan) {
 	}
 }
 
-// argmax is the lowest index of the largest value.
+// argmax returns the lowest index of the largest value.
 func argmax(v []float32) int32 {
 	best := 0
 	for i := range v {

@@ -100,7 +100,7 @@ func runCase(t *testing.T, m model.Model, p plan.Policy, g *Golden) (*outcome, p
 	return o, cfg
 }
 
-// exactly is a case as exact rows compute it, which TestV4Exact compares with the independent implementation.
+// exactly returns a case as exact rows compute it, which TestV4Exact compares with the independent implementation.
 func exactly(t *testing.T, m model.Model, g Golden) Golden {
 	t.Helper()
 	f32 := plan.Policy{KV: "f32"}

@@ -241,7 +241,7 @@ func (c *Case) judgeSelective() {
 	}
 }
 
-// first is the first value, or 0 without one.
+// first returns the first value, or 0 without one.
 func first(v []float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -21,7 +21,7 @@ import (
 	"sparrow/weight"
 )
 
-// tensorsOf are the header and the data of a safetensors file.
+// tensorsOf returns the header and the data of a safetensors file.
 func tensorsOf(t *testing.T, path string) (header map[string]map[string]any, data []byte) {
 	t.Helper()
 	file, err := os.ReadFile(path)
@@ -35,7 +35,7 @@ func tensorsOf(t *testing.T, path string) (header map[string]map[string]any, dat
 	return header, file[8+size:]
 }
 
-// withHead is the oracle's checkpoint with a random DSpark head.
+// withHead returns the oracle's checkpoint with a random DSpark head.
 func withHead(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))

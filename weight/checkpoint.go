@@ -159,7 +159,7 @@ func (c *Checkpoint) Drawn() bool { return c.drawn }
 // Names lists the tensors, sorted. The slice belongs to the caller.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
 
-// Len is the number of tensors.
+// Len returns the number of tensors.
 func (c *Checkpoint) Len() int { return len(c.tensors) }
 
 // All yields the tensors in no order. They are shared: they must not be changed.
@@ -177,7 +177,7 @@ func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata
 // Files lists the files, sorted by path. The slice belongs to the caller.
 func (c *Checkpoint) Files() []FileInfo { return slices.Clone(c.files) }
 
-// Bytes is the size of all tensors of the checkpoint, without headers.
+// Bytes returns the size of all tensors of the checkpoint, without headers.
 func (c *Checkpoint) Bytes() int64 { return c.bytes }
 
 // Close unmaps the files. Every Tensor.Data is invalid afterwards, and no tensor is found any more. A second Close does

@@ -29,7 +29,7 @@ func writeFiles(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// tiny is a file with one-byte tensors of these names, in this order.
+// tiny returns a file with one-byte tensors of these names, in this order.
 func tiny(names ...string) string {
 	var tensors []Source
 	for i, name := range names {

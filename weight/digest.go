@@ -62,7 +62,7 @@ func keepDigest(path string, sum Digest, at stamp) error {
 	})
 }
 
-// keptDigest is the digest that is stored next to a file, where it belongs to this version of it.
+// keptDigest returns the digest that is stored next to a file, where it belongs to this version of it.
 func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -84,8 +84,8 @@ func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	return sum, err == nil && n == len(sum)
 }
 
-// KnownDigest is the digest of all weights without reading files: from the digests stored next to them. Weights that
-// are in memory, without files, are hashed.
+// KnownDigest returns the digest of all weights without reading files: from the digests stored next to them. Weights
+// that are in memory, without files, are hashed.
 func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	d, err := c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {
@@ -154,7 +154,7 @@ func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d D
 	return Digest(h.Sum(nil)), nil
 }
 
-// hashTensors is the digest of weights that have no files.
+// hashTensors returns the digest of weights that have no files.
 func (c *Checkpoint) hashTensors() Digest {
 	h := sha256.New()
 	for _, name := range c.names() {

@@ -41,7 +41,7 @@ const U4x2 DType = firstBlock - 1
 // firstBlock is the first of the types that are block formats of GGUF files ([Blocks]).
 const firstBlock = 128
 
-// Blocks is the type of values in a block format. Shapes count values; rows are whole blocks.
+// Blocks returns the type of values in a block format. Shapes count values; rows are whole blocks.
 func Blocks(f block.Format) DType { return firstBlock + DType(f) }
 
 // Block returns the block format of a type, or false for types without blocks.
@@ -78,7 +78,7 @@ var dtypes = [...]struct {
 // dtypeList lists the supported types, for errors.
 const dtypeList = "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4"
 
-// String is the spelling used in a safetensors header, or the name of a block format.
+// String returns the spelling used in a safetensors header, or the name of a block format.
 func (d DType) String() string {
 	if f, ok := d.Block(); ok {
 		return f.String()
@@ -92,8 +92,8 @@ func (d DType) String() string {
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
 
-// Bits is the size of one element in bits: 4 for F4E2M1x2, a multiple of 8 for every other type, 0 for an invalid one
-// and for block formats, whose values share scales.
+// Bits returns the size of one element in bits: 4 for F4E2M1x2, a multiple of 8 for every other type, 0 for an invalid
+// one and for block formats, whose values share scales.
 func (d DType) Bits() int {
 	if int(d) < len(dtypes) {
 		return dtypes[d].bits
@@ -101,7 +101,7 @@ func (d DType) Bits() int {
 	return 0
 }
 
-// Size is the size in bytes of the smallest addressable piece: one element, or the pair of elements that shares a
+// Size returns the size in bytes of the smallest addressable piece: one element, or the pair of elements that shares a
 // byte for F4E2M1x2 (so Size is 1 there, and bytes = elements * Bits() / 8 holds for every type).
 func (d DType) Size() int { return (d.Bits() + 7) / 8 }
 

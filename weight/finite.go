@@ -68,7 +68,7 @@ func finite(scale *Tensor) error {
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale)
 }
 
-// elementBytes is the size of an element, of a block for block formats, 0 for types without floats.
+// elementBytes returns the size of an element, of a block for block formats, 0 for types without floats.
 func (t *Tensor) elementBytes() int {
 	if f, ok := t.DType.Block(); ok {
 		return f.Bytes()
@@ -87,7 +87,7 @@ func (t *Tensor) valuesPerElement() int {
 	return 1
 }
 
-// firstNotFinite is the first value of data that is NaN or infinite, or -1.
+// firstNotFinite returns the first value of data that is NaN or infinite, or -1.
 func (t *Tensor) firstNotFinite(data []byte) int {
 	le := binary.LittleEndian
 	if f, ok := t.DType.Block(); ok {

@@ -103,7 +103,7 @@ func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// scalar is the value of a tensor of one float32.
+// scalar returns the value of a tensor of one float32.
 func scalar(t *Tensor) (float32, error) {
 	if t.DType != F32 || t.Elements() != 1 || len(t.Data) != 4 {
 		return 0, fmt.Errorf("weight: %s is %s %s in %s, want one F32: %w", t.Name, t.DType, shapeText(t.Shape), t.File,
@@ -119,8 +119,8 @@ func scalar(t *Tensor) (float32, error) {
 	return v[0], nil
 }
 
-// asMXFP4 is an NVFP4 matrix as MXFP4 where that is exact: its factor and all scales are powers of two, the scales of
-// two groups in a row are equal, and their products are normal numbers of e8m0. Codes stay where they are.
+// asMXFP4 returns an NVFP4 matrix as MXFP4 where that is exact: its factor and all scales are powers of two, the scales
+// of two groups in a row are equal, and their products are normal numbers of e8m0. Codes stay where they are.
 func (m Matrix) asMXFP4() Matrix {
 	exponent, ok := powerOfTwo(m.Factor)
 	if !ok || m.Cols%mxGroup != 0 {
@@ -145,7 +145,7 @@ func (m Matrix) asMXFP4() Matrix {
 	return m
 }
 
-// powerOfTwo is the exponent of a normal float32 that is a power of two.
+// powerOfTwo returns the exponent of a normal float32 that is a power of two.
 func powerOfTwo(v float32) (exponent int, ok bool) {
 	bits := math.Float32bits(v)
 	return int(bits>>23) - 127, bits&(1<<23-1) == 0 && bits>>23 > 0 && bits>>23 < 255

@@ -18,7 +18,7 @@ func words(name string, d DType, shape []int, v ...uint32) Source {
 	return SourceBytes(name, d, shape, b)
 }
 
-// shapeOf is a weight_shape.
+// shapeOf returns a weight_shape.
 func shapeOf(name string, v ...int64) Source {
 	var b []byte
 	for _, x := range v {

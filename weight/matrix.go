@@ -234,7 +234,7 @@ func floatScale(t *Tensor) bool {
 	return t != nil && (t.DType == F32 || t.DType == BF16 || t.DType == F16)
 }
 
-// rowBytes is the size of a row of a tensor [rows, columns].
+// rowBytes returns the size of a row of a tensor [rows, columns].
 func rowBytes(t *Tensor) int {
 	if f, ok := t.DType.Block(); ok {
 		return t.Shape[1] / f.Values() * f.Bytes()
@@ -242,7 +242,7 @@ func rowBytes(t *Tensor) int {
 	return int(int64(t.Shape[1]) * int64(t.DType.Bits()) / 8)
 }
 
-// shaped is a tensor's bytes with another shape of as many elements.
+// shaped returns a tensor's bytes with another shape of as many elements.
 func shaped(t *Tensor, shape ...int) *Tensor {
 	out := *t
 	out.Shape = shape

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// described is a tensor of zeros.
+// described returns a tensor of zeros.
 func described(name string, d DType, shape ...int) Source {
 	n, ok := dataBytes(d, shape)
 	if !ok {

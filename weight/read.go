@@ -157,7 +157,8 @@ func (m Matrix) ReadRows(first, end int) ([]float32, error) {
 	return out, m.scaleRows(out, first, end)
 }
 
-// Scales are the scales of all blocks as float32, the factor applied, in the order of Scale. All of them are finite.
+// Scales returns the scales of all blocks as float32, the factor applied, in the order of Scale. All of them are
+// finite.
 func (m *Matrix) Scales() ([]float32, error) {
 	if err := finite(m.Scale); err != nil {
 		return nil, err

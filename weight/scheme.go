@@ -19,7 +19,7 @@ type Scheme struct {
 // Group is a size of groups of integers that share a scale.
 type Group struct{ Bits, Size int } // Size 0: the whole row
 
-// String is the group as messages have it.
+// String returns the group as messages have it.
 func (g Group) String() string {
 	if g.Size == 0 {
 		return fmt.Sprintf("int%d with a scale for each row", g.Bits)

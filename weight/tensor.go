@@ -21,7 +21,7 @@ type Distribution struct {
 	Mean, Spread float32 // Spread is the standard deviation
 }
 
-// Elements is the number of values, the product of Shape (1 for a scalar). Two values of F4E2M1x2 share a byte.
+// Elements returns the number of values, the product of Shape (1 for a scalar). Two values of F4E2M1x2 share a byte.
 func (t *Tensor) Elements() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -30,7 +30,7 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Bytes is the size of the data, also where it is random.
+// Bytes returns the size of the data, also where it is random.
 func (t *Tensor) Bytes() int64 {
 	if t.Drawn == nil {
 		return int64(len(t.Data))

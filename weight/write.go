@@ -35,7 +35,7 @@ func SourceBytes(name string, dtype DType, shape []int, data []byte) Source {
 	}}
 }
 
-// Bytes is the size of the tensor's data; ok is false when dtype or shape describe no tensor.
+// Bytes returns the size of the tensor's data; ok is false when dtype or shape describe no tensor.
 func (s *Source) Bytes() (n int64, ok bool) {
 	if s.DType.Bits() == 0 {
 		return 0, false
@@ -146,7 +146,7 @@ func arrange(tensors []Source) ([]Source, error) {
 	return order, nil
 }
 
-// alignment is the largest power of two up to alignBytes that divides the tensor's size.
+// alignment returns the largest power of two up to alignBytes that divides the tensor's size.
 func alignment(s Source) int {
 	n, _ := s.Bytes()
 	return 1 << min(bits.TrailingZeros64(uint64(n)), bits.TrailingZeros(alignBytes))

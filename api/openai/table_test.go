@@ -79,7 +79,7 @@ func TestTableOfFields(t *testing.T) {
 	table.Check(t, "fields.txt", lines)
 }
 
-// keeping decodes and keeps the list of ignored fields, and what the request becomes.
+// keeping returns a decoder that also returns the list of ignored fields and the chat that the request becomes.
 func keeping[T any](decode func(*wire.Decoder, []byte) (*T, *wire.Error),
 	as func(*T) any) func([]byte) (any, error) {
 	return func(body []byte) (any, error) {

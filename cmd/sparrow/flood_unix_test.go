@@ -19,7 +19,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// thisProgram is the program under test in its own process.
+// thisProgram returns the program under test in its own process.
 func thisProgram(t *testing.T) process.Program {
 	return process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
 }

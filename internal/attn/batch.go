@@ -100,7 +100,7 @@ func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	}
 }
 
-// LaunchRows are the rows of a launch, without the padding that only a captured graph has.
+// LaunchRows returns the rows of a launch, without the padding that only a captured graph has.
 func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 	end := s.FirstRow + s.Rows
 	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
@@ -124,7 +124,7 @@ func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
 	return t.Slice(first, first+n)
 }
 
-// RowOf is the row of a new token of a request. A request's rows are in at most three runs, one for each kind of
+// RowOf returns the row of a new token of a request. A request's rows are in at most three runs, one for each kind of
 // prompt row, each in ascending order.
 func RowOf(p *plan.Plan, request, token int) (int32, error) {
 	for i := range p.Segments {

@@ -83,7 +83,7 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	return out, nil
 }
 
-// scored is the number of heads that are scored: the plan pads them to a number that the kernels support.
+// scored returns the number of heads that are scored: the plan pads them to a number that the kernels support.
 func (x *Indexer) scored(s *plan.Segment) int { return max(x.Heads, s.Indexer.Heads) }
 
 // Selection is the selection of one launch: rows First to Last. Tensors over rows hold all rows of the pass.
@@ -187,7 +187,7 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 	}
 }
 
-// values are the rows of Values, where they are given.
+// values returns the rows of Values, where they are given.
 func (s *Selection) values(first, last int) kernel.Tensor {
 	if !s.Values.Given() {
 		return kernel.Tensor{}

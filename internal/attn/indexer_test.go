@@ -26,7 +26,7 @@ func (c *counted) Do(op kernel.Op) error {
 	return c.Device.Do(op)
 }
 
-// values is a tensor of numbers around zero that differ from each other.
+// values returns a tensor of numbers around zero that differ from each other.
 func values(t *testing.T, dev kernel.Device, rows, cols int) kernel.Tensor {
 	t.Helper()
 	out, err := kernel.New(dev, kernel.F32, rows, cols)

@@ -271,7 +271,7 @@ func (s *Store) remove(id string, bytes int64) error {
 	return errors.Join(errs...)
 }
 
-// File is a tenant's file.
+// File returns a tenant's file.
 func (s *Store) File(tenant, id string) (File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,7 +398,7 @@ type Stats struct {
 	Lines        map[Class]int64 // that have ended since the folder was opened
 }
 
-// Stats is a snapshot.
+// Stats returns a snapshot.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

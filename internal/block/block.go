@@ -97,10 +97,10 @@ func (f Format) String() string {
 // Valid reports whether there is such a format.
 func (f Format) Valid() bool { return f > 0 && int(f) < len(formats) }
 
-// Values is the number of values of a block.
+// Values returns the number of values of a block.
 func (f Format) Values() int { return formats[f].values }
 
-// Bytes is the size of a block.
+// Bytes returns the size of a block.
 func (f Format) Bytes() int { return formats[f].bytes }
 
 // Decode writes the values of whole blocks: len(dst) is a multiple of Values, and src contains the same number of
@@ -190,7 +190,7 @@ func decodeQ3K(dst []float32, src []byte) {
 	}
 }
 
-// scaleMin is the 6-bit scale and minimum of group j of the eight in the 12 bytes of Q4_K and Q5_K.
+// scaleMin returns the 6-bit scale and minimum of group j of the eight in the 12 bytes of Q4_K and Q5_K.
 func scaleMin(packed []byte, j int) (scale, least float32) {
 	if j < 4 {
 		return float32(packed[j] & 63), float32(packed[j+4] & 63)

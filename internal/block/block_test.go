@@ -56,7 +56,7 @@ func TestDecodeEqualsGGML(t *testing.T) {
 	}
 }
 
-// randomBytes are the top bytes of a linear congruential generator, which other languages can repeat.
+// randomBytes returns the top bytes of a linear congruential generator, which other languages can repeat.
 func randomBytes(state uint64, n int) []byte {
 	data := make([]byte, n)
 	for i := range data {

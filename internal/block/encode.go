@@ -36,7 +36,7 @@ func inverse(v float32) float32 {
 	return 1 / v
 }
 
-// furthest is the value with the largest magnitude, with its sign; the first of several.
+// furthest returns the value with the largest magnitude, with its sign; the first of several.
 func furthest(src []float32) (most float32) {
 	for _, v := range src {
 		if abs(v) > abs(most) {

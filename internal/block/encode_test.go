@@ -58,7 +58,7 @@ func TestEncodedValuesComeBack(t *testing.T) {
 	}
 }
 
-// relative is the root mean square error over the root mean square of the values.
+// relative returns the root mean square error over the root mean square of the values.
 func relative(got, want []float32) float64 {
 	var e, n float64
 	for i := range want {
@@ -187,7 +187,7 @@ func plainAffine(x []float32, top int) (scale, least float32) {
 	return scale, least
 }
 
-// plainError is the weighted squared error of the codes that a trial found.
+// plainError returns the weighted squared error of the codes that a trial found.
 func plainError(x []float32, first, low, s, m, mean float32, top int) (e float32) {
 	for _, v := range x {
 		d := s*plainNearest(first*(v-low), 0, top) + m - v

@@ -88,7 +88,7 @@ func quads(text string, values [8]int8) []quad {
 	return grid
 }
 
-// signsOf are the eight signs that seven bits represent: an even number of values is negative.
+// signsOf returns the eight signs that seven bits represent: an even number of values is negative.
 func signsOf(seven uint32) byte {
 	seven &= 127
 	return byte(seven | uint32(bits.OnesCount32(seven))&1<<7)

@@ -150,7 +150,7 @@ func (s *Scanner) escape() error {
 	return s.Expected("an escape character after the backslash")
 }
 
-// unescaped is the character of a one-letter escape; 0 if there is no such escape.
+// unescaped returns the character of a one-letter escape; 0 if there is no such escape.
 func unescaped(c byte) byte {
 	switch c {
 	case '"', '\\', '/':

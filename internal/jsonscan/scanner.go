@@ -33,7 +33,7 @@ type SyntaxError struct {
 	Reason string
 }
 
-// Error is the offset and the reason.
+// Error returns the offset and the reason.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Pos, e.Reason) }
 
 // InvalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
@@ -65,7 +65,7 @@ const (
 	Object
 )
 
-// String is the kind with its article.
+// String returns the kind with its article.
 func (k Kind) String() string {
 	switch k {
 	case Null:
@@ -85,7 +85,7 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// Kind is the kind of the next value, which is not read.
+// Kind returns the kind of the next value, which is not read.
 func (s *Scanner) Kind() (Kind, error) {
 	switch b := s.Next(); {
 	case b == '{':

@@ -130,7 +130,7 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 	}
 }
 
-// closedPage is the i-th page of the cached prompt.
+// closedPage returns the i-th page of the cached prompt.
 func (p *Pool) closedPage(t *testing.T, i int) int32 {
 	t.Helper()
 	pages, _ := p.index.Lookup(p.shared, tokens(50, 5), 1, nil)

@@ -99,5 +99,5 @@ type Tag struct {
 	PageTokens  int
 }
 
-// String is the tag in one word.
+// String returns the tag in one word.
 func (t Tag) String() string { return fmt.Sprintf("%s+%s/%d", t.Main, t.Index, t.PageTokens) }

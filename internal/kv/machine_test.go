@@ -103,7 +103,7 @@ func (w *world) slot(u *user, pos int) *uint64 {
 	return &w.memory[page][pos%w.cfg.PageTokens]
 }
 
-// windowSlot is the place of a position in the sequence's window pages.
+// windowSlot returns the place of a position in the sequence's window pages.
 func (w *world) windowSlot(u *user, pos int) *uint64 {
 	page := u.Windows()[pos/w.cfg.PageTokens]
 	if w.window[page] == nil {

@@ -114,8 +114,8 @@ func (s Sequence) Truncate(n int) error {
 	return nil
 }
 
-// Pages is the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers Len and what is reserved,
-// and is valid until the next call that changes the sequence.
+// Pages returns the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers Len and what is
+// reserved, and is valid until the next call that changes the sequence.
 func (s Sequence) Pages() []int32 {
 	q, err := s.live()
 	if err != nil {
@@ -138,7 +138,7 @@ func (s Sequence) Unshared() (n int) {
 	return n
 }
 
-// Len is the number of tokens in the cache.
+// Len returns the number of tokens in the cache.
 func (s Sequence) Len() int {
 	q, err := s.live()
 	if err != nil {

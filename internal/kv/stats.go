@@ -20,7 +20,7 @@ type Stats struct {
 	WindowEvictions int64
 }
 
-// Usage is the share of pages in use, 0 to 1. Cached pages are not in use: they are dropped when needed.
+// Usage returns the share of pages in use, 0 to 1. Cached pages are not in use: they are dropped when needed.
 func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
 
 // Add adds the counts of another pool.

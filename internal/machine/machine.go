@@ -39,7 +39,7 @@ func Here() Machine {
 	return m
 }
 
-// load is the first number of a line such as "0.52 0.58 0.59 1/467 12345".
+// load returns the first number of a line such as "0.52 0.58 0.59 1/467 12345".
 func load(text []byte) float64 {
 	first, _, _ := bytes.Cut(text, []byte(" "))
 	v, err := strconv.ParseFloat(string(first), 64)
@@ -49,7 +49,7 @@ func load(text []byte) float64 {
 	return v
 }
 
-// field is the text after the first line that begins with a key and a colon.
+// field returns the text after the first line that begins with a key and a colon.
 func field(text []byte, key string) string {
 	for line := range bytes.Lines(text) {
 		if k, v, ok := bytes.Cut(line, []byte(":")); ok && string(bytes.TrimSpace(k)) == key {

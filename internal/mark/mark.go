@@ -18,10 +18,10 @@ type Text struct {
 	spans []Span // ascending, not empty, not touching each other
 }
 
-// Plain is a text without marks.
+// Plain returns a text without marks.
 func Plain(s string) Text { return Text{s: s} }
 
-// Marked is a text that is marked from end to end.
+// Marked returns a text that is marked from end to end.
 func Marked(s string) Text {
 	if s == "" {
 		return Text{}
@@ -29,10 +29,10 @@ func Marked(s string) Text {
 	return Text{s, []Span{{0, len(s)}}}
 }
 
-// String is the text without its marks.
+// String returns the text without its marks.
 func (t Text) String() string { return t.s }
 
-// Spans are the marked bytes: ascending and disjoint. The slice must not be changed.
+// Spans returns the marked bytes: ascending and disjoint. The slice must not be changed.
 func (t Text) Spans() []Span { return t.spans }
 
 // Cut returns the bytes [from, to) with their marks.
@@ -51,7 +51,7 @@ func (t Text) Map(f func(string) string) Text {
 	return b.Text()
 }
 
-// Within are the parts of spans inside [from, to), counted from there.
+// Within returns the parts of spans inside [from, to), counted from there.
 func Within(spans []Span, from, to int) []Span {
 	first, _ := slices.BinarySearchFunc(spans, from, func(m Span, from int) int {
 		if m.End <= from {
@@ -77,7 +77,7 @@ type Builder struct {
 	spans []Span
 }
 
-// Len is the number of bytes written.
+// Len returns the number of bytes written.
 func (b *Builder) Len() int { return b.b.Len() }
 
 // WriteString adds text without marks.

@@ -150,7 +150,7 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 	})
 }
 
-// HiddenRow is the hidden state that a row of a drafting pass continues, one of the given number of rows of the
+// HiddenRow returns the hidden state that a row of a drafting pass continues, one of the given number of rows of the
 // previous pass.
 func (in *Input) HiddenRow(request, token, rows int) (int32, error) {
 	list := in.Hidden[request]

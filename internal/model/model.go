@@ -16,7 +16,7 @@ import (
 type Model interface {
 	// Config describes the model.
 	Config() *config.Config
-	// Facts are the properties that the planner reads.
+	// Facts returns the properties that the planner reads.
 	Facts() plan.Model
 	// Device returns where the model runs: a device, or several ranks.
 	Device() kernel.Machine
@@ -42,9 +42,9 @@ type Workspace interface {
 type Pass interface {
 	// Inputs returns where the input block belongs, i32 [1, words].
 	Inputs() kernel.Tensor
-	// Outputs are the results.
+	// Outputs returns the results.
 	Outputs() *Outputs
-	// Prepare checks a batch and fills the input block in host memory. It touches no device.
+	// Prepare checks a batch and fills the input block in host memory. It does not use the device.
 	Prepare(in *Input, block []int32) error
 	// Program returns the operations of the pass. It is built when it is first requested, and again if the address of
 	// memory that outlives passes, such as the cache, has changed since.
@@ -143,7 +143,7 @@ type SelfTester interface {
 
 // Placer is a model that states where its passes are.
 type Placer interface {
-	// Place is the current operation of the pass in progress. It may be called from any goroutine.
+	// Place returns the current operation of the pass in progress. It may be called from any goroutine.
 	Place() string
 }
 

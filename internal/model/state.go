@@ -23,9 +23,9 @@ type Stateful interface {
 
 // State is a Stateful model's state of one sequence. The goroutine that uses the model uses its states.
 type State interface {
-	// Len is the number of tokens that the state covers: the next step of the sequence must begin there.
+	// Len returns the number of tokens that the state covers: the next step of the sequence must begin there.
 	Len() int
-	// Clone is an equal state for another sequence that has the same tokens so far: a fork.
+	// Clone returns an equal state for another sequence that has the same tokens so far: a fork.
 	Clone() (State, error)
 	// Truncate removes the tokens from n on: rejected drafts, or all of them when the sequence starts over. How many
 	// tokens can be removed depends on the model; n = 0 always works.
@@ -40,9 +40,9 @@ type Windowed interface {
 	Stateful
 	// Window returns the number of tokens that a row attends to in window pages, including its own.
 	Window() int
-	// WindowBytes is the part of PageBytes that belongs to a window page.
+	// WindowBytes returns the part of PageBytes that belongs to a window page.
 	WindowBytes(cfg *plan.Config) int64
-	// StateBytes is the memory of one state.
+	// StateBytes returns the memory of one state.
 	StateBytes(cfg *plan.Config) int64
 	// AllocateWindows makes the cache like Allocate, with a separate number of window pages.
 	AllocateWindows(cfg *plan.Config, pages, windows int) error

@@ -26,7 +26,7 @@ func FromBF16(b uint16) float32 {
 	return math.Float32frombits(uint32(b) << 16)
 }
 
-// RoundBF16 is the float32 nearest to f that bfloat16 can hold: FromBF16(BF16(f)).
+// RoundBF16 returns the float32 nearest to f that bfloat16 can hold: FromBF16(BF16(f)).
 func RoundBF16(f float32) float32 {
 	return FromBF16(BF16(f))
 }

@@ -54,7 +54,7 @@ func E2M1(f float32) byte {
 	return sign | byte((abs-126<<23+0x1FFFFF+abs>>22&1)>>22)
 }
 
-// FromE2M1 is the value of the code in the low nibble; the high nibble is ignored.
+// FromE2M1 returns the value of the code in the low nibble; the high nibble is ignored.
 func FromE2M1(n byte) float32 {
 	return e2m1Values[n&15]
 }

@@ -66,7 +66,8 @@ func (f format) magnitudes() []float64 {
 	return mags
 }
 
-// nearest is the code nearest to x by search: of two equally near ones the even, beyond the last magnitude the last.
+// nearest returns the code nearest to x by search: of two equally near ones the even, beyond the last magnitude the
+// last.
 func (f format) nearest(mags []float64, x float32) uint32 {
 	var sign uint32
 	if math.Signbit(float64(x)) {

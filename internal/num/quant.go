@@ -91,8 +91,8 @@ func quantise(dst []byte, src []float32, scale float32) {
 	}
 }
 
-// amax is the largest magnitude of v: NaN does not count, infinity counts as the largest finite value, and an empty or
-// all-NaN block gives zero. Magnitudes of float32 order as their bits do.
+// amax returns the largest magnitude of v: NaN does not count, infinity counts as the largest finite value, and an
+// empty or all-NaN block gives zero. Magnitudes of float32 order as their bits do.
 func amax(v []float32) float32 {
 	var m uint32
 	for _, f := range v {

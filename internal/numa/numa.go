@@ -133,7 +133,7 @@ func (m *Machine) Divide(workers int) *Layout {
 	return l
 }
 
-// Count is the number of nodes.
+// Count returns the number of nodes.
 func (l *Layout) Count() int { return len(l.Nodes) }
 
 // NodeOf returns the index of a worker's node in the list.

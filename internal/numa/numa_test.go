@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// tree is a /sys with these processors of each node.
+// tree returns a /sys with these processors of each node.
 func tree(lists map[string]string) fstest.MapFS {
 	out := fstest.MapFS{folder + "/online": {Data: []byte("0-9\n")}, folder + "/has_cpu": {Data: []byte("0\n")}}
 	for node, list := range lists {

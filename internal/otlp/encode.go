@@ -133,7 +133,7 @@ func keyValue(kv attribute.KeyValue) (m message) {
 	return m
 }
 
-// value is an AnyValue. Kinds that no attribute of this program has are written as text.
+// value returns an AnyValue. Kinds that no attribute of this program has are written as text.
 func value(v attribute.Value) (m message) {
 	switch v.Type() {
 	case attribute.BOOL:

@@ -29,7 +29,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("pool: item %d on worker %d panicked: %v", e.Item, e.Worker, e.Value)
 }
 
-// Fault is the address whose read or write failed, or false where the panic had another cause.
+// Fault returns the address whose read or write failed, or false where the panic had another cause.
 func (e *PanicError) Fault() (address uintptr, ok bool) {
 	f, ok := e.Value.(interface{ Addr() uintptr })
 	if !ok {

@@ -101,7 +101,7 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 	return p
 }
 
-// Workers is the number of workers, the caller of Run included.
+// Workers returns the number of workers, the caller of Run included.
 func (p *Pool) Workers() int { return p.workers }
 
 // SetLimit lets only the first n workers take part in the runs that follow, at least one. The others park, which leaves
@@ -112,7 +112,7 @@ func (p *Pool) SetLimit(n int) {
 	}
 }
 
-// Limit is the number of workers that take part in runs.
+// Limit returns the number of workers that take part in runs.
 func (p *Pool) Limit() int { return int(p.limit.Load()) }
 
 // Share returns the items that a worker takes first in a run of the given number of items: n items, starting at

@@ -46,7 +46,7 @@ func (p *spinLimit) init(workers int) {
 
 func (p *spinLimit) now() int64 { return int64(time.Since(p.start)) }
 
-// limit is the spinning time of a wait that begins now.
+// limit returns the spinning time of a wait that begins now.
 func (p *spinLimit) limit(now int64) int64 {
 	if now < p.contended.Load() {
 		return shortSpin

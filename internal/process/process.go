@@ -138,7 +138,7 @@ func statusOf(ctx context.Context, url string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// lastLines is the end of the log.
+// lastLines returns the end of the log.
 func (p *Process) lastLines() string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {

@@ -91,7 +91,7 @@ func (c *campaign) work() {
 	}
 }
 
-// repeat is the command that runs a seed again.
+// repeat returns the command that runs a seed again.
 func repeat(seed uint64) string {
 	return fmt.Sprintf("go test ./internal/sim -count=1 -run TestTorture -v -args -count 1 -seed %d", seed)
 }

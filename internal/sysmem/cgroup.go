@@ -29,7 +29,7 @@ type hierarchy struct {
 	file   []string // fields of memory.stat whose sum is the pages of files
 }
 
-// groups are the control groups of the process that limit its memory, with those around them.
+// groups returns the control groups of the process that limit its memory, with those around them.
 func (s System) groups() []group {
 	var out []group
 	for _, h := range s.hierarchies() {
@@ -92,7 +92,7 @@ func (s System) hierarchies() []hierarchy {
 	return out
 }
 
-// memberOf is the process's group in the hierarchy of a controller; version 2 names none.
+// memberOf returns the process's group in the hierarchy of a controller; version 2 names none.
 func memberOf(text []byte, controller string) (string, bool) {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		f := strings.SplitN(lines.Text(), ":", 3)
@@ -134,7 +134,7 @@ func (s System) number(name string) (int64, bool) {
 	return v, err == nil && v >= 0
 }
 
-// stat is a field of memory.stat, in bytes; 0 if the field is missing.
+// stat returns a field of memory.stat, in bytes; 0 if the field is missing.
 func stat(text []byte, field string) int64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		if name, value, ok := strings.Cut(lines.Text(), " "); ok && name == field {

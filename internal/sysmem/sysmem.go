@@ -9,23 +9,23 @@ import (
 	"strconv"
 )
 
-// Available is the memory in bytes that can be used without swapping or being killed, or 0 where the system
+// Available returns the memory in bytes that can be used without swapping or being killed, or 0 where the system
 // does not report it.
 func Available() int64 { return Here().Available() }
 
-// Total is the maximum memory of the process in bytes, or 0 where the system does not report it.
+// Total returns the maximum memory of the process in bytes, or 0 where the system does not report it.
 func Total() int64 { return Here().Total() }
 
 // System holds the files in which a system reports its memory.
 type System struct{ root fs.FS }
 
-// Here is the system that the process runs on.
+// Here returns the system that the process runs on.
 func Here() System { return At(os.DirFS("/")) }
 
-// At is a system whose root folder is given.
+// At returns a system whose root folder is given.
 func At(root fs.FS) System { return System{root} }
 
-// Total is the memory of the machine, or the lowest limit of a control group.
+// Total returns the memory of the machine, or the lowest limit of a control group.
 func (s System) Total() int64 {
 	total := s.meminfo("MemTotal:")
 	for _, g := range s.groups() {
@@ -45,7 +45,7 @@ func (s System) Available() int64 {
 	return free
 }
 
-// lower is the lower of two amounts of which 0 is not known.
+// lower returns the lower of two amounts of which 0 is not known.
 func lower(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -48,7 +48,7 @@ func (a *attention) ints(rows, cols int, v []int32) kernel.Tensor {
 	return x
 }
 
-// pool is a cache of one page of random rows.
+// pool returns a cache of one page of random rows.
 func (a *attention) pool(kind layout.Kind, tokens, width, bytes int) kernel.Pool {
 	x, err := kernel.New(a.dev, kernel.U8, 1, bytes)
 	if err != nil {

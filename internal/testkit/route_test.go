@@ -122,7 +122,7 @@ func (p *pair) packed(out, in int) weights {
 	return p.prepare(p.packedWeight(out, in, data, scale), kernel.Projected)
 }
 
-// packedWeight is a matrix of e2m1 pairs.
+// packedWeight returns a matrix of e2m1 pairs.
 func (p *pair) packedWeight(out, in int, data, scale []byte) kernel.Weight {
 	p.Helper()
 	t, err := kernel.New(p.ref, kernel.E2M1x2, out, in/2)

@@ -36,7 +36,7 @@ func (p *pair) each(do func(s side) error) {
 	p.must(do(side{p.dev, true}))
 }
 
-// target is the device under test alone.
+// target returns the device under test alone.
 func (p *pair) target() side { return side{p.dev, true} }
 
 // exactly compares an int tensor of the device under test with literal values.

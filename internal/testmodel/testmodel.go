@@ -169,12 +169,12 @@ func WithoutIndexer(t testing.TB) {
 	t.Cleanup(func() { dense = false })
 }
 
-// forGPU is a configuration with the smallest top-k that kernels of a GPU have.
+// forGPU returns a configuration with the smallest top-k that kernels of a GPU have.
 func forGPU(config string) string {
 	return strings.Replace(config, `"index_topk": 16`, `"index_topk": 64`, 1)
 }
 
-// V32 is the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
+// V32 returns the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
 func V32(t testing.TB) string { return choose(t, plainV32, gpuV32, plainV3) }
 
 // choose returns the checkpoint for the device of the tests.
@@ -188,13 +188,13 @@ func choose(t testing.TB, plain, onGPU, withoutIndexer func() (string, error)) s
 	return must(t, plain)
 }
 
-// V4 is the folder of a DeepSeek-V4 checkpoint without a drafting block.
+// V4 returns the folder of a DeepSeek-V4 checkpoint without a drafting block.
 func V4(t testing.TB) string { return must(t, plainV4) }
 
-// V41 is the folder of a DeepSeek-V4.1 checkpoint.
+// V41 returns the folder of a DeepSeek-V4.1 checkpoint.
 func V41(t testing.TB) string { return must(t, plainV41) }
 
-// Next is the folder of a GLM-5.3-Flash checkpoint without a drafting layer.
+// Next returns the folder of a GLM-5.3-Flash checkpoint without a drafting layer.
 func Next(t testing.TB) string { return must(t, plainNext) }
 
 // NextDraft is Next's shape with a drafting layer.
@@ -218,7 +218,7 @@ func V4SparkEight(t testing.TB) string { return must(t, sparkV8) }
 // V3Draft is DeepSeek-V3, without an indexer, with a drafting layer.
 func V3Draft(t testing.TB) string { return must(t, draftV3) }
 
-// GLMDraft is a GLM-5 checkpoint: layers that share selections, and a drafting layer without its own embedding and
+// GLMDraft returns a GLM-5 checkpoint: layers that share selections, and a drafting layer without its own embedding and
 // head.
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
 

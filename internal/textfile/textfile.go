@@ -28,7 +28,7 @@ const (
 	Document  = 256 << 20 // what a user names: a document to ask about, results of a measurement
 )
 
-// Read is the content of a regular file of at most limit bytes.
+// Read returns the content of a regular file of at most limit bytes.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

@@ -120,7 +120,7 @@ func exported(file *ast.File) []string {
 	return names
 }
 
-// typeName is the name of a receiver's type: T of T, *T and *T[E].
+// typeName returns the name of a receiver's type: T of T, *T and *T[E].
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

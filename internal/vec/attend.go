@@ -19,7 +19,7 @@ const (
 // rowBytes is the size of a row of 576 elements.
 var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
 
-// rowSize is the size of a row of the given number of elements.
+// rowSize returns the size of a row of the given number of elements.
 func rowSize(format RowFormat, width int) int {
 	if format == RowBF16 {
 		return 2 * width

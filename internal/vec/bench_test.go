@@ -12,7 +12,7 @@ import (
 // memoryBytes is larger than the caches of a core.
 const memoryBytes = 512 << 20
 
-// readRate is the best rate of reading mem, in bytes per second: one stream
+// readRate returns the best rate of reading mem, in bytes per second: one stream
 // with a comparison per register, or four with a multiplication.
 func readRate(tier *Tier, mem []float32) float64 {
 	const k = 4096

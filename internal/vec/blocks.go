@@ -13,8 +13,8 @@ const (
 	QuantRows256 = 256 + 1
 )
 
-// BlockGroup is the number of values of a row of x that share a scale in products with weights of a format, or 0 for a
-// format without such products.
+// BlockGroup returns the number of values of a row of x that share a scale in products with weights of a format, or 0
+// for a format without such products.
 func BlockGroup(f block.Format) int {
 	switch {
 	case f == block.Q8_0 || f == block.Q4_0 || f == block.MXFP4:
@@ -94,7 +94,7 @@ func (b *BlockRows) planesBytes() int {
 // sumsAt is where the sums of a row are.
 func (b *BlockRows) sumsAt() int { return b.codesBytes() + b.scalesBytes() + b.partsBytes() }
 
-// rowBytes is the size of a single row, unitBytes the size of a unit.
+// rowBytes returns the size of a single row, unitBytes the size of a unit.
 func (b *BlockRows) rowBytes() int { return b.sumsAt() + b.sumsBytes() + b.planesBytes() }
 
 func (b *BlockRows) unitBytes() int {
@@ -107,10 +107,10 @@ func (b *BlockRows) unitBytes() int {
 	return b.rows * (b.rowBytes() - b.sumsBytes())
 }
 
-// Units is the number of units, which can be filled independently.
+// Units returns the number of units, which can be filled independently.
 func (b *BlockRows) Units() int { return (b.m + b.rows - 1) / max(1, b.rows) }
 
-// unit is the memory of unit i.
+// unit returns the memory of unit i.
 func (b *BlockRows) unit(i int) []byte { return b.mem[i*b.unitBytes():][:b.unitBytes()] }
 
 // row returns where the arrays of a row are.
@@ -156,12 +156,12 @@ func (t *Tier) SlowBlocks(f block.Format) string {
 	return ""
 }
 
-// BlockTogether is the number of quantised rows of a unit, unless there is only one: parts of products begin with a
-// unit.
+// BlockTogether returns the number of quantised rows of a unit, unless there is only one: parts of products begin with
+// a unit.
 func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 
-// ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. If
-// alone is set, rows are multiplied one at a time.
+// ResetBlocks allocates memory for m rows of k values with a scale for each group of values; k is a multiple of the
+// group. If alone is set, rows are multiplied one at a time.
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if group == QuantNibbles || group == QuantBytes {
 		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)

@@ -229,7 +229,7 @@ func (b *plainBlock) unpackNibbles(f block.Format, src []byte) {
 // valuesIQ4 are the values of IQ4_NL and IQ4_XS.
 var valuesIQ4 = [16]int32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// scaleMin is the 6-bit scale and minimum of 32 values of Q4_K.
+// scaleMin returns the 6-bit scale and minimum of 32 values of Q4_K.
 func scaleMin(packed []byte, j int) (scale byte, least int32) {
 	if j < 4 {
 		return packed[j] & 63, int32(packed[j+4] & 63)

@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/block"
 )
 
-// blockFormatsWithProducts are the formats that have products.
+// blockFormatsWithProducts returns the formats that have products.
 func blockFormatsWithProducts() (list []block.Format) {
 	for _, f := range block.Formats() {
 		if BlockGroup(f) > 0 {

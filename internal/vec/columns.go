@@ -103,15 +103,15 @@ func (c *Columns) reset(m, k, rows, parts int, o Order) {
 	}
 }
 
-// Chunks is the number of pieces that can be packed independently.
+// Chunks returns the number of pieces that can be packed independently.
 func (c *Columns) Chunks() int { return c.groups() * c.chunks() }
 
-// chunks is the number of pieces of a group.
+// chunks returns the number of pieces of a group.
 func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkSteps }
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the number of steps along k, the last ones filled with zeros. The steps that hold the same elements are
+// steps returns the number of steps along k, the last ones filled with zeros. The steps that hold the same elements are
 // adjacent (turn).
 func (c *Columns) steps() int { return c.order.steps(c.k) }
 
@@ -120,7 +120,7 @@ func (o Order) steps(k int) int {
 	return (k + depth - 1) / depth * o.turn()
 }
 
-// turn is the number of steps that hold the same elements, depth the elements of a step.
+// turn returns the number of steps that hold the same elements, depth the elements of a step.
 func (o Order) turn() int { return [...]int{InOrder: 1, Nibbles: 2, Halves: 2}[o] }
 func (o Order) depth() int {
 	if o == Nibbles {
@@ -129,13 +129,13 @@ func (o Order) depth() int {
 	return 32
 }
 
-// tiles is the number of tiles of a group: one for each part of GroupRows rows.
+// tiles returns the number of tiles of a group: one for each part of GroupRows rows.
 func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 
-// lineBytes is the size of a line of a tile: two elements along k of every column, or four of a plane.
+// lineBytes returns the size of a line of a tile: two elements along k of every column, or four of a plane.
 func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
 
-// tileBytes is the size of a tile, stepBytes the size of the tiles of a step, groupBytes the size of all steps.
+// tileBytes returns the size of a tile, stepBytes the size of the tiles of a step, groupBytes the size of all steps.
 func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
 func (c *Columns) stepBytes() int  { return (c.tiles() + c.idle) * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
@@ -180,7 +180,7 @@ func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index
 	t.ops.tiled.gather(c, i, x, ldx, index)
 }
 
-// indexOf is the part of index that names the rows of piece i.
+// indexOf returns the part of index that names the rows of piece i.
 func (c *Columns) indexOf(i int, index []int32) []int32 {
 	first := i / c.chunks() * c.rows
 	return index[first:min(first+c.rows, c.m)]

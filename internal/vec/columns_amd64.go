@@ -147,7 +147,7 @@ const (
 	planeBits = 15
 )
 
-// planeExponent is the exponent of the power of two that makes a row whose largest magnitude has the given bits
+// planeExponent returns the exponent of the power of two that makes a row whose largest magnitude has the given bits
 // integers of two digits, as large as possible.
 func planeExponent(bits uint32) float32 {
 	if bits == 0 || bits >= firstNaN {

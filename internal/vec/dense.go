@@ -16,7 +16,7 @@ type DenseHead struct {
 	Scale                                 float32
 }
 
-// row is the attention of one row.
+// row returns the attention of one row.
 func (h *DenseHead) row(i int) DenseHead {
 	one := *h
 	one.Q, one.Out, one.Seen = h.Q[i*h.LdQ:], h.Out[i*h.LdOut:], h.Seen[i:i+1]

@@ -139,7 +139,7 @@ func grown[T any](s *[]T, n int) {
 	}
 }
 
-// stepTiles is the number of tiles that 16 queries or keys take.
+// stepTiles returns the number of tiles that 16 queries or keys take.
 func (h *DenseHead) stepTiles() int { return 2 * (stepsOf(h.Nope) + stepsOf(h.Rope)) }
 
 func stepsOf(n int) int { return (n + stepDepth - 1) / stepDepth }

@@ -34,7 +34,7 @@ var grids = map[block.Format]*gridProduct{
 	block.TQ2_0:   {rowDotTQ20, nil, 6, nil, nil},
 }
 
-// raisedOctets are the points of a grid of -8, 0 and 8, eight larger.
+// raisedOctets returns the points of a grid of -8, 0 and 8, eight larger.
 func raisedOctets(f block.Format) []uint64 {
 	points := slices.Clone(f.Octets())
 	for i, p := range points {
@@ -47,7 +47,7 @@ func raisedOctets(f block.Format) []uint64 {
 	return points
 }
 
-// octetWords are the points of eight values with two bits of level each.
+// octetWords returns the points of eight values with two bits of level each.
 func octetWords(f block.Format) []uint16 {
 	points := f.Octets()
 	levels := levelsOf(points, 8)
@@ -61,7 +61,7 @@ func octetWords(f block.Format) []uint16 {
 	return words
 }
 
-// quadWords are the points of four values with four bits of level each.
+// quadWords returns the points of four values with four bits of level each.
 func quadWords(f block.Format) []uint16 {
 	points := f.Quads()
 	levels := levelsOf(points, 4)
@@ -75,7 +75,7 @@ func quadWords(f block.Format) []uint16 {
 	return words
 }
 
-// levelsOf are the different values of points of n bytes, the least first.
+// levelsOf returns the different values of points of n bytes, the least first.
 func levelsOf[T uint32 | uint64](points []T, n int) (levels []byte) {
 	for _, p := range points {
 		for j := range n {

@@ -97,7 +97,7 @@ func (t *Tier) Groups(c Codes, group, k int) bool {
 	return group >= k || group%n == 0 || n%group == 0 && n/group <= most
 }
 
-// values is the number of values in a block of rows with this quantisation.
+// values returns the number of values in a block of rows with this quantisation.
 func (o *groupOps) values(quant int) int {
 	if quant == QuantNibbles {
 		return 8 * o.lanes
@@ -261,7 +261,7 @@ func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 	}
 }
 
-// laneSum is the sum of the products of a lane: codes of weights in order, x as a block has it.
+// laneSum returns the sum of the products of a lane: codes of weights in order, x as a block has it.
 func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
 	for i := range 4 {
 		if quant == QuantBytes {

@@ -234,7 +234,7 @@ func paddedRows(mem *[]byte, codes []byte, ld, rows, size, whole int) []byte {
 	return to
 }
 
-// rowBytes is the number of bytes of a row of k weights.
+// rowBytes returns the number of bytes of a row of k weights.
 func (w *GroupWeights) rowBytes(k int) int {
 	if w.Codes.nibbles() {
 		return k / 2

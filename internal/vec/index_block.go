@@ -29,7 +29,7 @@ func (t *Tier) NewIndexBlock() *IndexBlock {
 // Reset empties the block.
 func (b *IndexBlock) Reset() { b.n = 0 }
 
-// Len is the number of keys in the block.
+// Len returns the number of keys in the block.
 func (b *IndexBlock) Len() int { return b.n }
 
 // Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they are in a cache page. A block has space

@@ -10,5 +10,5 @@ import "unsafe"
 //go:noinline
 func runKernel[A any](kernel func(*A), a *A) { kernel(a) }
 
-// at is the address of element i of s, which exists.
+// at returns the address of element i of s, which exists.
 func at[T any](s []T, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }

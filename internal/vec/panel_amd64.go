@@ -128,7 +128,7 @@ func flag(b bool) int {
 // maskWindow holds vector masks: n ones start at index 8-n.
 var maskWindow = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
 
-// tailMask is a vector mask of the first n < 8 lanes. Kernels with 16 lanes
+// tailMask returns a vector mask of the first n < 8 lanes. Kernels with 16 lanes
 // use the bit mask instead.
 func tailMask(n int) unsafe.Pointer {
 	return at(maskWindow[:], max(0, 8-n))

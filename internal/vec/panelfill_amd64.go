@@ -41,7 +41,7 @@ func (w *panelWeights) folded(row int) bool {
 	return w.format != panelFP8 || !slices.ContainsFunc(w.scale.row(row)[:(w.k-1)/scaleBlock+1], notPowerOfTwo)
 }
 
-// bytes is the size of n weights of a row.
+// bytes returns the size of n weights of a row.
 func (w *panelWeights) bytes(n int) int {
 	if w.format == panelBF16 {
 		return 2 * n

@@ -29,7 +29,7 @@ func (t *Turn) Set(cos, sin []float32, halves, inverse bool) {
 	}
 }
 
-// partner is the other element of the pair of element i.
+// partner returns the other element of the pair of element i.
 func (t *Turn) partner(i int) int {
 	if t.halves {
 		return (i + TurnDim/2) % TurnDim

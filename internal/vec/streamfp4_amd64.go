@@ -279,7 +279,7 @@ const (
 	aheadFP4   = 16
 )
 
-// runRows is the number of rows of a run where that many are left.
+// runRows returns the number of rows of a run where that many are left.
 func (w codesFP4) runRows(left int) int { return max(1, min(runFP4/w.ld, left/cursorsFP4)) }
 
 // rowFP4 multiplies row m of x by rows whose windows are known.

@@ -46,7 +46,7 @@ func hasAVX512() bool {
 	return x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
 }
 
-// amxTier is the AVX-512 tier with products of narrow weights on tiles.
+// amxTier returns the AVX-512 tier with products of narrow weights on tiles.
 func amxTier() *Tier {
 	t := avx512.tier()
 	t.Name = "amx"

@@ -370,7 +370,7 @@ func foldOne(y []float32, sums []byte, stride int, add bool) {
 	}
 }
 
-// folds are the kernels that write sums of these columns to y.
+// folds returns the kernels that write sums of these columns to y.
 func (c *Columns) folds() foldKernels {
 	switch {
 	case c.parts == 1:

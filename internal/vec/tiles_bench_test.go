@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// quickest is the shortest of the runs of work in a benchmark: on a shared
+// quickest returns the shortest of the runs of work in a benchmark: on a shared
 // machine the others include the load of other programs.
 func quickest(b *testing.B, work func()) time.Duration {
 	best := time.Duration(1 << 62)

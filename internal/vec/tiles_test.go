@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tiledTier is the tier with tiles, where this machine has one.
+// tiledTier returns the tier with tiles, where this machine has one.
 func tiledTier(t testing.TB) *Tier {
 	t.Helper()
 	for _, tier := range Tiers() {

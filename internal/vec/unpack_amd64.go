@@ -107,7 +107,7 @@ func (s *blockScratch) dotPlain(x *plainRows, p *plainProduct, block, blocks int
 	}
 }
 
-// gridOf is the grid of a format, or nil.
+// gridOf returns the grid of a format, or nil.
 func gridOf(f block.Format) unsafe.Pointer {
 	if g := f.Octets(); g != nil {
 		return unsafe.Pointer(&g[0])

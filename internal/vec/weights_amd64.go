@@ -13,12 +13,12 @@ type weights struct {
 	scale  blockScale
 }
 
-// size is the number of bytes of one weight.
+// size returns the number of bytes of one weight.
 func (w *weights) size() int {
 	return [formats]int{formatF32: 4, formatBF16: 2, formatFP8: 1}[w.format]
 }
 
-// at is the address of an element.
+// at returns the address of an element.
 func (w *weights) at(row, col int) unsafe.Pointer {
 	i := row*w.ld + col
 	if w.format == formatF32 {

@@ -78,7 +78,7 @@ var statuses = map[Code]int{
 	CodeDeadline:         http.StatusGatewayTimeout,
 }
 
-// Status is the HTTP status of a code; an unknown code is a server error, because only this program makes codes.
+// Status returns the HTTP status of a code; an unknown code is a server error, because only this program makes codes.
 func (c Code) Status() int {
 	if status, ok := statuses[c]; ok {
 		return status
@@ -144,5 +144,5 @@ func joinProblems(list []Problem, omitted int) *Error {
 
 func (e *Error) Error() string { return e.Message }
 
-// Status is the HTTP status to answer with.
+// Status returns the HTTP status to answer with.
 func (e *Error) Status() int { return e.Code.Status() }

@@ -50,7 +50,7 @@ func ReadStrict[T any](c *Reader, v *T, known Fields[T]) {
 	c.strict = before
 }
 
-// names are the fields that an error may suggest instead of a misspelled one.
+// names returns the fields that an error may suggest instead of a misspelled one.
 func (f Fields[T]) names() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -133,7 +133,7 @@ func SetPointer[V any](dst **V, read func() (V, bool)) {
 	}
 }
 
-// Refuse is a field of other servers that cannot be honoured here; instead is the suggested alternative.
+// Refuse returns a field of other servers that cannot be honoured here; instead is the suggested alternative.
 func Refuse[T any](instead string) Field[T] {
 	return Field[T]{Refused: true, Read: func(c *Reader, _ *T) {
 		c.Problem(CodeUnsupportedParam, "not supported; %s", instead)

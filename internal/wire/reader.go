@@ -85,7 +85,7 @@ func (c *Reader) Param() string {
 	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
 }
 
-// spelt is the current path, cut where it is longer than most; quoted is the format of names that are not plain.
+// spelt returns the current path, cut where it is longer than most; quoted is the format of names that are not plain.
 func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
 	var b strings.Builder
 	for _, s := range c.path {
@@ -263,7 +263,7 @@ func (s *NameSet) Add(name string) bool {
 	return len(s.many) > before
 }
 
-// Size is the number of bytes of the whole text.
+// Size returns the number of bytes of the whole text.
 func (c *Reader) Size() int { return len(c.scan.Text) }
 
 // Clean reads something and reports whether it met no problem.
@@ -282,7 +282,7 @@ func (c *Reader) FirstElement() jsonscan.Kind {
 	return ahead.Shape()
 }
 
-// ahead is a reader of the current value that does not advance this one.
+// ahead returns a reader of the current value that does not advance this one.
 func (c *Reader) ahead() *Reader {
 	return &Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos, MaxDepth: MaxDepth}}
 }

@@ -79,7 +79,7 @@ func (a *ahead) begin(key stageKey, bytes, workers int, spans func() [][][]byte)
 	a.now.Store(s.next)
 }
 
-// first is the first of the weights that a worker reads in the next product, nil where it is not known.
+// first returns the first of the weights that a worker reads in the next product, nil where it is not known.
 func (a *ahead) first(worker int) []byte {
 	if s := a.now.Load(); s != nil && len(s.spans[worker]) > 0 {
 		return s.spans[worker][0]
@@ -127,7 +127,7 @@ func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) []
 	return out
 }
 
-// shareSpans are the weights of the shares of products.
+// shareSpans returns the weights of the shares of products.
 func (d *Device) shareSpans(st *multiplyState) [][][]byte {
 	return d.spansOf(st.shares.count(), func(to [][]byte, item int) [][]byte {
 		for i := range st.parts {

@@ -189,12 +189,12 @@ func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 	*to = list
 }
 
-// chunksOf is the number of chunks of a row's own entries.
+// chunksOf returns the number of chunks of a row's own entries.
 func (w *sparseWork) chunksOf(r int) int {
 	return ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk)
 }
 
-// rowBytes is the size of a row: main layouts are rows, one after the other.
+// rowBytes returns the size of a row: main layouts are rows, one after the other.
 func (w *sparseWork) rowBytes() int { return w.Pool.Mem.Cols / w.Pool.PageTokens }
 
 // sparseChunk attends with the heads in `to` over a chunk of the row's entries, whose offsets are in s.places; the
@@ -225,7 +225,7 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 // query returns the queries of a chunk, from its first head on.
 func (w *sparseWork) query(c rowChunk) []float32 { return host.RowF32(w.Q, c.r)[c.head*w.width():] }
 
-// width is the number of values of a row, and of a query's head.
+// width returns the number of values of a row, and of a query's head.
 func (w *sparseWork) width() int { return layout.Width(w.Pool.Layout) }
 
 // rowAt returns where a row of the pool starts.

@@ -19,7 +19,7 @@ type quantised struct {
 	done [len(quantGroups)]bool
 }
 
-// quantGroup is the group of values of x for products with a weight, or 0 where x is not quantised.
+// quantGroup returns the group of values of x for products with a weight, or 0 where x is not quantised.
 func (d *Device) quantGroup(w *host.Matrix) int {
 	if codes := groupCodes(w); codes != 0 {
 		if !d.tier.Groups(codes, w.BlockCols, w.In()) {
@@ -93,7 +93,7 @@ func (d *Device) blockProduct(c vec.BlockCut, w *host.Matrix, n0 int) {
 	d.tier.MulBlocks(c, blockOf(w), host.Bytes(band), band.Stride*band.DType.Size())
 }
 
-// blockOf is the format of a weight that has one.
+// blockOf returns the format of a weight that has one.
 func blockOf(w *host.Matrix) block.Format {
 	f, _ := w.Data.DType.Block()
 	return f

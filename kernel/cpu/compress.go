@@ -72,7 +72,7 @@ func (d *Device) compressEntry(w *hyperWork, worker, e int) {
 	}
 }
 
-// rawRow is the half of a token's raw row that slot i reads.
+// rawRow returns the half of a token's raw row that slot i reads.
 func rawRow(a *kernel.CompressArgs, source int32, i, dim int) (values, gates []float32) {
 	at := i / a.Ratio * dim
 	if source >= 0 {

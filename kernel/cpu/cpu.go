@@ -185,7 +185,7 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 // it.
 const spareFrom = 8
 
-// Name is the registered name.
+// Name returns the registered name.
 func (d *Device) Name() string { return d.name }
 
 // Do runs an operation by its method.
@@ -194,7 +194,7 @@ func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
 
-// Hardware is a CPU. Plans do not depend on its cores or memory; an answer is the same on all machines of a tier.
+// Hardware returns a CPU. Plans do not depend on its cores or memory; an answer is the same on all machines of a tier.
 func (d *Device) Hardware() kernel.Hardware {
 	return kernel.Hardware{Arch: "cpu", NoTiles: !d.tier.AttendsOnTiles()}
 }

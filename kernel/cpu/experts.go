@@ -46,7 +46,7 @@ type expertWork struct {
 	down bool
 }
 
-// half is the number of the items.
+// half returns the number of the items.
 func (w *expertWork) half() int {
 	if w.down {
 		return 1
@@ -103,7 +103,7 @@ func (b *expertBands) after(worker, i, end int) []byte {
 	return nil
 }
 
-// of is the memory of an item's rows.
+// of returns the memory of an item's rows.
 func (it expertItem) of(list []*host.Matrix) []byte {
 	return host.Bytes(list[it.expert].Data.Slice(it.n0, it.n1))
 }

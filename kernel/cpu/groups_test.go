@@ -25,7 +25,7 @@ var groupedKinds = []grouped{
 	{kernel.E4M3, kernel.F32, 1, 128, false}, {kernel.U4x2, kernel.BF16, 1, 8, false},
 }
 
-// grouped is a random weight of a kind.
+// grouped returns a random weight of a kind.
 func (r *blockRig) grouped(g grouped, out, in int) kernel.Weight {
 	bytes := make([]byte, out*in/g.data.Values())
 	for i := range bytes {

@@ -74,7 +74,7 @@ func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
 	}})
 }
 
-// rootMean is the inverse root mean square of all streams of a token.
+// rootMean returns the inverse root mean square of all streams of a token.
 func (d *Device) rootMean(x []float32, eps float32) float64 {
 	return 1 / math.Sqrt(float64(d.tier.SumSquares(x)/float32(len(x))+eps))
 }

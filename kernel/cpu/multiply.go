@@ -19,9 +19,9 @@ const (
 	packedTileRows = 256
 )
 
-// streamBand is the number of rows in one band of streamed weights that have the given number of rows of size bytes
-// in all: one band for a single worker, otherwise several bands per worker, in multiples of the rows that the kernels
-// for few rows process at once. A worker takes adjacent bands together.
+// streamBand returns the number of rows in one band of streamed weights that have the given number of rows of size
+// bytes in all: one band for a single worker, otherwise several bands per worker, in multiples of the rows that the
+// kernels for few rows process at once. A worker takes adjacent bands together.
 func streamBand(rows, size, workers int) int {
 	return max(1, ceilDiv(rows, shareCount(rows*size, workers)*packedBandFew)) * packedBandFew
 }
@@ -51,7 +51,7 @@ type part struct {
 	tiles   int
 }
 
-// bytes is the memory of the weight's rows, without scales.
+// bytes returns the memory of the weight's rows, without scales.
 func (p *part) bytes() []byte { return host.Bytes(p.w.Data.Slice(p.from, p.to)) }
 
 // arranged reports whether x is packed or quantised.

@@ -36,7 +36,7 @@ func (n *nodes) Prefer(node int) error {
 
 func (n *nodes) Thread() int { return 7 }
 
-// half is a random bf16 weight.
+// half returns a random bf16 weight.
 func half(rng *rand.Rand, out, in int) kernel.Weight {
 	data := make([]byte, 2*out*in)
 	for i := range out * in {

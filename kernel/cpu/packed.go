@@ -33,7 +33,7 @@ func (d *Device) packs(w *host.Matrix) bool {
 // orders is the number of orders of columns.
 const orders = vec.Halves + 1
 
-// orderFor is the order of columns to be multiplied by a weight.
+// orderFor returns the order of columns to be multiplied by a weight.
 func orderFor(w *host.Matrix) vec.Order {
 	switch w.Data.DType {
 	case kernel.E4M3:

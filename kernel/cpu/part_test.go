@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// random is a weight in e4m3 with block scales, or in bf16.
+// random returns a weight in e4m3 with block scales, or in bf16.
 func random(rng *rand.Rand, t kernel.DType, out, in int) kernel.Weight {
 	data := make([]byte, out*in*t.Size())
 	w := kernel.Weight{Data: kernel.Tensor{DType: t, Rows: out, Cols: in, Stride: in}}
@@ -50,7 +50,7 @@ func floats(t *testing.T, d kernel.Device, rng *rand.Rand, rows, cols int) kerne
 	return x
 }
 
-// wholes is a tensor of integers.
+// wholes returns a tensor of integers.
 func wholes(t *testing.T, d kernel.Device, rows, cols int, v []int32) kernel.Tensor {
 	t.Helper()
 	x, err := kernel.New(d, kernel.I32, rows, cols)

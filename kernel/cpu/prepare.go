@@ -23,7 +23,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	return m, nil
 }
 
-// widenedWeight is a weight as float32.
+// widenedWeight returns a weight as float32.
 func widenedWeight(m *host.Matrix) kernel.Weight {
 	out, in := m.Out(), m.In()
 	t := kernel.Tensor{Buf: make(kernel.HostBuffer, 4*out*in), DType: kernel.F32, Rows: out, Cols: in, Stride: in}

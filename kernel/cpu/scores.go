@@ -15,7 +15,7 @@ import (
 // (kernel.ScoreArgs.NextN).
 const scoreRows = 32
 
-// scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.
+// scoreItem is a part of the work: the scores of rows r0 to r1, which read the same keys, over keys s0 to s1.
 type scoreItem struct{ r0, r1, s0, s1 int }
 
 // Scores computes index scores.

@@ -157,7 +157,7 @@ func (s *picker) collect(d *Device, scores []float32, floor float32) candidates 
 	return candidates{n: d.tier.Collect(s.places, s.kept, scores, nil, 0, above(floor)), floor: floor}
 }
 
-// above is the least candidate for a floor: the least finite number, or the next one above an estimate.
+// above returns the least candidate for a floor: the least finite number, or the next one above an estimate.
 func above(floor float32) float32 {
 	if floor == lowest {
 		return lowest
@@ -185,7 +185,7 @@ func (s *picker) finish(d *Device, out []int32, scores []float32, c candidates) 
 	s.emit(d, out, s.kept[:c.n], s.places[:c.n], d.cut(s.kept[:c.n], k, c.floor))
 }
 
-// cut is the k-th largest of the numbers, of which at least k reach the floor.
+// cut returns the k-th largest of the numbers, of which at least k reach the floor.
 func (d *Device) cut(x []float32, k int, floor float32) float32 {
 	low, high := order(floor), order(d.tier.Max(x))+1
 	for high-low > 1 {
@@ -246,5 +246,5 @@ func number(o int64) float32 {
 	return math.Float32frombits(uint32(o))
 }
 
-// after is the next larger number. No number is at least the successor of infinity.
+// after returns the next larger number. No number is at least the successor of infinity.
 func after(v float32) float32 { return number(order(v) + 1) }

@@ -14,7 +14,7 @@ const fewPlain = 4
 // plainFew is the number of rows of a weight that are not cut where there are few.
 const plainFew = 4
 
-// shareRows is the number of rows that are not split between shares: the rows that the kernels for packed rows
+// shareRows returns the number of rows that are not split between shares: the rows that the kernels for packed rows
 // process at once. Otherwise a smaller weight with unpacked x would belong to one worker.
 func shareRows(p *part) int {
 	if p.arranged() || p.to-p.from > packedBandFew {
@@ -34,7 +34,7 @@ type shares struct {
 
 func (s *shares) count() int { return len(s.at) - 1 }
 
-// rowBytes is the size of a row of a weight, without scales.
+// rowBytes returns the size of a row of a weight, without scales.
 func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
 // With several workers, each has at least sharesEach shares, and more if a share would be larger than shareBytes: a
@@ -44,7 +44,7 @@ const (
 	shareBytes = 256 << 10
 )
 
-// shareCount is the number of shares of the given number of bytes of weights.
+// shareCount returns the number of shares of the given number of bytes of weights.
 func shareCount(bytes, workers int) int {
 	if workers == 1 {
 		return 1

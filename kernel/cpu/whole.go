@@ -128,7 +128,7 @@ func (d *Device) wholeGroup(w *wholeWork, worker, item int) {
 // clampInt is n, at least 0 and at most most.
 func clampInt(n, most int) int { return max(0, min(n, most)) }
 
-// partial is the memory of a group of a row.
+// partial returns the memory of a group of a row.
 func (w *wholeWork) partial(d *Device, r, group int) partial {
 	return d.partials.at((r-w.first)*w.groups + group)
 }

@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// hostMain is a main layout on the host with the scale the tests use for 576-byte rows.
+// hostMain returns a main layout on the host with the scale the tests use for 576-byte rows.
 func hostMain(kind layout.Kind, scale float32) layout.Main {
 	switch kind {
 	case layout.BF16Row1152:
@@ -47,7 +47,7 @@ func newMainInput(rng *rand.Rand, tokens, slots int) mainInput {
 	return in
 }
 
-// row is the 576 values that token t stores: the latent, and the rotated key rounded to bf16.
+// row returns the 576 values that token t stores: the latent, and the rotated key rounded to bf16.
 func (in *mainInput) row(t int) []float32 {
 	return expect.MainRow(in.latent[t*512:][:512], in.key[t*64:][:64], in.table[int(in.positions[t])*64:])
 }
@@ -125,7 +125,7 @@ func TestGPUWriteMainRaisesFaultsInsteadOfWritingOutside(t *testing.T) {
 	}
 }
 
-// newPool is a host pool with random rows of the layout: encoded values, and in FP8 rows also arbitrary codes and
+// newPool returns a host pool with random rows of the layout: encoded values, and in FP8 rows also arbitrary codes and
 // scales.
 func newPool(rng *rand.Rand, m layout.Main, pageBytes, pages int) []byte {
 	pool := make([]byte, pages*pageBytes)

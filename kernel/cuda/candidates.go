@@ -34,7 +34,7 @@ const (
 
 func candidateParts(columns int32) int32 { return (columns + candidateColumns - 1) / candidateColumns }
 
-// CandidatesScratch is the number of bytes that Keys must have.
+// CandidatesScratch returns the number of bytes that Keys must have.
 func CandidatesScratch(rows, columns, best int32) int64 {
 	return int64(rows) * int64(candidateParts(columns)) * (8*int64(best) + 8)
 }

@@ -71,8 +71,8 @@ type PartIdsArgs struct {
 	Fault    uint32 // raised by a number that no rank has
 }
 
-// oneShotBytes is the largest sum that one shot computes faster than two, by the number of ranks: in one shot every
-// rank reads all data of every other; two shots avoid that but wait once more.
+// oneShotBytes returns the largest sum that one shot computes faster than two, by the number of ranks: in one shot
+// every rank reads all data of every other; two shots avoid that but wait once more.
 func oneShotBytes(ranks int32) int64 {
 	switch {
 	case ranks <= 2:

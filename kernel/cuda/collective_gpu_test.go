@@ -24,7 +24,7 @@ type peers struct {
 	args    []AllReduceArgs
 }
 
-// in is the rig for a part of a test.
+// in returns the rig for a part of a test.
 func (r rig) in(t testing.TB) *rig {
 	r.t = t
 	return &r

@@ -46,8 +46,8 @@ type Dense struct {
 	Scale             float32
 }
 
-// DensePlanBytes is the scratch memory of a launch over some rows: 16 bytes, and 16 for each tile of rows and one more;
-// there can be as many tiles as rows.
+// DensePlanBytes returns the scratch memory of a launch over some rows: 16 bytes, and 16 for each tile of rows and one
+// more; there can be as many tiles as rows.
 func DensePlanBytes(rows int32) int64 { return 16 + 16*(int64(rows)+1) }
 
 // denseShape describes one kind of heads to the launcher.

@@ -29,7 +29,7 @@ type Properties struct {
 	DriverVersion      int    `json:"driver_version"` // 1000*major + 10*minor of the CUDA version the driver supports
 }
 
-// Hardware is the planner's name of the architecture, such as sm90.
+// Hardware returns the planner's name of the architecture, such as sm90.
 func (p Properties) Hardware() string { return fmt.Sprintf("sm%d%d", p.Major, p.Minor) }
 
 func (p Properties) String() string {
@@ -57,7 +57,7 @@ func (p Properties) native() bool { return p.Major == 9 && p.Minor == 0 }
 // runs reports whether some tier of kernels runs on the device.
 func (p Properties) runs() bool { return p.Major >= oldestMajor }
 
-// capability is the compute capability times ten.
+// capability returns the compute capability times ten.
 func (d *Device) capability() int { return 10*d.props.Major + d.props.Minor }
 
 // oldestMajor is the first compute capability, 8.0, whose devices have the instructions of the portable tier.
@@ -98,7 +98,7 @@ func available(fits func(Properties) bool, capability, try string) error {
 	}
 }
 
-// Memory is the memory, in bytes, of all GPUs that the kernels run on; 0 where there is none.
+// Memory returns the memory, in bytes, of all GPUs that the kernels run on; 0 where there is none.
 func Memory() (bytes int64) {
 	d, err := load()
 	if err != nil {
@@ -112,7 +112,7 @@ func Memory() (bytes int64) {
 	return bytes
 }
 
-// deviceCount is the number of GPUs of the driver.
+// deviceCount returns the number of GPUs of the driver.
 func deviceCount() (int, error) {
 	d, err := load()
 	if err != nil {
@@ -164,13 +164,13 @@ func open(ordinal int, portable bool) (*Device, error) {
 // Portable reports whether the device's kernels are the portable ones.
 func (d *Device) Portable() bool { return d.portable }
 
-// Properties are the device's facts, read once when it was opened.
+// Properties returns the device's facts, read once when it was opened.
 func (d *Device) Properties() Properties { return d.props }
 
 // Sync waits for everything enqueued on every stream of the device.
 func (d *Device) Sync() error { return d.plain(cuCtxSynchronize) }
 
-// MemoryFree is the number of bytes an allocation could get now, and the size of the device's memory.
+// MemoryFree returns the number of bytes an allocation could get now, and the size of the device's memory.
 func (d *Device) MemoryFree() (free, total int64, err error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

@@ -185,7 +185,7 @@ type frame struct {
 
 var frames = sync.Pool{New: func() any { return new(frame) }}
 
-// slot is the address of one result word of the frame.
+// slot returns the address of one result word of the frame.
 func (f *frame) slot(i int) uintptr { return uintptr(unsafe.Pointer(&f.out[i])) }
 
 var (

@@ -29,7 +29,7 @@ func openLibrary(name string) (library, error) {
 	return library(h), nil
 }
 
-// symbol is the address of an exported function.
+// symbol returns the address of an exported function.
 func (l library) symbol(name string) (uintptr, error) { return purego.Dlsym(uintptr(l), name) }
 
 // invoke calls a C function of integer and pointer arguments. The arguments are copied before the call, so the slice

@@ -11,7 +11,7 @@ const (
 	ElementE4M3
 )
 
-// bytes is the size of an element.
+// bytes returns the size of an element.
 func (t ElementType) bytes() int {
 	switch t {
 	case ElementF32:

@@ -35,7 +35,7 @@ func (e *Event) Record(s *Stream) error { return e.device.plain(cuEventRecord, e
 // Sync waits until the event has been reached.
 func (e *Event) Sync() error { return e.device.plain(cuEventSynchronize, e.handle) }
 
-// Since is the device time between an earlier event and this one; both must have been reached. The resolution is
+// Since returns the device time between an earlier event and this one; both must have been reached. The resolution is
 // about half a microsecond.
 func (e *Event) Since(earlier *Event) (time.Duration, error) {
 	f := frames.Get().(*frame)

@@ -131,7 +131,7 @@ const (
 
 func ceilDiv(a, b int32) int32 { return (a + b - 1) / b }
 
-// elementBytes is the size of an element of the rows, and of a weight that is not widened.
+// elementBytes returns the size of an element of the rows, and of a weight that is not widened.
 func (e ExpertShape) elementBytes() int32 {
 	if e.BF16 {
 		return 2
@@ -146,7 +146,7 @@ func (e ExpertShape) hiddenTiles() int32  { return ceilDiv(e.Hidden, 256) }
 func (e ExpertShape) hiddenBlocks() int32 { return ceilDiv(e.Hidden*e.elementBytes(), 128) }
 func (e ExpertShape) innerBlocks() int32  { return e.innerTiles() * e.elementBytes() }
 
-// PackedBytes are the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 where
+// PackedBytes returns the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 where
 // tiles hold them, and for bf16.
 func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64) {
 	if e.Packed != "" {
@@ -161,7 +161,7 @@ func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64
 	return gateUp * tile, gateUpScales, down * tile, downScales
 }
 
-// tileBytes is the size of a packed tile: 256 weight rows by 128 bytes of k as they are multiplied.
+// tileBytes returns the size of a packed tile: 256 weight rows by 128 bytes of k as they are multiplied.
 func (e ExpertShape) tileBytes() int64 {
 	switch {
 	case !e.E2M1:
@@ -360,7 +360,7 @@ func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 	return sizes, total
 }
 
-// ScratchBytes is the scratch memory that rows of top choices need.
+// ScratchBytes returns the scratch memory that rows of top choices need.
 func (e ExpertShape) ScratchBytes(rows, top int32) int64 {
 	_, total := e.scratch(rows, top)
 	return max(total, expertAlign)
@@ -503,7 +503,7 @@ func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
 	return a
 }
 
-// quantiseBlocks is the number of blocks that quantise the rows.
+// quantiseBlocks returns the number of blocks that quantise the rows.
 func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 	if e.BF16 {
 		return 0

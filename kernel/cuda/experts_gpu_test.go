@@ -21,7 +21,7 @@ type expertRig struct {
 	rng            *rand.Rand
 }
 
-// matrix is a random weight on the host and on the device.
+// matrix returns a random weight on the host and on the device.
 func (r *expertRig) matrix(rows, columns int) (*blockMatrix, Matrix) {
 	m := &blockMatrix{Rows: rows, Columns: columns}
 	size := 1 / math.Sqrt(float64(columns))
@@ -73,7 +73,7 @@ func (r *expertRig) packed4(m *blockMatrix) Matrix {
 		ScaleStride: int64(m.Columns / 32)}
 }
 
-// expertKinds are the formats of experts; sides of e2m1 are multiples of 32.
+// expertKinds returns the formats of experts; sides of e2m1 are multiples of 32.
 func expertKinds(s ExpertShape) []ExpertShape {
 	bf16, folded := s, s
 	bf16.BF16, folded.E2M1 = true, true

@@ -24,7 +24,7 @@ const (
 	foldedBytes = 128 << 20
 )
 
-// FoldedBytes is the device memory of a matrix [rows, columns]: codes, and scales of its blocks.
+// FoldedBytes returns the device memory of a matrix [rows, columns]: codes, and scales of its blocks.
 func FoldedBytes(rows, columns int32) (codes, scales int64) {
 	tiles, blocks := int64(ceilDiv(rows, foldedRows)), int64(ceilDiv(columns, 128))
 	return tiles * blocks * foldedTileBytes, 2 * tiles * blocks * 4
@@ -49,12 +49,12 @@ func (k *Kernels) Fold(s *Stream, a *PackE2M1Args) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Blocks), Y: uint32(a.Tiles)}, a)
 }
 
-// foldedBand is the number of columns of a result whose weights are in scratch memory at a time.
+// foldedBand returns the number of columns of a result whose weights are in scratch memory at a time.
 func (x *Product) foldedBand() int32 {
 	return min(max(foldedBytes/x.K/foldedRows, 1)*foldedRows, ceilDiv(x.Columns, foldedRows)*foldedRows)
 }
 
-// UnfoldedBytes is the scratch memory of MultiplyFolded.
+// UnfoldedBytes returns the scratch memory of MultiplyFolded.
 func (x *Product) UnfoldedBytes() int64 {
 	if x.Rows <= FoldedFew {
 		return 0

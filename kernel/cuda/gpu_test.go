@@ -119,7 +119,7 @@ func (r *rig) download(p Ptr, n int64) []byte {
 	return b
 }
 
-// faultWord is a zeroed fault word.
+// faultWord returns a zeroed fault word.
 func (r *rig) faultWord() Ptr { return upload(r, []uint32{0}) }
 
 func (r *rig) faults(p Ptr) uint32 { return binary.LittleEndian.Uint32(r.download(p, 4)) }

@@ -73,7 +73,7 @@ func (g *Graph) instantiate(f *frame) error {
 	return nil
 }
 
-// Kernels is the number of kernel launches in the graph.
+// Kernels returns the number of kernel launches in the graph.
 func (g *Graph) Kernels() int { return len(g.nodes) }
 
 // Launch enqueues the whole graph on a stream.

@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// loadManifest is the embedded manifest.
+// loadManifest returns the embedded manifest.
 func loadManifest(t *testing.T) *image.Manifest {
 	t.Helper()
 	m, err := image.Load()

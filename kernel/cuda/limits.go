@@ -35,7 +35,7 @@ func NeedsPortable(l kernel.Limits) string {
 	return ""
 }
 
-// hopperShared is the maximum shared memory of a block of the kernels for Hopper.
+// hopperShared returns the maximum shared memory of a block of the kernels for Hopper.
 func hopperShared() (most int) {
 	m, err := image.Load()
 	if err != nil {
@@ -134,7 +134,7 @@ func (d *Device) limit(l kernel.Limits) error {
 // Limits describes the limits of the device; empty where there are none.
 func (d *Device) Limits() string { return d.limits.text }
 
-// BusRate is the limit of the bus in bytes a second, 0 without one.
+// BusRate returns the limit of the bus in bytes a second, 0 without one.
 func (d *Device) BusRate() int64 { return d.limits.bus.rate }
 
 // The driver's numbers of green contexts.

@@ -43,10 +43,10 @@ func (d *Device) Alloc(bytes int64) (*Buffer, error) {
 	return &Buffer{device: d, ptr: Ptr(f.out[0]), bytes: bytes}, nil
 }
 
-// Ptr is the address of the first byte; zero after Free.
+// Ptr returns the address of the first byte; zero after Free.
 func (b *Buffer) Ptr() Ptr { return b.ptr }
 
-// Len is the size in bytes.
+// Len returns the size in bytes.
 func (b *Buffer) Len() int64 { return b.bytes }
 
 // Free releases the memory. It waits for work that uses it. A second call does nothing.
@@ -87,10 +87,10 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	return h, nil
 }
 
-// Ptr is the address at which the device reads and writes it.
+// Ptr returns the address at which the device reads and writes it.
 func (h *HostBuffer) Ptr() Ptr { return Ptr(h.address) }
 
-// Bytes is the memory itself. It must not be used after Free.
+// Bytes returns the memory itself. It must not be used after Free.
 func (h *HostBuffer) Bytes() []byte { return h.bytes }
 
 // Free releases the memory. A second call does nothing.

@@ -101,10 +101,10 @@ const (
 	smallDynamicBytes = 48 << 10 // maximum of a launch without opting in
 )
 
-// Name is the kernel's entry name.
+// Name returns the kernel's entry name.
 func (f *Function) Name() string { return f.name }
 
-// Attributes are the kernel's needs.
+// Attributes returns the kernel's needs.
 func (f *Function) Attributes() FunctionAttributes { return f.attrs }
 
 func (f *Function) attribute(id int) (int, error) {
@@ -132,7 +132,7 @@ func (f *Function) allowShared(bytes int) error {
 	return nil
 }
 
-// blocksPerSM is the number of blocks of the given size that one SM holds at a time.
+// blocksPerSM returns the number of blocks of the given size that one SM holds at a time.
 func (f *Function) blocksPerSM(threads, dynamicShared int) (int, error) {
 	fr := frames.Get().(*frame)
 	defer frames.Put(fr)

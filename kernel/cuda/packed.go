@@ -109,7 +109,7 @@ var packedFormats = map[PackedFormat]packedShape{
 	"iq4":           {long, 64 * 144, 0}, // IQ4_NL and IQ4_XS
 }
 
-// Bytes is the device memory of a matrix [rows, columns].
+// Bytes returns the device memory of a matrix [rows, columns].
 func (f PackedFormat) Bytes(rows, columns int32) int64 {
 	s := packedFormats[f]
 	return int64(ceilDiv(rows, packedRows)) * int64(ceilDiv(columns, s.columns)) * 4 * s.bytes
@@ -200,8 +200,8 @@ var packedFormatsWide = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_
 	"u4_g128_any": true, "u4_g32_any": true, "i8_g128": true, "i8_g32": true, "i8_g128_any": true, "i8_g32_any": true,
 	"e4m3_g32": true, "e4m3_g128_any": true, "e4m3_g32_any": true, "q4_k": true, "q6_k": true}
 
-// packedParts is the number of parts into which k is cut: enough to balance the work of an H200's SMs when there are
-// few rows. It depends only on the shape of the weight, because it determines the order of summation.
+// packedParts returns the number of parts into which k is cut: enough to balance the work of an H200's SMs when there
+// are few rows. It depends only on the shape of the weight, because it determines the order of summation.
 func packedParts(tiles, units int32) int32 {
 	const leastUnits = 4
 	best, parts := 0.0, int32(1)
@@ -224,7 +224,7 @@ func (x *PackedProduct) size() (tiles, units, parts int32) {
 	return tiles, units, packedParts(tiles, units)
 }
 
-// tokens is the number of tokens of a block.
+// tokens returns the number of tokens of a block.
 func (x *PackedProduct) tokens() int32 {
 	switch {
 	case x.Rows <= packedFew8:
@@ -245,7 +245,7 @@ func (x *PackedProduct) tokens() int32 {
 	return packedMany
 }
 
-// SumBytes is the memory for the sums of parts of k.
+// SumBytes returns the memory for the sums of parts of k.
 func (x *PackedProduct) SumBytes() int64 { return x.sumBytes(x.tokens()) }
 
 // sumBytes is SumBytes of the kernel for groups of n rows.

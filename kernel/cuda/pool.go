@@ -27,7 +27,7 @@ const minPoolBytes = 512
 // NewPool makes an empty pool.
 func (d *Device) NewPool() *Pool { return &Pool{device: d, used: map[Ptr]*Buffer{}} }
 
-// poolClass is the size of the allocation for a request: the next power of two, at least minPoolBytes.
+// poolClass returns the size of the allocation for a request: the next power of two, at least minPoolBytes.
 func poolClass(n int64) int64 {
 	if n <= minPoolBytes {
 		return minPoolBytes

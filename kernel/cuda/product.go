@@ -158,7 +158,7 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	return x.encode(d, x.choose(int32(d.props.SMs)))
 }
 
-// SumBytes is the size of Sums with which a product of many rows is faster; 0 means that it makes no difference.
+// SumBytes returns the size of Sums with which a product of many rows is faster; 0 means that it makes no difference.
 func (x *Product) SumBytes(d *Device) int64 {
 	// decodes call this every time, so it returns early for them
 	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 || x.Factors != 0 {
@@ -256,7 +256,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	return call, encodeMaps(d, nil, maps)
 }
 
-// operand is the map of a tensor [Batch, rows, columns], of which a copy moves a box of 128 bytes by some rows.
+// operand returns the map of a tensor [Batch, rows, columns], of which a copy moves a box of 128 bytes by some rows.
 // Strides are bytes.
 func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns,
 	boxRows int32) MapSpec {

@@ -36,9 +36,9 @@ const (
 	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
 )
 
-// productParts is the number of parts into which k is cut: enough to keep the SMs of an H200 busy when there are few
-// rows. It depends only on the shape of the weight, not on the rows or the device, because it determines the order of
-// summation.
+// productParts returns the number of parts into which k is cut: enough to keep the SMs of an H200 busy when there are
+// few rows. It depends only on the shape of the weight, not on the rows or the device, because it determines the order
+// of summation.
 func productParts(columns, blocks, batch int32) int32 {
 	const sms, leastBlocks = 132, 4
 	tiles := (int64(columns) + stripeRows - 1) / stripeRows * int64(batch)
@@ -53,13 +53,13 @@ func productParts(columns, blocks, batch int32) int32 {
 	return parts
 }
 
-// blocks is the number of blocks of k, 128 bytes of a row each.
+// blocks returns the number of blocks of k, 128 bytes of a row each.
 func (x *Product) blocks() int32 {
 	_, _, block := x.Type.element()
 	return (x.K + block - 1) / block
 }
 
-// parts is the number of parts of k.
+// parts returns the number of parts of k.
 func (x *Product) parts() int32 {
 	if x.Whole > x.Columns {
 		return productParts(x.Whole, x.blocks(), 1)
@@ -220,7 +220,7 @@ func (x *Product) filled(c productChoice, bytes int) productChoice {
 	return c
 }
 
-// fewBytes is the shared memory of a block of the kernel of few rows with some stages, as in few.cuh.
+// fewBytes returns the shared memory of a block of the kernel of few rows with some stages, as in few.cuh.
 func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	const align, barriers = 1024, 640
 	parts := x.parts()
@@ -305,7 +305,7 @@ func (x *Product) time(c *productChoice, sms int32) int64 {
 	return (tiles + clusters - 1) / clusters * int64(c.inputs) * int64(c.weights) * c.cost
 }
 
-// tiles is the number of tiles of some columns of all weights of the batch.
+// tiles returns the number of tiles of some columns of all weights of the batch.
 func (x *Product) tiles(columns int32) int32 { return (x.Columns + columns - 1) / columns * x.Batch }
 
 func (x *Product) name(kernel string) string {

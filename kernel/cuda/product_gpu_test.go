@@ -78,7 +78,7 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 	return c
 }
 
-// outBytes is the size of the result.
+// outBytes returns the size of the result.
 func (x *Product) outBytes() int64 {
 	size := int64(2)
 	if x.OutF32 {
@@ -106,7 +106,7 @@ func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 	return r.download(x.Out, x.outBytes())
 }
 
-// scalesFrom is a copy of the input's scales that begins with a row: their address is a multiple of 16.
+// scalesFrom returns a copy of the input's scales that begins with a row: their address is a multiple of 16.
 func (c *productCase) scalesFrom(r *rig, from int) Ptr {
 	if from%4 == 0 {
 		return c.x.InputScales.Add(int64(from) * 4)
@@ -237,8 +237,8 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	}
 }
 
-// bandsCase is a case whose inputs are adjacent columns of the same rows, and so are its results: the product of one
-// matrix [batch * columns, k] in bands.
+// bandsCase returns a case whose inputs are adjacent columns of the same rows, and so are its results: the product of
+// one matrix [batch * columns, k] in bands.
 func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) Product {
 	c := newProductCase(r, rng, t, rows, batch*columns, k, 1)
 	x := c.x

@@ -47,7 +47,7 @@ func randomRagged(r *rig, rng *rand.Rand, rows, keys, heads int) IndexRagged {
 		KeyCount: int32(keys), Heads: int32(heads)}
 }
 
-// randomPaged is a paged problem whose requests have different lengths and may share pages.
+// randomPaged returns a paged problem whose requests have different lengths and may share pages.
 func randomPaged(r *rig, rng *rand.Rand, requests, blocks, nextN, heads int) IndexPaged {
 	pages, rows := min(requests*blocks, 1000), requests*nextN
 	cache := codes(rng, pages*layout.IndexPageBytes)

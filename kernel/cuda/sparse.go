@@ -96,8 +96,8 @@ func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	return max((all+blocks-1)/blocks, 2), blocks
 }
 
-// SparseScratch is the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and of
-// Stats. None for one segment.
+// SparseScratch returns the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and
+// of Stats. None for one segment.
 func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stats int64) {
 	if segments <= 1 {
 		return 0, 0
@@ -106,10 +106,10 @@ func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stat
 	return n * headGroups(heads) * sparseHeads * valueDim * sparseKernels[kind].partBytes, n * int64(heads) * 4 * 4
 }
 
-// headGroups is the number of units of work that the heads of a row make.
+// headGroups returns the number of units of work that the heads of a row make.
 func headGroups(heads int32) int64 { return (int64(heads) + sparseHeads - 1) / sparseHeads }
 
-// SparseUnits is the number of units of work of a launch: 64 heads of a row over one segment of its keys.
+// SparseUnits returns the number of units of work of a launch: 64 heads of a row over one segment of its keys.
 func SparseUnits(rows, heads, segments int32) int64 {
 	return int64(rows) * int64(segments) * headGroups(heads)
 }

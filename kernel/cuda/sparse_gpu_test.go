@@ -20,7 +20,7 @@ type sparsePool struct {
 	values map[int32][]float32
 }
 
-// poolDim is the number of values of a row; gathered V4 rows are kind 0.
+// poolDim returns the number of values of a row; gathered V4 rows are kind 0.
 func poolDim(kind layout.Kind) int {
 	if kind == 0 || kind == layout.V4Row584 {
 		return V4Dim
@@ -266,7 +266,7 @@ func (a sparseResult) same(t *testing.T, name string, b sparseResult) {
 	sameBytes(t, name+": max", a.max, b.max)
 }
 
-// row is the part of a result that belongs to one row.
+// row returns the part of a result that belongs to one row.
 func (a sparseResult) row(i, heads int) sparseResult {
 	n := heads * 4
 	return sparseResult{a.out[i*heads*valueDim*2:][:heads*valueDim*2], a.lse[i*n:][:n], a.max[i*n:][:n]}

@@ -126,7 +126,7 @@ func attendBF16(k *Kernels, s *Stream, a *SparseAttendArgs) error {
 	return k.SparseAttend(s, layout.BF16Row1152, a)
 }
 
-// word is the i-th word of a frame whose address the driver was given.
+// word returns the i-th word of a frame whose address the driver was given.
 func word(address uintptr, i int) uint64 {
 	return *(*uint64)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&address)), 8*i))
 }

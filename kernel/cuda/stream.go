@@ -58,7 +58,7 @@ func (s *Stream) enqueue() bool {
 	return true
 }
 
-// Device is the device the stream belongs to.
+// Device returns the device the stream belongs to.
 func (s *Stream) Device() *Device { return s.device }
 
 // Sync waits until everything enqueued has run and returns the first error among it.

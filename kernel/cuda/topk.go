@@ -166,8 +166,8 @@ func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error
 	return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &a)
 }
 
-// topKParts is the number of parts in which rows are selected, 1 for whole rows: as few as let a cluster hold a part,
-// because the winners of the parts are selected from once more.
+// topKParts returns the number of parts in which rows are selected, 1 for whole rows: as few as let a cluster hold a
+// part, because the winners of the parts are selected from once more.
 func topKParts(rows, columns, k, sms int64) int64 {
 	// winners of a part begin at a multiple of 16 bytes
 	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 {

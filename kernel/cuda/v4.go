@@ -9,7 +9,8 @@ const (
 	CombineWidth = 128
 )
 
-// V4PageBytes is the distance between pages of a V4 pool: data rows, then scale rows, rounded up to a multiple of 576.
+// V4PageBytes returns the distance between pages of a V4 pool: data rows, then scale rows, rounded up to a multiple of
+// 576.
 func V4PageBytes(tokens int) int64 {
 	n := int64(tokens) * (V4DataBytes + V4ScaleBytes)
 	return (n + V4DataBytes - 1) / V4DataBytes * V4DataBytes
@@ -50,7 +51,7 @@ type CombineV4Args struct {
 	Reserved     int32
 }
 
-// CombinedWidth is the width of a combined row list.
+// CombinedWidth returns the width of a combined row list.
 func CombinedWidth(window, extra int32) int32 {
 	return (window + extra + CombineWidth - 1) / CombineWidth * CombineWidth
 }

@@ -267,7 +267,7 @@ func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	return r, nil
 }
 
-// Ptr is the address at which kernels read it.
+// Ptr returns the address at which kernels read it.
 func (r *Reachable) Ptr() Ptr {
 	if r.copied != nil {
 		return r.copied.Ptr()

@@ -59,7 +59,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
-// inner is the inner product of two rows.
+// inner returns the inner product of two rows.
 func inner(x, y []float32) (sum float64) {
 	for c, v := range x {
 		sum += float64(v) * float64(y[c])

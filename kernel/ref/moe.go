@@ -74,7 +74,7 @@ func dropGroups(biased []float64, groups, keep int) {
 	}
 }
 
-// argmax is the first index of the largest value.
+// argmax returns the first index of the largest value.
 func argmax(v []float64) int {
 	best := 0
 	for i := range v {

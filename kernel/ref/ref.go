@@ -38,7 +38,7 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// Name is the registered name.
+// Name returns the registered name.
 func (*Device) Name() string { return "ref" }
 
 // Do runs an operation by its method.
@@ -47,7 +47,7 @@ func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 // Activation is float32.
 func (*Device) Activation() kernel.DType { return kernel.F32 }
 
-// Hardware is a CPU.
+// Hardware returns a CPU.
 func (*Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
 
 // Close has nothing to release.

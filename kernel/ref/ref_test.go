@@ -28,7 +28,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// f32 is a tensor of rows of cols values; without values it is zero.
+// f32 returns a tensor of rows of cols values; without values it is zero.
 func (b *bench) f32(rows, cols int, v ...float32) kernel.Tensor {
 	b.Helper()
 	t, err := kernel.New(&b.Device, kernel.F32, rows, cols)
@@ -45,13 +45,13 @@ func (b *bench) i32(rows, cols int, v ...int32) kernel.Tensor {
 	return t
 }
 
-// weight is a float32 matrix.
+// weight returns a float32 matrix.
 func (b *bench) weight(out, in int, v ...float32) kernel.Weight {
 	b.Helper()
 	return kernel.Weight{Data: b.f32(out, in, v...)}
 }
 
-// prepare is a matrix of a weight.
+// prepare returns a matrix of a weight.
 func (b *bench) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 	b.Helper()
 	m, err := b.Prepare(w, role)
@@ -67,7 +67,7 @@ func (b *bench) experts(gate, up, down []kernel.Weight) kernel.Experts {
 	return x
 }
 
-// mainPool is a zeroed cache of latent rows.
+// mainPool returns a zeroed cache of latent rows.
 func (b *bench) mainPool(k layout.Kind, pages, tokens int) kernel.Pool {
 	b.Helper()
 	l, err := layout.MainOf(k)
@@ -75,7 +75,7 @@ func (b *bench) mainPool(k layout.Kind, pages, tokens int) kernel.Pool {
 	return b.pool(k, l.PageBytes(tokens), pages, tokens)
 }
 
-// indexPool is a zeroed cache of indexer keys.
+// indexPool returns a zeroed cache of indexer keys.
 func (b *bench) indexPool(k layout.Kind, pages, tokens int) kernel.Pool {
 	b.Helper()
 	l, err := layout.IndexOf(k)
@@ -118,7 +118,7 @@ func TestNorm(t *testing.T) {
 	b.near("norm", host.F32(out), 6, -0.4, 0, 0)
 }
 
-// noRotation is the angle 0 for every pair: cosine 1, sine 0.
+// noRotation returns the angle 0 for every pair: cosine 1, sine 0.
 func (b *bench) noRotation(rows int) kernel.Tensor {
 	b.Helper()
 	t := b.f32(rows, layout.RopeDim)

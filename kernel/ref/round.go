@@ -55,7 +55,7 @@ func (d *Device) stored(row []float64, w *host.Matrix) {
 	}
 }
 
-// between is a row between the products of an expert.
+// between returns a row between the products of an expert.
 func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || quantised(w) {
 		return d.met(x, w)
@@ -74,8 +74,8 @@ const (
 	movedSum  = 1.0 / (1 << 17)
 )
 
-// sum is the sum of a product with a weight. Moved sums are changed by up to twice the mean difference, by a number
-// that looks random and is the same for the same sum.
+// sum returns the sum of a product with a weight. Moved sums are changed by up to twice the mean difference, by a
+// number that looks random and is the same for the same sum.
 func (d *Device) sum(v float64, w *host.Matrix) float64 {
 	if !d.Moved {
 		return v
@@ -128,7 +128,7 @@ func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
 	return largest, sum * math.Exp(base/math.Log2E-largest)
 }
 
-// term is a product that is added to other rows.
+// term returns a product that is added to other rows.
 func (d *Device) term(v float32) float32 {
 	if d.Rounded {
 		return num.RoundBF16(v)

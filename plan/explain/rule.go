@@ -2,8 +2,8 @@ package explain
 
 import "sparrow/plan"
 
-// Title is the heading of the section of docs/spec that a rule such as "dispatch 5" names. It is empty for a rule that
-// is not a section.
+// Title returns the heading of the section of docs/spec that a rule such as "dispatch 5" names. It is empty for a rule
+// that is not a section.
 func Title(rule string) string {
 	switch rule {
 	case "design 1":
@@ -62,10 +62,10 @@ func Title(rule string) string {
 	return ""
 }
 
-// Reason is a reason as people read it: the text, then the title of the rule and its number.
+// Reason returns a reason as people read it: the text, then the title of the rule and its number.
 func Reason(r plan.Reason) string { return cite(r.Text, r.Rule) }
 
-// Notice is a notice as people read it, without its level: the text, then the title of the rule and its number.
+// Notice returns a notice as people read it, without its level: the text, then the title of the rule and its number.
 func Notice(n plan.Notice) string { return cite(n.Text, n.Rule) }
 
 func cite(text, rule string) string {

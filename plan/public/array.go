@@ -45,7 +45,7 @@ type Array struct {
 	Shape []int      `json:"shape"`
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (a Array) Len() int {
 	n := 1
 	for _, d := range a.Shape {

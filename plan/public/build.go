@@ -327,7 +327,7 @@ func (w *builder) fuse(s *plan.Segment) {
 	s.FusedTopK = !(cfg.HiSparse && b.Mode.DecodeLike()) && !seeding
 }
 
-// auto is the kernel of prompts where no batch can change it: the configured
+// auto returns the kernel of prompts where no batch can change it: the configured
 // one, or the paged choice of flashmla_auto.
 func auto(cfg *Config) plan.Kernel {
 	switch {

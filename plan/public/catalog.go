@@ -106,13 +106,13 @@ var (
 		plan.SM110, plan.SM120, plan.SM121, plan.GFX95)
 )
 
-// pagedRows is the limit of kernels that plan their splits in shared memory.
+// pagedRows returns the limit of kernels that plan their splits in shared memory.
 func pagedRows(hw *plan.Hardware, _ int) (int, string) {
 	return hw.PagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory",
 		hw.SmemOptin)
 }
 
-// gridRows is the limit of kernels whose rows are on a 16-bit grid axis.
+// gridRows returns the limit of kernels whose rows are on a 16-bit grid axis.
 func gridRows(axis string) func(*plan.Hardware, int) (int, string) {
 	why := "rows lie on grid " + axis + ", which holds 65535 blocks"
 	return func(*plan.Hardware, int) (int, string) { return 65535, why }
@@ -193,7 +193,7 @@ func pair(prefill, decode plan.Kernel) plan.Pair { return plan.Pair{Prefill: pre
 
 func both(k plan.Kernel) plan.Pair { return pair(k, k) }
 
-// pairs is the table of defaults in dispatch section 16, each row followed by the alternatives for its hardware.
+// pairs returns the table of defaults in dispatch section 16, each row followed by the alternatives for its hardware.
 func (r *resolver) pairs(plan.Pair) []plan.Pair {
 	arch := r.hw.Arch
 	fp8 := r.cfg.KV == plan.FP8E4M3

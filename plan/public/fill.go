@@ -41,7 +41,7 @@ func (f Filler) sizedRows(name ArrayName, dst []int32) error {
 	return f.sized(name, dst, f.s.KernelRows)
 }
 
-// keys is the number of keys of span i after the step.
+// keys returns the number of keys of span i after the step.
 func (f Filler) keys(i int) int {
 	if i >= len(f.s.Spans) {
 		return 1

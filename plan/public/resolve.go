@@ -240,7 +240,7 @@ func (r *resolver) chunk() error {
 	return nil
 }
 
-// chunkByMemory is the prompt chunk that suits a device's memory.
+// chunkByMemory returns the prompt chunk that suits a device's memory.
 func chunkByMemory(bytes int64) int {
 	const gb = 1_000_000_000
 	switch {

@@ -132,7 +132,7 @@ func (r *resolver) determinism() error {
 // stableSelection are flags for a selection that no batch changes.
 const stableSelection = "--topk flashinfer --tie-break small"
 
-// nearestFixed is a pair whose splits can be fixed.
+// nearestFixed returns a pair whose splits can be fixed.
 func (r *resolver) nearestFixed() string {
 	for _, p := range r.chooser().LegalPairs() {
 		if !loadSplits.Has(p.Prefill) && !loadSplits.Has(p.Decode) {

@@ -104,7 +104,7 @@ func build(t testing.TB, cfg Config, b plan.Batch) *plan.Plan {
 	return p
 }
 
-// only is the single segment of a uniform plan.
+// only returns the single segment of a uniform plan.
 func only(t testing.TB, p *plan.Plan) *plan.Segment {
 	t.Helper()
 	if len(p.Segments) != 1 {

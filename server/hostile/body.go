@@ -51,7 +51,7 @@ var seeds = []struct{ path, body string }{
 	{"/detokenize", `{"tokens":[5,6,7]}`},
 }
 
-// seed is a right request.
+// seed returns a valid request.
 func seed(d *rand.Rand) (path, body string) {
 	s := pick(d, seeds)
 	return s.path, named + s.body[1:]

@@ -119,7 +119,7 @@ const Extension = ".gguf"
 
 var splitName = regexp.MustCompile(`^(.+)-[0-9]{5}-of-[0-9]{5}$`)
 
-// Stem is the name of a file without its extension, and without its number where it is a split.
+// Stem returns the name of a file without its extension, and without its number where it is a split.
 func Stem(name string) string {
 	name = strings.TrimSuffix(name, filepath.Ext(name))
 	if m := splitName.FindStringSubmatch(name); m != nil {
@@ -262,7 +262,7 @@ func (s *scanner) tensor() Tensor {
 	return t
 }
 
-// bytes is the size of a tensor's data.
+// bytes returns the size of a tensor's data.
 func (t *Tensor) bytes() (int64, error) {
 	values, size, ok := t.Type.unit()
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/block"
 )
 
-// source is a tensor whose bytes count up from 1.
+// source returns a tensor whose bytes count up from 1.
 func source(name string, t Type, shape ...int) Source {
 	return Source{Name: name, Type: t, Shape: shape, Write: func(w io.Writer) error {
 		n, err := (&Tensor{Name: name, Type: t, Shape: shape}).bytes()

@@ -49,7 +49,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Block is the block format of a type, or none for a plain one.
+// Block returns the block format of a type, or none for a plain one.
 func (t Type) Block() (block.Format, bool) {
 	f, ok := blockTypes[t]
 	return f, ok
@@ -66,7 +66,7 @@ func (t Type) unit() (values, bytes int, ok bool) {
 	return 0, 0, false
 }
 
-// TypeOf is the type of a block format.
+// TypeOf returns the type of a block format.
 func TypeOf(f block.Format) Type {
 	for t, g := range blockTypes {
 		if g == f {

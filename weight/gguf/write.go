@@ -127,7 +127,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }
 
-// encode is a value's type and bytes.
+// encode returns a value's type and bytes.
 func encode(v any) (kind uint32, body []byte, err error) {
 	switch v := v.(type) {
 	case string:

@@ -53,7 +53,7 @@ type Compressor struct {
 	APE, Norm     kernel.Tensor
 }
 
-// width is the size of a raw row's values, and of its gates.
+// width returns the size of a raw row's values, and of its gates.
 func (c *Compressor) width() int { return c.Values.Out() }
 
 // Overlapped reports whether groups of a ratio also read the group before them (v4 spec, 2.4).
@@ -256,7 +256,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 	return s, nil
 }
 
-// rows are the rank's rows of a tensor over all rows of the pass.
+// rows returns the rank's rows of a tensor over all rows of the pass.
 func (s *Pass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
 }

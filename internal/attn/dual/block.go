@@ -56,7 +56,7 @@ func (a *Attention) ArrangeBlock(p *plan.Plan, in attn.Inputs, mem *kernel.Arena
 	return s
 }
 
-// rows are the rank's rows of a tensor over all rows.
+// rows returns the rank's rows of a tensor over all rows.
 func (s *BlockPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.First, s.own.Count)
 }
@@ -154,7 +154,7 @@ func (b *Batch) holds(r, from, end int) error {
 	return nil
 }
 
-// windowSlot is the slot of position p of request r in a pool of window entries.
+// windowSlot returns the slot of position p of request r in a pool of window entries.
 func (b *Batch) windowSlot(r, p int) int32 {
 	return b.windows(r)[p/b.PageTokens]*int32(b.PageTokens) + int32(p%b.PageTokens)
 }

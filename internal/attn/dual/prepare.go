@@ -16,7 +16,7 @@ type Batch struct {
 	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
 }
 
-// windows are the window pages of request r, one for each of its pages.
+// windows returns the window pages of request r, one for each of its pages.
 func (b *Batch) windows(r int) []int32 {
 	if len(b.Windows) == 0 || b.Windows[r] == nil {
 		return b.Tables[r]
@@ -185,7 +185,7 @@ func (f *filler) place(r, p, ratio int) int32 {
 	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
 }
 
-// windowPlace is the slot of position p of request r in the pool of window entries.
+// windowPlace returns the slot of position p of request r in the pool of window entries.
 func (f *filler) windowPlace(r, p int) int32 {
 	n := f.batch.PageTokens
 	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
@@ -367,7 +367,7 @@ func (f *filler) tails(to []int32) {
 	}
 }
 
-// source is the raw row of position q of request r: a row of this pass, one of the rings, or none before the
+// source returns the raw row of position q of request r: a row of this pass, one of the rings, or none before the
 // sequence begins.
 func (f *filler) source(r, q int, st *State, ring int) int32 {
 	switch {

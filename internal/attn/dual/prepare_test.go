@@ -55,7 +55,7 @@ func build(t *testing.T, p plan.Policy, topK int, pass plan.Pass, q plan.Request
 	return &attn.Batch{Plan: pl, Config: &cfg, Batch: &b, Tables: [][]int32{table}, PageTokens: 256}
 }
 
-// kinds are the layouts of a configuration.
+// kinds returns the layouts of a configuration.
 func kinds(t *testing.T, cfg *plan.Config) (l Layouts) {
 	t.Helper()
 	var err error
@@ -83,7 +83,7 @@ func (a arrays) row(name plan.ArrayName, r int) []int32 {
 	return a.of(name)[r*n:][:n]
 }
 
-// at is the row of a position.
+// at returns the row of a position.
 func (a arrays) at(position int32) int { return slices.Index(a.of(plan.Positions), position) }
 
 func (a arrays) equal(name plan.ArrayName, want ...int32) {
@@ -93,14 +93,14 @@ func (a arrays) equal(name plan.ArrayName, want ...int32) {
 	}
 }
 
-// newBlock is a block that still contains values of an earlier pass.
+// newBlock returns a block that still contains values of an earlier pass.
 func newBlock(t *testing.T, p *plan.Plan) arrays {
 	words := make([]int32, p.InputWords)
 	fill(words, 1<<30)
 	return arrays{t, p, attn.NewBlock(p, words)}
 }
 
-// prepared is the block of one request after cached tokens, whose state has slot 2.
+// prepared returns the block of one request after cached tokens, whose state has slot 2.
 func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	t.Helper()
 	b := build(t, p, topK, plan.PassTarget, q)

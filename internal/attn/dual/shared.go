@@ -119,7 +119,7 @@ func (a *Attention) ArrangeShared(p *plan.Plan, in attn.Inputs, mem *kernel.Aren
 	return s, nil
 }
 
-// rows are the rank's rows of a tensor over all rows of the pass.
+// rows returns the rank's rows of a tensor over all rows of the pass.
 func (s *SharedPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
 }

@@ -26,7 +26,7 @@ func ringOf(ratio int) int {
 // leastRing lets the states of small groups be truncated by a few tokens, too.
 const leastRing = 16
 
-// firstNeeded is the first position whose raw row a sequence of n tokens still needs.
+// firstNeeded returns the first position whose raw row a sequence of n tokens still needs.
 func firstNeeded(n, ratio int) int {
 	first := n / ratio * ratio
 	if Overlapped(ratio) {
@@ -128,7 +128,7 @@ func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache
 // Held counts the states that were made and not released.
 func (s *States) Held() int { return s.slots - len(s.free) }
 
-// Slots is the number of sequences that fit without growth.
+// Slots returns the number of sequences that fit without growth.
 func (s *States) Slots() int { return s.slots }
 
 // Reserve allocates slots for the given number of sequences and keeps the rows of the present ones.
@@ -199,7 +199,7 @@ func (s *States) Of(st any, sequence int) (*State, error) {
 	return x, nil
 }
 
-// Len is the number of tokens that the state covers.
+// Len returns the number of tokens that the state covers.
 func (s *State) Len() int { return s.len }
 
 // Clone copies the rings to a new slot.
@@ -282,7 +282,7 @@ func (s *State) Check(sequence, first int) error {
 	return nil
 }
 
-// RawBytes is the size of one raw row of a compressor to entries of dim values: float32 values and gates, for each
+// RawBytes returns the size of one raw row of a compressor to entries of dim values: float32 values and gates, for each
 // half.
 func RawBytes(ratio, dim int) int {
 	if Overlapped(ratio) {
@@ -291,5 +291,5 @@ func RawBytes(ratio, dim int) int {
 	return 2 * dim * 4
 }
 
-// RingBytes is the memory of one sequence's ring of a compressor to entries of dim values.
+// RingBytes returns the memory of one sequence's ring of a compressor to entries of dim values.
 func RingBytes(ratio, dim int) int { return ringOf(ratio) * RawBytes(ratio, dim) }

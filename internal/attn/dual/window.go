@@ -79,7 +79,7 @@ func (a *Attention) ArrangeWindow(p *plan.Plan, in attn.Inputs, mem *kernel.Aren
 	return s
 }
 
-// rows are the rank's rows of a tensor over all computed rows.
+// rows returns the rank's rows of a tensor over all computed rows.
 func (s *WindowPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.First, s.own.Count)
 }

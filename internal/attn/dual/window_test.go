@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// window is the input block of a pass of the drafting block over n rows after cached tokens.
+// window returns the input block of a pass of the drafting block over n rows after cached tokens.
 func window(t *testing.T, a *Attention, c *DraftCache, st *State, n, cached int) arrays {
 	t.Helper()
 	p := plan.Policy{KV: "fp8"}

@@ -38,7 +38,7 @@ type Params struct {
 	Bound       float32 // of the logarithm of a channel's decay
 }
 
-// linearWidth is the size of all heads of linear attention.
+// linearWidth returns the size of all heads of linear attention.
 func (p *Params) linearWidth() int { return p.LinearHeads * kernel.DeltaDim }
 
 // Weights are the matrices of a layer that selects.

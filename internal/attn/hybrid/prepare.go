@@ -13,7 +13,7 @@ type Batch struct {
 	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
 }
 
-// windows are the window pages of request r, one for each of its pages.
+// windows returns the window pages of request r, one for each of its pages.
 func (b *Batch) windows(r int) []int32 {
 	if len(b.Windows) == 0 || b.Windows[r] == nil {
 		return b.Tables[r]

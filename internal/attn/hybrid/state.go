@@ -30,7 +30,7 @@ func NewLinearState(mem kernel.Memory, n, width int) (s LinearState, err error) 
 	return s, err
 }
 
-// LinearBytes is the memory of one state of a linear layer.
+// LinearBytes returns the memory of one state of a linear layer.
 func LinearBytes(width int) int { return 4 * (kernel.ConvRows*3*width + width*kernel.DeltaDim) }
 
 // RingBytes is the memory of the ring of a layer that selects.
@@ -116,7 +116,7 @@ func (s *States) newHeld(slots int) ([]LinearState, error) {
 	return out, nil
 }
 
-// heldRows are the held-back rows of a layer.
+// heldRows returns the held-back rows of a layer.
 func (s *States) heldRows(layer int) LinearState {
 	if s.back == nil {
 		return LinearState{}
@@ -124,7 +124,7 @@ func (s *States) heldRows(layer int) LinearState {
 	return s.back[layer]
 }
 
-// HeldBytes is the memory of a held-back row of a linear layer.
+// HeldBytes returns the memory of a held-back row of a linear layer.
 func HeldBytes(width int) int { return 4 * (3*width + kernel.HeldWidth(width/kernel.DeltaDim)) }
 
 // Moved counts how often the address of the memory has changed.
@@ -188,7 +188,7 @@ func (s *States) copy(to LinearState, slot int, from LinearState, at int) error 
 // Held counts the states that were made and not released.
 func (s *States) Held() int { return s.slots - len(s.free) }
 
-// Slots is the number of sequences that fit without growth.
+// Slots returns the number of sequences that fit without growth.
 func (s *States) Slots() int { return s.slots }
 
 // Reserve allocates slots for the given number of sequences and keeps the present ones.
@@ -280,7 +280,7 @@ func (s *States) Of(st any, sequence int) (*State, error) {
 	return x, nil
 }
 
-// Len is the number of tokens that the state covers.
+// Len returns the number of tokens that the state covers.
 func (s *State) Len() int { return s.len }
 
 // Clone copies the state to a new slot.

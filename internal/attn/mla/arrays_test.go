@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// facts is a model that selects four keys, so that a small batch has dense and sparse rows.
+// facts returns a model that selects four keys, so that a small batch has dense and sparse rows.
 func facts() plan.Model {
 	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4,
 		Context: 1000, LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}

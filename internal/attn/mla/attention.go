@@ -192,7 +192,7 @@ func (p *Pass) takeProducts(mem *kernel.Arena) {
 	}
 }
 
-// keyDim is the width of an indexer key.
+// keyDim returns the width of an indexer key.
 func (p *Params) keyDim() int {
 	if p.IndexHeads == 0 {
 		return 0
@@ -283,7 +283,7 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap att
 	attn.Join(p.list, h, p.plan.RowBounds)
 }
 
-// rows are the rank's rows of a tensor over all rows of the pass.
+// rows returns the rank's rows of a tensor over all rows of the pass.
 func (p *Pass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, p.own.FirstRow, p.own.Rows)
 }

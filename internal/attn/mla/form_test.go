@@ -27,7 +27,7 @@ func promptDims(heads int) kernel.LatentDims {
 	return kernel.LatentDims{Heads: heads, Nope: 128, Rope: 64, V: 128, Latent: 512}
 }
 
-// upProjection is a random kv_b: e4m3 with scales of blocks, as released.
+// upProjection returns a random kv_b: e4m3 with scales of blocks, as released.
 func upProjection(t turns.Bench, heads int) kernel.Matrix {
 	t.Helper()
 	d := promptDims(heads)

@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// values is a tensor of numbers around zero that differ from each other.
+// values returns a tensor of numbers around zero that differ from each other.
 func (r *rig) values(rows, cols int) kernel.Tensor {
 	r.Helper()
 	t, err := kernel.New(r.dev, kernel.F32, rows, cols)

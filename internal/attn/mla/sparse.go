@@ -62,7 +62,7 @@ func (p *Pass) locate(l *launch, pool kernel.Pool) {
 	p.list.Add(args)
 }
 
-// source is the pool a launch reads: the cache itself, its referenced pages converted, or its rows gathered.
+// source returns the pool a launch reads: the cache itself, its referenced pages converted, or its rows gathered.
 func (p *Pass) source(l *launch, c Cache) kernel.Pool {
 	out := l.workspace
 	switch l.segment.Convert {

@@ -74,7 +74,7 @@ func packedCases() []Case {
 	return list
 }
 
-// foldedCase is a product with MXFP4 whose scales fold into codes of e4m3.
+// foldedCase returns a product with MXFP4 whose scales fold into codes of e4m3.
 func foldedCase(rows int) Case {
 	const groups = packedK / 32
 	stored := float64(packedColumns * (packedK/2 + groups))

@@ -23,7 +23,7 @@ type Case struct {
 // Title returns the name and the shape.
 func (c Case) Title() string { return c.Name + " " + c.Shape }
 
-// Names is the case itself.
+// Names returns the case itself.
 func (c Case) Names() Case { return c }
 
 // Named is a case of a device.

@@ -18,7 +18,7 @@ func matrix(w kernel.Weight, role kernel.Role) *prepared[kernel.Matrix] {
 	return prepare(func(d kernel.Device) (kernel.Matrix, error) { return d.Prepare(w, role) })
 }
 
-// of is a device's handle.
+// of returns a device's handle.
 func (p *prepared[H]) of(d kernel.Device) (H, error) {
 	h, ok := p.by[d]
 	if ok {

@@ -66,7 +66,7 @@ func productCases() []Case {
 
 func dramShape(rows int) string { return fmt.Sprintf("%d rows, weights out of DRAM", rows) }
 
-// multiply is a GEMM with a stored weight.
+// multiply returns a GEMM with a stored weight.
 func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 	op := multiplyParts(r, rows, w, w.Out())
 	op.Turn = nil
@@ -82,7 +82,7 @@ func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 	return multiplyParts(r, rows, w, min(dramPart/(w.Data.Cols*w.Data.DType.Size())/128*128, w.Out()))
 }
 
-// multiplyParts is a GEMM with n rows of a weight at a time. The reference computes two bands of the result.
+// multiplyParts returns a GEMM with n rows of a weight at a time. The reference computes two bands of the result.
 func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	x, out := r.normal(rows, all.In(), 1), r.empty(kernel.F32, rows, n)
 	var parts []kernel.Weight
@@ -215,7 +215,7 @@ func expand(r *Rig, tokens int) *Op {
 	return latent(r, a, d.V, func(a *kernel.ExpandArgs, kvb kernel.Matrix) { a.KVB = kvb })
 }
 
-// latent is a GEMM of every head with its part of the up-projection, columns wide.
+// latent returns a GEMM of every head with its part of the up-projection, columns wide.
 func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) *Op {
 	w := r.weight(kernel.BF16, miniDims.KVB(), miniDims.Latent)
 	kvb := matrix(w, kernel.Latent)

@@ -50,7 +50,7 @@ func rotate(r *Rig) *Op {
 		Offset: d.Nope, Pairing: kernel.Interleaved})
 }
 
-// inPlace is an operation that overwrites columns of X, so every run begins with a copy.
+// inPlace returns an operation that overwrites columns of X, so every run begins with a copy.
 func inPlace[A kernel.Op](r *Rig, columns int, a A) *Op {
 	src := r.normal(rowTokens, columns, 1)
 	*tensor(&a, "X") = r.empty(kernel.F32, rowTokens, columns)

@@ -12,7 +12,8 @@ import (
 // outs maps the outputs of an operation, by field name, to their maximum error.
 type outs map[string]float64
 
-// rowwise is an operation whose rows do not depend on each other. The reference computes some of the rows one by one.
+// rowwise returns an operation whose rows do not depend on each other. The reference computes some of the rows one by
+// one.
 func rowwise[A kernel.Op](r *Rig, a A, outputs outs) *Op { return rowwiseAfter(r, a, outputs, nil) }
 
 // rowwiseAfter is rowwise with preparations: before, unless nil, is called with the arguments of every run and their
@@ -72,7 +73,7 @@ func (t *turns) of(row int) kernel.Tensor {
 	return t.sets[t.next].Slice(row, row+1)
 }
 
-// repeated is an operation that the reference repeats with its own output, which same compares.
+// repeated returns an operation that the reference repeats with its own output, which same compares.
 func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.Tensor) error) *Op {
 	out := *tensor(&a, name)
 	return &Op{

@@ -25,8 +25,8 @@ func tiled(backend string) bool {
 	return t != nil && t.Tiled()
 }
 
-// tiles is a GEMM of bf16 rows with a stored weight on one core, including the packing of the rows. It measures one
-// pass of the matrix unit; models do not use it, since activations are float32.
+// tiles returns a GEMM of bf16 rows with a stored weight on one core, including the packing of the rows. It measures
+// one pass of the matrix unit; models do not use it, since activations are float32.
 func tiles(r *Rig, d kernel.DType) *Op {
 	const m, n, k = gemmRows, gemmOut, gemmIn
 	w, out := r.weight(d, n, k), r.empty(kernel.F32, m, n)

@@ -68,8 +68,8 @@ const dynamicSuffix = "_shared"
 // machineCUDA is the ELF machine number of NVIDIA device code.
 const machineCUDA = 190
 
-// reserved is the part of every block's shared memory that the system uses and the linker counts as a kernel's static
-// shared memory: 1 KiB from compute capability 9 on. The flags of the ELF header have the capability.
+// reserved returns the part of every block's shared memory that the system uses and the linker counts as a kernel's
+// static shared memory: 1 KiB from compute capability 9 on. The flags of the ELF header have the capability.
 func reserved(data []byte) uint64 {
 	const flags, least, bytes = 48, 90, 1024
 	if arch := binary.LittleEndian.Uint32(data[flags:]) >> 8 & 0xFF; arch >= least {

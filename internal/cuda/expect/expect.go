@@ -14,8 +14,8 @@ import (
 // RotaryDim is the number of rotated values of a vector.
 const RotaryDim = 64
 
-// RotaryTable is the table of cosines and sines [rows, 64] for a base frequency without scaling: 32 cosines, then 32
-// sines.
+// RotaryTable returns the table of cosines and sines [rows, 64] for a base frequency without scaling: 32 cosines, then
+// 32 sines.
 func RotaryTable(rows int, theta float64) []float32 {
 	t := make([]float32, rows*RotaryDim)
 	for p := range rows {
@@ -56,7 +56,7 @@ func Widen(v []uint16) []float32 {
 	return out
 }
 
-// MainRow is the 576 values of a main-cache row: the unchanged latent, and the key rotated and rounded to bf16.
+// MainRow returns the 576 values of a main-cache row: the unchanged latent, and the key rotated and rounded to bf16.
 func MainRow(latent, key []uint16, angles []float32) []float32 {
 	row := append(Widen(latent), Widen(key)...)
 	rope := row[len(latent):]

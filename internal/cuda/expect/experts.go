@@ -28,7 +28,7 @@ func Gated(gate, up float64, limit float32) float64 {
 	return gate / (1 + math.Exp(-gate)) * up
 }
 
-// Dot is a product of rows in float64.
+// Dot returns a product of rows in float64.
 func Dot(a []float64, b []float32) (sum float64) {
 	for i, v := range b {
 		sum += a[i] * float64(v)
@@ -59,9 +59,9 @@ const (
 	FoldedTile  = 16 * FoldedPiece
 )
 
-// Folded is the value in column c of row r of such a tile over the scale of its half. A word has four of 32 columns and
-// another four, 16 columns on. Of its eight values three bits of each are in a nibble; signs of the first four are bits
-// 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
+// Folded returns the value in column c of row r of such a tile over the scale of its half. A word has four of 32
+// columns and another four, 16 columns on. Of its eight values three bits of each are in a nibble; signs of the first
+// four are bits 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
 func Folded(tile []byte, r, c int) float64 {
 	piece, group, line, lower := tile[r/16*FoldedPiece:], c/32, r%8, r/8%2
 	word := binary.LittleEndian.Uint32(piece[group/2*512+(line*4+c%16/4)*16+group%2*8+lower*4:])

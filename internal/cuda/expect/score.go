@@ -14,8 +14,8 @@ const IndexDim = 128
 // products to about 14 bits before adding them.
 const IndexError = 1e-3
 
-// IndexScore is the score of one key for one query row in float64, and the sum of the magnitudes of its terms. q is
-// [len(w), 128].
+// IndexScore returns the score of one key for one query row in float64, and the sum of the magnitudes of its terms. q
+// is [len(w), 128].
 func IndexScore(q, key []byte, w []float32, scale float32) (score, size float64) {
 	for h := range w {
 		var dot, abs float64
@@ -30,9 +30,9 @@ func IndexScore(q, key []byte, w []float32, scale float32) (score, size float64)
 	return score * float64(scale), size * float64(scale)
 }
 
-// TopK is the selection of one row: the k largest scores, the lowest position first among equals, listed by ascending
-// position. NaN and -inf are never selected; of a row of at most k scores every position is selected, regardless of
-// its scores.
+// TopK returns the selection of one row: the k largest scores, the lowest position first among equals, listed by
+// ascending position. NaN and -inf are never selected; of a row of at most k scores every position is selected,
+// regardless of its scores.
 func TopK(scores []float32, k int) []int32 {
 	order := make([]int32, 0, len(scores))
 	for i, s := range scores {

@@ -15,7 +15,7 @@ const (
 	v4ScaleBytes = 8
 )
 
-// V4Row is the 512 values of an entry with its last 64 rotated.
+// V4Row returns the 512 values of an entry with its last 64 rotated.
 func V4Row(values []uint16, angles []float32) []float32 {
 	v := Widen(values)
 	RotateInterleaved(v[v4Quantised:], angles)
@@ -51,7 +51,7 @@ func EncodeV4(page []byte, tokens, row int, v []float32) {
 	}
 }
 
-// DecodeV4 is the bf16 row of 512 values of an entry: value times scale in float32, rounded; the rotated part as
+// DecodeV4 returns the bf16 row of 512 values of an entry: value times scale in float32, rounded; the rotated part as
 // stored.
 func DecodeV4(page []byte, tokens, row int) []byte {
 	data, scales := page[row*v4DataBytes:], page[tokens*v4DataBytes+row*v4ScaleBytes:]

@@ -74,7 +74,7 @@ func (m *Manifest) Find(kernel string) (*Image, *cubin.Kernel, error) {
 // Native reports whether the image's machine code is embedded.
 func (im *Image) Native() bool { return Native(im.Source) }
 
-// Cubin is the image's machine code.
+// Cubin returns the image's machine code.
 func (im *Image) Cubin() ([]byte, error) {
 	if !im.Native() {
 		return nil, fmt.Errorf("machine code of image %q: %w", im.Name, ErrUnknown)
@@ -82,7 +82,7 @@ func (im *Image) Cubin() ([]byte, error) {
 	return read(CubinFile(im.Name))
 }
 
-// Text is the image's PTX, which the driver of any device from Ampere on can compile.
+// Text returns the image's PTX, which the driver of any device from Ampere on can compile.
 func (im *Image) Text() ([]byte, error) {
 	if !im.PTX {
 		return nil, fmt.Errorf("PTX of image %q: %w", im.Name, ErrUnknown)

@@ -102,7 +102,7 @@ func Hash(target string, options []string, files []File) string {
 // PTXVersion is the version of embedded PTX: drivers for CUDA 12.3 and newer compile it.
 const PTXVersion = "8.3"
 
-// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only
+// Target returns the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only
 // that architecture has, code under sm80 and sm89 belongs to the portable tier, and code under smxx is shared by all.
 // For the portable tier it is the architecture whose machine code provides the facts of kernels.
 func Target(source string) string {
@@ -120,7 +120,7 @@ func Target(source string) string {
 // newerCodes is the folder of images that replace images under sm80 on devices with instructions for FP8.
 const newerCodes = "sm89/"
 
-// FirstCapability is the first compute capability that the PTX of a source runs on, times ten: 80, or 89.
+// FirstCapability returns the first compute capability that the PTX of a source runs on, times ten: 80, or 89.
 func FirstCapability(source string) int {
 	if strings.HasPrefix(source, newerCodes) {
 		return 89
@@ -137,7 +137,7 @@ func InPlaceOf(source string) string {
 	return ""
 }
 
-// PTXTarget is the architecture of the PTX of a source.
+// PTXTarget returns the architecture of the PTX of a source.
 func PTXTarget(source string) string { return fmt.Sprintf("compute_%d", FirstCapability(source)) }
 
 // Portable reports whether PTX of the source is embedded, for devices without machine code.
@@ -156,10 +156,10 @@ func targets(source string) string {
 	return Target(source)
 }
 
-// HashOf is the identity of the image of a source with its files.
+// HashOf returns the identity of the image of a source with its files.
 func HashOf(source string, files []File) string { return Hash(targets(source), Options(), files) }
 
-// Options are the compiler's options besides the target. Contraction of multiplications and additions stays on for
+// Options returns the compiler's options besides the target. Contraction of multiplications and additions stays on for
 // speed; kernels that must give the same bits as the host make each rounding explicit. Functions without a mark are
 // device functions, because there is no host code.
 func Options() []string { return []string{"--std=c++17", "--device-as-default-execution-space"} }

@@ -53,7 +53,7 @@ func (r *require) dense(a kernel.DenseArgs) cuda.Dense {
 	return x
 }
 
-// stride is the distance of a tensor's rows in elements; the stride of a single row is ignored.
+// stride returns the distance of a tensor's rows in elements; the stride of a single row is ignored.
 func stride(t kernel.Tensor) int64 {
 	if t.Rows == 1 {
 		return int64(t.Cols)

@@ -138,7 +138,7 @@ func (d *Device) start() (_ *Device, err error) {
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 8)
 }
 
-// Name is the registered name.
+// Name returns the registered name.
 func (d *Device) Name() string {
 	if d.gpu.Portable() {
 		return PortableName
@@ -176,7 +176,7 @@ func (d *Device) Hardware() kernel.Hardware {
 	}
 }
 
-// MemoryFree is the device memory that can still be allocated, and all of it.
+// MemoryFree returns the device memory that can still be allocated, and all of it.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
 // MemoryUse returns the memory of weights and operations.
@@ -189,7 +189,7 @@ func (d *Device) MemoryUse() kernel.MemoryUse {
 	return u
 }
 
-// DryRun is a device of the same properties without memory.
+// DryRun returns a device of the same properties without memory.
 func (d *Device) DryRun() (kernel.Device, error) {
 	gpu, err := d.gpu.Detached()
 	if err != nil {

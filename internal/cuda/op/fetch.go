@@ -42,7 +42,7 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return f, nil
 }
 
-// fetchBuffer is an idle buffer for the given number of bytes of results.
+// fetchBuffer returns an idle buffer for the given number of bytes of results.
 func (d *Device) fetchBuffer(bytes int64) (*fetched, error) {
 	var f *fetched
 	for _, b := range d.fetches {

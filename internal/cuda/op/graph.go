@@ -96,7 +96,7 @@ func (d *Device) Reserve(pass func() error) error {
 	return errors.Join(pass(), d.settle())
 }
 
-// Reserved is the size of the scratch memory.
+// Reserved returns the size of the scratch memory.
 func (d *Device) Reserved() int64 {
 	held, _ := d.scratch.Held()
 	return held

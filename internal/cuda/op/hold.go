@@ -160,7 +160,7 @@ func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 	return d.kernels.NormQuantise(d.stream, &a)
 }
 
-// normArgs are the arguments of a held sum and of its norm, where there is one.
+// normArgs returns the arguments of a held sum and of its norm, where there is one.
 func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 	s, n := &d.held.sum, &d.held.norm
 	x := s.rows

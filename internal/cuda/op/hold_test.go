@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// withoutGPU is a device whose launches are checked and compute nothing.
+// withoutGPU returns a device whose launches are checked and compute nothing.
 func withoutGPU(t *testing.T) *Device {
 	t.Helper()
 	d, err := On(cuda.OpenDetached(cuda.Properties{Name: "detached", Major: 9, SMs: 132, SharedOptinBytes: 232448,

@@ -15,7 +15,7 @@ type Buffer struct {
 	memory *cuda.Buffer // the buffer to free; nil for scratch memory
 }
 
-// Len is the size in bytes.
+// Len returns the size in bytes.
 func (b *Buffer) Len() int64 { return b.bytes }
 
 // Alloc returns zeroed memory.
@@ -132,7 +132,7 @@ func (d *Device) fault(bits uint32) error {
 	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
 }
 
-// at is the address of a tensor's first element.
+// at returns the address of a tensor's first element.
 func at(t kernel.Tensor) cuda.Ptr {
 	b := t.Buf.(*Buffer)
 	if b.ptr == 0 {

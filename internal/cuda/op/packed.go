@@ -107,7 +107,7 @@ func widenedOnHost(w kernel.Weight) bool {
 	return ok
 }
 
-// onHost is a weight as bf16, rounded once; a dry run reads nothing.
+// onHost returns a weight as bf16, rounded once; a dry run reads nothing.
 func onHost(w kernel.Weight, tried bool) (kernel.Weight, error) {
 	out, in := w.Out(), w.In()
 	var to []byte
@@ -239,7 +239,7 @@ func codeSource(d kernel.DType) int32 {
 	return cuda.PackSources[name]
 }
 
-// scaleType is the type of scales.
+// scaleType returns the type of scales.
 func scaleType(d kernel.DType) int32 {
 	switch d {
 	case kernel.BF16:

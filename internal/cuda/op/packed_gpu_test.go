@@ -56,8 +56,8 @@ var packings = []packing{
 	{data: kernel.Blocks(block.Q3_K)}, {data: kernel.Blocks(block.Q6_K)}, {data: kernel.Blocks(block.Q5_K)},
 }
 
-// within is the allowed error of products relative to their norm: with random scales of blocks, a few values dominate a
-// sum.
+// within returns the allowed error of products relative to their norm: with random scales of blocks, a few values
+// dominate a sum.
 func (p packing) within() float64 {
 	if _, ok := p.data.Block(); ok {
 		return 0.01
@@ -65,7 +65,7 @@ func (p packing) within() float64 {
 	return 0.005
 }
 
-// packedBy is a random matrix in a packed format.
+// packedBy returns a random matrix in a packed format.
 func (b *bench) packedBy(p packing, out, in int) kernel.Weight {
 	b.Helper()
 	size := float32(1 / math.Sqrt(float64(in)))
@@ -115,7 +115,7 @@ func (b *bench) packedBy(p packing, out, in int) kernel.Weight {
 	return w
 }
 
-// blocksBy is a random matrix in blocks of a GGUF type, with finite scales.
+// blocksBy returns a random matrix in blocks of a GGUF type, with finite scales.
 func (b *bench) blocksBy(f block.Format, out, in int) kernel.Weight {
 	b.Helper()
 	count := out * in / f.Values()
@@ -140,8 +140,8 @@ func (b *bench) blocksBy(f block.Format, out, in int) kernel.Weight {
 	return kernel.Weight{Data: b.place(b.ref, d, out, in/f.Values(), raw)}
 }
 
-// modelBlocks is a random matrix in blocks of a GGUF type whose values have the size of a model's: activations multiply
-// errors of their inputs by the inputs, so that a few blocks with large scales would dominate the error.
+// modelBlocks returns a random matrix in blocks of a GGUF type whose values have the size of a model's: activations
+// multiply errors of their inputs by the inputs, so that a few blocks with large scales would dominate the error.
 func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
 	b.Helper()
 	raw := make([]byte, out*in/f.Values()*f.Bytes())

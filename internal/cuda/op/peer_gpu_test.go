@@ -181,7 +181,7 @@ func (x *exchange) do(what string, restore, result shared, run func(c kernel.Col
 	}
 }
 
-// on is a rank's tensor, on the GPU or in host memory.
+// on returns a rank's tensor, on the GPU or in host memory.
 func (s shared) on(rank int, gpu bool) kernel.Tensor {
 	if gpu {
 		return s.gpu[rank]

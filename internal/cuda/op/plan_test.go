@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// planned is the only segment of a batch on an H200.
+// planned returns the only segment of a batch on an H200.
 func planned(t *testing.T, m plan.Model, p plan.Policy, batch string) *plan.Segment {
 	t.Helper()
 	hw, err := plan.HardwareFor("sm90")

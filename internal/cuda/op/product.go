@@ -128,7 +128,7 @@ type rowProducts struct {
 	exact                 bool // of the codes
 }
 
-// scaleStride is the distance of rows of scales: copies are 16 bytes wide.
+// scaleStride returns the distance of rows of scales: copies are 16 bytes wide.
 func (p *rowProducts) scaleStride() int64 { return (int64(p.rows) + 3) &^ 3 }
 
 func (p *rowProducts) scaleBytes() int64 {
@@ -145,7 +145,7 @@ func (p *rowProducts) quantise(exact bool) error {
 	return p.kernels.QuantiseRows(p.stream, &a)
 }
 
-// codesOf are the arguments of the kernel that makes the codes.
+// codesOf returns the arguments of the kernel that makes the codes.
 func (p *rowProducts) codesOf(exact bool) cuda.QuantiseRowsArgs {
 	return cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x),
 		CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
@@ -165,7 +165,8 @@ func (p *rowProducts) of(w *matrix) cuda.Product {
 	return x
 }
 
-// sumBytes is the memory for partial sums that makes the product with a weight, or with its group of weights, faster.
+// sumBytes returns the memory for partial sums that makes the product with a weight, or with its group of weights,
+// faster.
 func (p *rowProducts) sumBytes(w *matrix) int64 {
 	x := p.of(w)
 	n := x.SumBytes(p.gpu)

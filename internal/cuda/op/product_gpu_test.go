@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// weight is a random matrix as a checkpoint stores it; e4m3 has blocks of 128 x 128.
+// weight returns a random matrix as a checkpoint stores it; e4m3 has blocks of 128 x 128.
 func (b *bench) weight(kind kernel.DType, out, in int) kernel.Weight {
 	return b.blockWeight(kind, out, in, 128, 128)
 }

@@ -157,7 +157,7 @@ func (b *bench) close(what string, x both, tol float64) {
 	}
 }
 
-// values are the elements of a tensor of floats.
+// values returns the elements of a tensor of floats.
 func (b *bench) values(d kernel.Device, t kernel.Tensor) []float64 {
 	b.Helper()
 	raw, out := b.bytes(d, t), make([]float64, 0, t.Rows*t.Cols)

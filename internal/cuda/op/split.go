@@ -96,7 +96,7 @@ func (s *split) places(phase int) []int32 {
 	return table
 }
 
-// slots is the table of a group's experts in a phase, and whether one of them is fetched.
+// slots returns the table of a group's experts in a phase, and whether one of them is fetched.
 func (s *split) slots(phase, first, count int) (table []int32, any bool) {
 	method := s.methods.Of(phase == 1)
 	table = make([]int32, len(method))
@@ -287,13 +287,13 @@ func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.Pack
 	return nil
 }
 
-// pieceSizes are the bytes of an expert's pieces, in the order in which they are in memory.
+// pieceSizes returns the bytes of an expert's pieces, in the order in which they are in memory.
 func pieceSizes(s cuda.ExpertShape) [4]int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return [4]int64{gateUp, down, gateUpScales, downScales}
 }
 
-// piecesOf are the pieces of expert i.
+// piecesOf returns the pieces of expert i.
 func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
 	out := [4]cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales}
 	for j, bytes := range pieceSizes(s) {

@@ -66,7 +66,7 @@ func newSplitBench(t *testing.T, kind kernel.DType, o offload.Options, before fu
 	return b
 }
 
-// expert is a random matrix of a type.
+// expert returns a random matrix of a type.
 func (b *splitBench) expert(kind kernel.DType, out, in int) kernel.Weight {
 	b.Helper()
 	switch kind {
@@ -117,7 +117,7 @@ func (b *splitBench) prepareAs(m kernel.ExpertMethods) kernel.Experts {
 	return x
 }
 
-// rows is a batch.
+// rows returns a batch.
 func (b *splitBench) rows(n int) kernel.ExpertArgs {
 	ids := make([]int32, 0, n*splitTop)
 	for range n {

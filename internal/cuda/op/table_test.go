@@ -76,7 +76,7 @@ func TestTableOfLaunches(t *testing.T) {
 	}
 }
 
-// written is the fields of arguments that are not zero.
+// written returns the fields of arguments that are not zero.
 func written(v reflect.Value, path string, named func(cuda.Ptr) string) string {
 	var out strings.Builder
 	for i := range v.NumField() {

@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// detached are the operations on a device without a GPU: arguments are checked, nothing is computed.
+// detached returns the operations on a device without a GPU: arguments are checked, nothing is computed.
 func detached(t *testing.T) *Device {
 	t.Helper()
 	d, err := On(cuda.OpenDetached(cuda.Properties{Name: "none", Major: 9, SMs: 132, SharedOptinBytes: 232448,
@@ -27,7 +27,7 @@ func detached(t *testing.T) *Device {
 	return d
 }
 
-// stored is a weight in host memory, each row followed by a gap of columns.
+// stored returns a weight in host memory, each row followed by a gap of columns.
 func stored(kind kernel.DType, out, in, gap int) kernel.Weight {
 	w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 16+out*(in+gap)*kind.Size()), Off: 16,
 		DType: kind,

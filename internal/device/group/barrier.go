@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// errBarrier is wrapped by errors of ranks that did not fail themselves, because another rank was missing.
-var errBarrier = errors.New("group: another rank did not arrive")
+// errBarrier is wrapped by the errors of ranks that did not fail themselves but waited for a missing rank.
+var errBarrier = errors.New("group: another rank did not reach the same operation")
 
 // barrier synchronises ranks.
 type barrier struct {

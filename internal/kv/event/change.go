@@ -17,7 +17,7 @@ const (
 	mediums
 )
 
-// String is the word on the wire.
+// String returns the word on the wire.
 func (m Medium) String() string { return [...]string{"GPU", "CPU", "STORAGE"}[m] }
 
 // change is one event of one tier. It is not modified once it is in a queue.

@@ -6,7 +6,7 @@ type frame struct {
 	payload []byte
 }
 
-// size is the memory of its payload: allocations below 32 KiB are rounded up by up to an eighth, larger ones to a
+// size returns the memory of its payload: allocations below 32 KiB are rounded up by up to an eighth, larger ones to a
 // multiple of 8 KiB.
 func (f *frame) size() int {
 	n := cap(f.payload)

@@ -131,7 +131,7 @@ func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	return !before && s.wants(topic)
 }
 
-// number is the batch's number in its wire format.
+// number returns the batch's number in its wire format.
 func (f frame) number() []byte { return binary.BigEndian.AppendUint64(nil, f.seq) }
 
 // replayAsk is a request for every batch from a number on.

@@ -155,7 +155,7 @@ func (p *Publisher) Close() error {
 	return err
 }
 
-// Stats is a snapshot of the counters.
+// Stats returns a snapshot of the counters.
 func (p *Publisher) Stats() Stats {
 	c := &p.count
 	s := Stats{Sequence: c.sequence.Load(), Batches: c.batches.Load(), Dropped: c.dropped.Load(),

@@ -186,7 +186,7 @@ func (c *checker) memory() error {
 	return err
 }
 
-// count is the number of live nodes of a kind.
+// count returns the number of live nodes of a kind.
 func (c *checker) count(is func(int32) bool) int {
 	count := 0
 	for i := range c.nodes {

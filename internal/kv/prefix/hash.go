@@ -10,7 +10,7 @@ import (
 // process.
 type Hash [sha256.Size]byte
 
-// String is the hash in hexadecimal.
+// String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // domain separates root hashes from page hashes and from other uses of SHA-256; the number changes with the rule.
@@ -22,8 +22,8 @@ type hasher struct {
 	buf []byte
 }
 
-// root is the hash before the first page: SHA-256 over domain, identity and salt, each after its length in 8 bytes, so
-// that different pairs give different bytes.
+// root returns the hash before the first page: SHA-256 over domain, identity and salt, each after its length in 8
+// bytes, so that different pairs give different bytes.
 func (h *hasher) root(identity string, salt []byte) Hash {
 	b := h.buf[:0]
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(domain)))
@@ -36,7 +36,7 @@ func (h *hasher) root(identity string, salt []byte) Hash {
 	return h.sum(b)
 }
 
-// PageHash is the hash of a page of tokens after the page, or root, that parent identifies.
+// PageHash returns the hash of a page of tokens after the page, or root, that parent identifies.
 func PageHash(parent Hash, tokens []int32) Hash {
 	h := hasher{sum: sha256.Sum256}
 	return h.page(parent, tokens)
@@ -52,7 +52,7 @@ func (ix *Index) Chain(root Hash, prompt []int32, limit int, chain []Hash) []Has
 	return chain
 }
 
-// page is the hash of a page of tokens after parent: SHA-256 over the parent's 32 bytes and 4 little-endian bytes
+// page returns the hash of a page of tokens after parent: SHA-256 over the parent's 32 bytes and 4 little-endian bytes
 // per token.
 func (h *hasher) page(parent Hash, tokens []int32) Hash {
 	b := append(h.buf[:0], parent[:]...)

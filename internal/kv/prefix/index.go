@@ -80,8 +80,8 @@ const (
 	Duplicate
 )
 
-// Root is the hash before the first page of a prompt under a salt. Prompts of different salts share no page; an empty
-// salt is one of them.
+// Root returns the hash before the first page of a prompt under a salt. Prompts of different salts share no page; an
+// empty salt is one of them.
 func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
 
 // Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root for
@@ -159,7 +159,7 @@ func (ix *Index) Drop(page Page) (kept bool) {
 	return false
 }
 
-// Oldest is the page that Evict would evict.
+// Oldest returns the page that Evict would evict.
 func (ix *Index) Oldest() (Page, bool) {
 	if ix.idle.oldest == none {
 		return None, false
@@ -212,7 +212,7 @@ func (ix *Index) Clear(freed []Page) []Page {
 	return freed
 }
 
-// Idle is the number of pages Evict could evict.
+// Idle returns the number of pages Evict could evict.
 func (ix *Index) Idle() int { return ix.idle.count }
 
 // Has reports whether a page belongs to an entry.

@@ -39,7 +39,7 @@ var stopNames = [Stops]string{
 	StopCollision: "another page has the same hash",
 }
 
-// String is the reason in words.
+// String returns the reason in words.
 func (s Stop) String() string {
 	if s < Stops {
 		return stopNames[s]

@@ -62,7 +62,7 @@ type Config struct {
 	Image *int // represents parts of images, which are not read: no prompt may have it
 }
 
-// Common is the part that does not depend on the family.
+// Common returns the part that does not depend on the family.
 func (c *Config) Common() *Config { return c }
 
 // Description is a checked config.json of some family: *DSA, *V4, *V41 or *Next.
@@ -88,7 +88,7 @@ type Attention struct {
 	V      int
 }
 
-// QK is the size of an expanded query or key head.
+// QK returns the size of an expanded query or key head.
 func (a Attention) QK() int { return a.Nope + a.Rope }
 
 // Indexer describes the selection of keys. Without any, every field is zero.

@@ -24,7 +24,7 @@ type Linear struct {
 	Layers []bool  // for each layer: linear attention, not latent
 }
 
-// Width is the size of all heads.
+// Width returns the size of all heads.
 func (l Linear) Width() int { return l.Heads * l.Dim }
 
 // PoolTopK returns how many pooled keys a query selects.

@@ -28,7 +28,7 @@ func v32(changes ...fields) fields {
 	return change(f, changes)
 }
 
-// yarn is the released scaling of V3.2.
+// yarn returns the released scaling of V3.2.
 func yarn(changes ...fields) fields {
 	return change(fields{"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32,
 		"beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}, changes)

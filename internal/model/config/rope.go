@@ -18,7 +18,7 @@ type Yarn struct {
 	MScaleAllDim float64
 }
 
-// InvFreq is the angle per position of each of d/2 pairs, rounded to float32.
+// InvFreq returns the angle per position of each of d/2 pairs, rounded to float32.
 func (r Rope) InvFreq(d int) []float32 {
 	out := make([]float32, d/2)
 	for i := range out {
@@ -65,7 +65,7 @@ func (r Rope) CosScale() float32 {
 	return float32(mscale(y.Factor, 1))
 }
 
-// SoftmaxScale is the factor of attention scores for query heads of size qk.
+// SoftmaxScale returns the factor of attention scores for query heads of size qk.
 func (r Rope) SoftmaxScale(qk int) float32 {
 	s := 1 / math.Sqrt(float64(qk))
 	if r.Yarn != nil && r.Yarn.MScaleAllDim != 0 {

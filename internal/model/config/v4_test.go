@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// flashRatios is the released pattern of V4-Flash, with the draft layer's entry at the end.
+// flashRatios returns the released pattern of V4-Flash, with the draft layer's entry at the end.
 func flashRatios() []int {
 	out := []int{0, 0}
 	for range 20 {
@@ -40,7 +40,7 @@ func v4(changes ...fields) fields {
 	}, changes)
 }
 
-// v4HF is the same model in the transformers spelling.
+// v4HF returns the same model in the transformers spelling.
 func v4HF(changes ...fields) fields {
 	types, mlp := []string{}, []string{}
 	for i, m := range flashRatios()[:43] {

@@ -68,7 +68,7 @@ func (b *v4Builder) supportedRatios() []int {
 	return []int{0, 4, 128}
 }
 
-// typeRatio is the ratio of a layer by the name of its type.
+// typeRatio returns the ratio of a layer by the name of its type.
 func (b *v4Builder) typeRatio(i int, t string) int {
 	switch t {
 	case windowLayer:

@@ -133,7 +133,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// compressedConfig is a quantization_config of compressed-tensors with some changes.
+// compressedConfig returns a quantization_config of compressed-tensors with some changes.
 func compressedConfig(change fields) fields {
 	out := fields{"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": fields{
 		"group_0": fields{"weights": fields{"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}}

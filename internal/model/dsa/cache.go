@@ -20,7 +20,7 @@ func (m *Model) Facts() plan.Model {
 	return f
 }
 
-// Facts are the properties of a config that the planner reads. No weights are needed.
+// Facts returns the properties of a config that the planner reads. No weights are needed.
 func Facts(c *config.DSA) plan.Model {
 	f := plan.Model{
 		Family:             families[c.Family],
@@ -113,7 +113,7 @@ func (m *Model) Release() {
 	m.caches = nil
 }
 
-// PageBytes is the cache memory of one page over all layers.
+// PageBytes returns the cache memory of one page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -133,10 +133,10 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return n
 }
 
-// Caches are the pools of every layer but the drafting one, for tests that read their bytes.
+// Caches returns the pools of every layer but the drafting one, for tests that read their bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
-// Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has
+// Pools returns the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has
 // them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool

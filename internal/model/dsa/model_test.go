@@ -213,7 +213,7 @@ func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
 	return pass.Outputs(), nil
 }
 
-// prompt is a batch of one prompt of n tokens, with logits of the last of them.
+// prompt returns a batch of one prompt of n tokens, with logits of the last of them.
 func (r *rig) prompt(n, logits int) (plan.Batch, model.Input) {
 	b := plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(n, 0))
 	b.Requests[0].Logits = logits

@@ -105,8 +105,8 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// source are the rows that a pass continues: the target's hidden states, or in a chain and of picked rows the layer's
-// own.
+// source returns the rows that a pass continues: the target's hidden states, or in a chain and of picked rows the
+// layer's own.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassDraft {
 		return &d.work.hidden
@@ -139,8 +139,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// Program is the layer. Where no logits are requested, rows and indexer keys are stored and nothing else: no later
-// layer reads outputs.
+// Program returns the operations of the layer. If no logits are requested, it only stores rows and indexer keys: no
+// later layer reads outputs.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.allocated, d.build) }
 
 func (d *draft) build() (kernel.Program, error) {

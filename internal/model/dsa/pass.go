@@ -91,7 +91,7 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 // Inputs returns where the input block belongs.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs are the results.
+// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // prepare fills the arrays of every pass.

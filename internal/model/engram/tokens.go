@@ -63,7 +63,8 @@ func TokenMap(tokenizer []byte, vocab int) ([]int32, error) {
 	return out, nil
 }
 
-// PlainMap is a map for checkpoints without a tokenizer: neighbouring tokens share a key, and every key has a token.
+// PlainMap returns a map for checkpoints without a tokenizer: neighbouring tokens share a key, and every key has a
+// token.
 func PlainMap(vocab, keys int) []int32 {
 	out := make([]int32, vocab)
 	for i := range out {
@@ -106,7 +107,7 @@ func lower(b *strings.Builder, r rune) {
 	b.WriteRune(unicode.ToLower(r))
 }
 
-// bytesOf is the text that a name in the vocabulary of a byte-level tokenizer represents: printable bytes are
+// bytesOf returns the text that a name in the vocabulary of a byte-level tokenizer represents: printable bytes are
 // themselves, the others runes from U+0100 on.
 func bytesOf(name string) string {
 	out := make([]byte, 0, len(name))

@@ -97,8 +97,8 @@ func (s *dsaStep) block(l int, h float64) {
 	s.exchanges(h)
 }
 
-// decoded is the time of attention of some rows with cost.DecodeHeads heads: between the measured numbers of rows in
-// proportion, beyond the last one as if all rows took as long as those.
+// decoded returns the time of attention of some rows with cost.DecodeHeads heads: between the measured numbers of rows
+// in proportion, beyond the last one as if all rows took as long as those.
 func decoded(measured []cost.Decode, split plan.KeySplit, rows float64) float64 {
 	last := measured[0]
 	for _, d := range measured {

@@ -60,7 +60,7 @@ func divided(t *testing.T, preset, batch string, gpus int, how plan.Division, sp
 	return e
 }
 
-// decodes is a batch of n sequences with the given number of tokens.
+// decodes returns a batch of n sequences with the given number of tokens.
 func decodes(n, tokens int) string { return fmt.Sprintf("decode:%dx%d", n, tokens) }
 
 // Estimates of one GPU are within 15 % of the whole steps in docs/benchmarks/record-h200.md.

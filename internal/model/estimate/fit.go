@@ -248,7 +248,7 @@ func restBytes(d config.Description, heads, gpus int) int64 {
 	return 0
 }
 
-// cacheBytes is the memory of the sequences on each GPU: caches are not divided among ranks.
+// cacheBytes returns the memory of the sequences on each GPU: caches are not divided among ranks.
 func cacheBytes(d config.Description) int64 {
 	switch c := d.(type) {
 	case *config.DSA:
@@ -272,8 +272,8 @@ func cacheBytes(d config.Description) int64 {
 	return 0
 }
 
-// rowBytes is the approximate memory of a step for each row of a prompt: residual rows, and the tensors of a layer's
-// attention for the given number of heads.
+// rowBytes returns the approximate memory of a step for each row of a prompt: residual rows, and the tensors of a
+// layer's attention for the given number of heads.
 func rowBytes(d config.Description, of int) float64 {
 	heads := float64(of)
 	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }

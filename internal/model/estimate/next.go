@@ -83,9 +83,8 @@ func (s *nextStep) selecting(h float64) {
 	s.add("attention", s.sparse*s.heads/128*x.Prompt, formula)
 }
 
-// nextRest is the size of the weights on a GPU other than experts: FP8, but bf16 for the vocabulary, linear attention,
-// the
-// indexer, routers and sites.
+// nextRest returns the size of the weights on a GPU other than experts: FP8, but bf16 for the vocabulary, linear
+// attention, the indexer, routers and sites.
 func nextRest(c *config.Next) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, w, d, streams := float64(c.Hidden), float64(c.Linear.Width()), float64(c.Linear.Dim), float64(c.Hyper.Streams)
@@ -113,7 +112,7 @@ func nextRest(c *config.Next) float64 {
 	return total
 }
 
-// nextCache is the memory of the sequences: their rows and keys, a state of each, and a snapshot.
+// nextCache returns the memory of the sequences: their rows and keys, a state of each, and a snapshot.
 func nextCache(c *config.Next) int64 {
 	const page = 4 * layout.PageTokens
 	s := next.SizesOf(c, layout.NopeFP8{}, layout.IndexFP8{}, page, 1)

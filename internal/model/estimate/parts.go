@@ -44,7 +44,7 @@ type experts struct {
 	shared        float64
 }
 
-// count is the number of all experts.
+// count returns the number of all experts.
 func (e *experts) count() (n int) {
 	for _, k := range e.layers {
 		n += k
@@ -52,7 +52,7 @@ func (e *experts) count() (n int) {
 	return n
 }
 
-// most is the number of experts of a layer that has any.
+// most returns the number of experts of a layer that has any.
 func (e *experts) most() (n int) {
 	for _, k := range e.layers {
 		n = max(n, k)
@@ -60,10 +60,10 @@ func (e *experts) most() (n int) {
 	return n
 }
 
-// values is the number of weights of one expert.
+// values returns the number of weights of one expert.
 func (e *experts) values() float64 { return 3 * e.inner * e.hidden }
 
-// expertsOf are the experts that a config describes.
+// expertsOf returns the experts that a config describes.
 func expertsOf(d config.Description) experts {
 	common := d.Common()
 	e := experts{layers: make([]int, common.Layers+common.NextN), hidden: float64(common.Hidden)}
@@ -97,7 +97,7 @@ func expertsOf(d config.Description) experts {
 	return e
 }
 
-// newParts is the estimate of a rank.
+// newParts returns the estimate of a rank.
 func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split, rank int) *parts {
 	p := &parts{on: &m.Machine, x: &m.GPU, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
 		cfg: cfg, all: expertsOf(d), format: releasedFormat(d), split: s, at: map[string]int{},
@@ -149,7 +149,7 @@ func (p *parts) add(name string, micros float64, formula string) {
 	p.stages[i].Micros += micros
 }
 
-// sum is the time of all stages so far.
+// sum returns the time of all stages so far.
 func (p *parts) sum() (micros float64) {
 	for _, s := range p.stages {
 		micros += s.Micros
@@ -157,7 +157,7 @@ func (p *parts) sum() (micros float64) {
 	return micros
 }
 
-// product is a product of rows with a weight of the given number of bytes a value.
+// product returns the time of a product of rows with a weight that has the given number of bytes per value.
 func (p *parts) product(rows, out, in, bytes float64) float64 {
 	ops := p.x.FP8
 	if bytes == 2 {
@@ -262,7 +262,7 @@ func releasedFormat(d config.Description) cost.Format {
 	return cost.E4M3
 }
 
-// bytesOf is the memory of values in a format, scales included: float32 for each 128 x 128, a byte for each 32.
+// bytesOf returns the memory of values in a format, scales included: float32 for each 128 x 128, a byte for each 32.
 func bytesOf(f cost.Format, values float64) float64 {
 	switch f {
 	case cost.E4M3:

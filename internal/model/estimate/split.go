@@ -16,7 +16,7 @@ type split struct {
 	ranks     float64
 }
 
-// share is the share of rows that choose an expert.
+// share returns the share of rows that choose an expert.
 func (s *split) share(layer, expert int) float64 {
 	if s.ask.Usage != nil {
 		return s.ask.Usage.Share(layer, expert)
@@ -109,7 +109,7 @@ func (u uses) mean() float64 {
 	return mean
 }
 
-// binomial is the probability of k of n.
+// binomial returns the probability of k of n.
 func binomial(n, k, q float64) float64 {
 	switch {
 	case q <= 0 && k == 0, q >= 1 && k == n:

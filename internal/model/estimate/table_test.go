@@ -135,7 +135,7 @@ func stepOf(t *testing.T, preset, batch string, gpus int, how plan.Division) (*E
 	return Of(d, &cfg, &b, gpus)
 }
 
-// skewed is a use of experts in which each is chosen less than the one before it.
+// skewed returns a use of experts in which each is chosen less than the one before it.
 func skewed(t *testing.T, d config.Description) *usage.Table {
 	t.Helper()
 	u, err := usage.For(d)

@@ -46,7 +46,7 @@ func tableBytes(d config.Description) (total int64) {
 	return total
 }
 
-// v41Cache is the memory of the sequences: entries and keys of the layers that make them, and the windows of all.
+// v41Cache returns the memory of the sequences: entries and keys of the layers that make them, and the windows of all.
 func v41Cache(c *config.V41) int64 {
 	const page = layout.V4PageSize
 	s := v41.SizesOf(c, layout.V41Entry{}, layout.IndexV41{}, page)
@@ -66,7 +66,7 @@ func v41Row(c *config.V41, heads float64) float64 {
 		4*Tokens
 }
 
-// gpuName is a machine without its figures, for advice.
+// gpuName returns a machine without its figures, for advice.
 func gpuName(asked string) string {
 	name, _, _ := strings.Cut(asked, ",")
 	return name

@@ -86,7 +86,7 @@ func Open(dir string) (*Source, error) {
 	return New(dir, d, w), nil
 }
 
-// FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
+// FromGGUF returns the model of an open GGUF file. When it fails, the file is closed.
 func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
 	d, err := config.Describe(path, f.Config)
 	if err != nil {
@@ -288,7 +288,7 @@ func loaded[M model.Model](m M, err error) (model.Model, error) {
 	return m, nil
 }
 
-// Facts are the properties of a described model that the planner reads. No weights are needed.
+// Facts returns the properties of a described model that the planner reads. No weights are needed.
 func Facts(d config.Description) (plan.Model, error) {
 	switch c := d.(type) {
 	case *config.DSA:

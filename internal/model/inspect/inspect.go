@@ -246,7 +246,7 @@ func (s *Summary) count(src *family.Source) {
 // visionTower is the prefix of the tensors of a vision tower, which is not run.
 const visionTower = "model.visual."
 
-// layerOf is the number in layers.N., with or without model. or model.language_model. before it, or -1.
+// layerOf returns the number in layers.N., with or without model. or model.language_model. before it, or -1.
 func layerOf(name string) int {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "model."), "language_model.")
 	rest, ok := strings.CutPrefix(name, "layers.")

@@ -29,7 +29,7 @@ var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "
 
 const denseArchitecture = "deepseek2"
 
-// architectureOf is the name of a family, empty where the format has none.
+// architectureOf returns the name of a family, empty where the format has none.
 func architectureOf(f config.Family) string {
 	if f.Dense() {
 		return denseArchitecture
@@ -100,7 +100,7 @@ func (r *reader) count(name string) int {
 	return int(n)
 }
 
-// optional is a size that may be missing.
+// optional returns a size that may be missing.
 func (r *reader) optional(name string, absent int) int {
 	if _, ok := r.meta[r.arch+"."+name]; !ok {
 		return absent
@@ -124,8 +124,8 @@ func (r *reader) floatOr(name string, absent float64) float64 {
 	return r.float(name)
 }
 
-// readConfig is config.json of the model, and the sizes of its tensors. side is the draft head in a file next to it, or
-// nil.
+// readConfig returns config.json of the model, and the sizes of its tensors. side is the draft head in a file next to
+// it, or nil.
 func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape, error) {
 	arch, ok := meta.Text("general.architecture")
 	if err := CheckArchitecture(arch); !ok || err != nil {
@@ -207,7 +207,7 @@ func (r *reader) experts(c map[string]any, s *shape) {
 	r.gate(sigmoidGate, "sigmoid")
 }
 
-// queryRank is the rank of the query projection, null where a file without an indexer has none.
+// queryRank returns the rank of the query projection, null where a file without an indexer has none.
 func (r *reader) queryRank() any {
 	if n := r.optional("attention.q_lora_rank", 0); n > 0 || r.arch != denseArchitecture {
 		return r.count("attention.q_lora_rank")
@@ -233,7 +233,7 @@ func (r *reader) gate(want int, name string) {
 	}
 }
 
-// vocabulary is the number of rows of the embedding.
+// vocabulary returns the number of rows of the embedding.
 func (r *reader) vocabulary() int {
 	if tokens, ok := r.meta.Texts("tokenizer.ggml.tokens"); ok {
 		return r.optional("vocab_size", len(tokens))
@@ -241,7 +241,7 @@ func (r *reader) vocabulary() int {
 	return r.count("vocab_size")
 }
 
-// denseInner is the width of dense blocks. A converter may write one number for every layer.
+// denseInner returns the width of dense blocks. A converter may write one number for every layer.
 func (r *reader) denseInner() int {
 	if list, ok := r.meta.Ints(r.arch + ".feed_forward_length"); ok && len(list) > 0 {
 		return int(list[0])

@@ -25,7 +25,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// models are the checkpoints that can be written: the built-in one, and those of the oracle without a vocabulary.
+// models returns the checkpoints that can be written: the built-in one, and those of the oracle without a vocabulary.
 func models(t *testing.T) map[string]*llamacpp.Model {
 	out := map[string]*llamacpp.Model{}
 	add := func(name string, s *family.Source, err error) *llamacpp.Model {
@@ -249,7 +249,7 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	}
 }
 
-// narrowed is a value of metadata in a type that files have: reading widens numbers.
+// narrowed returns a value of metadata in a type that files have: reading widens numbers.
 func narrowed(v any) any {
 	switch v := v.(type) {
 	case int64:

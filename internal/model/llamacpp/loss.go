@@ -46,7 +46,7 @@ type sums struct {
 	wrong, squares float64
 }
 
-// classOf is the class of a matrix of the file.
+// classOf returns the class of a matrix of the file.
 func classOf(name string) string {
 	switch {
 	case strings.Contains(name, "_exps."):

@@ -30,7 +30,7 @@ func (p *pairs) yarn(y *config.Yarn) {
 	p.number("rope.scaling.yarn_beta_slow", y.BetaSlow)
 }
 
-// metadata are the pairs of the architecture and of the vocabulary.
+// metadata returns the pairs of the architecture and of the vocabulary.
 func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	c := m.Config.Common()
 	p := &pairs{arch: architectureOf(c.Family)}

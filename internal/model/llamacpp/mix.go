@@ -45,8 +45,8 @@ func (m Mix) fileType() uint32 {
 // packed reports whether the mix stores matrices in blocks: FP4 experts then stay FP4, which loses nothing.
 func (m Mix) packed() bool { return m != MixF32 && m != MixBF16 }
 
-// typeOf is the type of a matrix with rows of cols values. Vectors, the router, and the F32 tensors of DeepSeek-V4 stay
-// F32: they are small, and errors of the router change which experts run.
+// typeOf returns the type of a matrix with rows of cols values. Vectors, the router, and the F32 tensors of DeepSeek-V4
+// stay F32: they are small, and errors of the router change which experts run.
 func (m Mix) typeOf(name string, layer, layers, cols int) gguf.Type {
 	switch {
 	case m == MixF32 || staysF32(name):

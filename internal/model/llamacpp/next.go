@@ -79,7 +79,7 @@ func (r *reader) nextConfig(c map[string]any, s *shape) {
 	r.sharedSelections(c, layers)
 }
 
-// decayOf is the logarithm of a layer's decays, f32 [heads].
+// decayOf returns the logarithm of a layer's decays, f32 [heads].
 func decayOf(t *gguf.Tensor, name string) (weight.Tensor, error) {
 	v, err := floats(t)
 	if err != nil {
@@ -156,7 +156,7 @@ func (w *writer) decay(layer int) {
 // nextPrefix is the prefix of tensor names in a checkpoint with a vision tower, instead of "model.".
 const nextPrefix, visionPrefix = "model.language_model.", "model.visual."
 
-// spelled is a name in the checkpoint's spelling.
+// spelled returns a name in the checkpoint's spelling.
 func (w *writer) spelled(name string) string {
 	if rest, ok := strings.CutPrefix(name, "model."); ok && w.has(nextPrefix+"embed_tokens.weight") {
 		return nextPrefix + rest

@@ -34,7 +34,7 @@ type headNames struct {
 	first, last        map[string]string // names of tensors, to those behind mtp.0. and behind that of the last stage
 }
 
-// lastStage are the parts that only the last stage has, by the words of a dialect.
+// lastStage returns the parts that only the last stage has, by the words of a dialect.
 func lastStage(norm, hc, markov, confidence string) map[string]string {
 	out := map[string]string{norm: "norm.weight", confidence: "confidence_head.proj.weight"}
 	for _, part := range []string{"fn", "base", "scale"} {
@@ -154,7 +154,7 @@ func (s *sidecar) describe(r *reader, c map[string]any) {
 	}
 }
 
-// tensors are the tensors of the head under their official names.
+// tensors returns the tensors of the head under their official names.
 func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	stages := *of
 	var out []weight.Tensor
@@ -206,7 +206,7 @@ func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	return append(list, weight.Tensor{Name: name, DType: weight.BF16, Shape: []int{1, n}, Data: make([]byte, 2*n)})
 }
 
-// translate is the checkpoint's form of a tensor of the file. Embedding and head come from the file of the model.
+// translate returns the checkpoint's form of a tensor of the file. Embedding and head come from the file of the model.
 func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) ([]weight.Tensor, error) {
 	plain := strings.TrimSuffix(t.Name, ".weight")
 	if name, ok := known[plain]; ok {

@@ -58,7 +58,7 @@ var dsaNames = &names{
 		"ffn_down_exps.weight": "down_proj"},
 }
 
-// expert is the name of a matrix of an expert, after the prefix of its layer.
+// expert returns the name of a matrix of an expert, after the prefix of its layer.
 func (n *names) expert(e int, matrix string) string {
 	return fmt.Sprintf("%s%d.%s.weight", n.experts, e, matrix)
 }
@@ -150,7 +150,7 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 }
 
-// one is a tensor under another name.
+// one returns a tensor under another name.
 func one(t *gguf.Tensor, name string) ([]weight.Tensor, error) {
 	d, err := dtypeOf(t)
 	return []weight.Tensor{{Name: name, DType: d, Shape: t.Shape, Data: t.Data, File: t.File, Offset: t.Offset}}, err

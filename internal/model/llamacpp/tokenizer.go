@@ -38,8 +38,8 @@ const glmSplit = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,
 
 type object = map[string]any
 
-// readTokenizer is tokenizer.json and tokenizer_config.json of the vocabulary in a file. All are nil where the file has
-// none.
+// readTokenizer converts the vocabulary of a file to tokenizer.json and tokenizer_config.json. Both are nil if the file
+// has no vocabulary.
 func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, err error) {
 	model, ok := meta.Text("tokenizer.ggml.model")
 	if !ok {

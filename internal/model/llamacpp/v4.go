@@ -83,7 +83,7 @@ func (r *reader) v4Config(c map[string]any, s *shape) {
 	r.ropeScaling(c)
 }
 
-// limit is a number that every layer shares, as one or as a list.
+// limit returns a number that every layer shares, as one or as a list.
 func (r *reader) limit(name string) float64 {
 	list, ok := r.meta.Floats(r.arch + "." + name)
 	if !ok {

@@ -19,7 +19,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// v4Oracle is the oracle's checkpoint of DeepSeek-V4.
+// v4Oracle returns the oracle's checkpoint of DeepSeek-V4.
 func v4Oracle(t *testing.T) *llamacpp.Model {
 	t.Helper()
 	s, err := family.Open("../../../testdata/oracle/deepseek_v4-1")

@@ -13,7 +13,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// vocabulary are the pairs of tokenizer.json and tokenizer_config.json.
+// vocabulary returns the pairs of tokenizer.json and tokenizer_config.json.
 func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 	if m.Tokenizer == nil {
 		return nil, nil
@@ -74,7 +74,7 @@ func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 	return append(pairs, more...), err
 }
 
-// mergeText is a merge as "a b", which tokenizer.json may write as a pair.
+// mergeText returns a merge as "a b", which tokenizer.json may write as a pair.
 func mergeText(text json.RawMessage) string {
 	var pair []string
 	if json.Unmarshal(text, &pair) == nil {

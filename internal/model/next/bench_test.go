@@ -9,7 +9,7 @@ import (
 
 const archived = "../../../testdata/oracle/glm5_next-1.tar.gz"
 
-// oracle is the folder of the unpacked checkpoint.
+// oracle returns the folder of the unpacked checkpoint.
 func oracle(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(archive.Unpack(t, archived), "glm5_next-1")

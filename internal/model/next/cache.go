@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// layouts are the byte layouts of a resolved configuration.
+// layouts returns the byte layouts of a resolved configuration.
 func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *Model) Free() {
 	m.caches = nil
 }
 
-// pools are the pools a layer has.
+// pools returns the pools a layer has.
 func pools(c hybrid.Cache) []kernel.Pool {
 	if !c.Main.Mem.Given() {
 		return nil
@@ -150,7 +150,7 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageBytes is the cache memory of one page and one window page over all layers.
+// PageBytes returns the cache memory of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	s := m.sizes(cfg)
 	return s.Page + s.Window
@@ -162,10 +162,10 @@ func (m *Model) Window() int { return hybrid.Window }
 // SnapshotSpacing keeps one snapshot in 8192 tokens inside sequences.
 func (m *Model) SnapshotSpacing() int { return 8192 / max(m.pageTokens, 256) }
 
-// WindowBytes is the memory of a snapshot over all layers.
+// WindowBytes returns the memory of a snapshot over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
-// StateBytes is the memory of one state over all layers.
+// StateBytes returns the memory of one state over all layers.
 func (m *Model) StateBytes(cfg *plan.Config) int64 { return m.sizes(cfg).State }
 
 // PageParts appends the rows and pooled keys of a page, layer by layer.

@@ -112,7 +112,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// source are the rows that a pass continues: the target's residual streams, or in a chain the layer's own outputs.
+// source returns the rows that a pass continues: the target's residual streams, or in a chain the layer's own outputs.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassChain {
 		return &d.work.drafted
@@ -120,7 +120,7 @@ func (d *draft) source() *residual {
 	return &d.work.streams
 }
 
-// Program is the layer. Where no logits are requested, rows and pooled keys are stored and nothing else.
+// Program returns the operations of the layer. If no logits are requested, it only stores rows and pooled keys.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.moved(), d.build) }
 
 func (d *draft) build() (kernel.Program, error) {

@@ -89,7 +89,7 @@ func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, nil
 }
 
-// Facts are the properties of a config that the planner reads. No weights are needed.
+// Facts returns the properties of a config that the planner reads. No weights are needed.
 func Facts(c *config.Next) plan.Model {
 	return plan.Model{
 		Family:     plan.GLM5Next,
@@ -109,7 +109,7 @@ func Facts(c *config.Next) plan.Model {
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts are the properties that the planner reads.
+// Facts returns the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
 // CountExperts lets passes that are arranged from then on count which experts rows choose.
@@ -122,7 +122,7 @@ func (m *Model) CountExperts() (err error) {
 // ReadExperts adds the counts since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
-// Place is the current operation of the pass in progress.
+// Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
 // Device returns where the model runs.

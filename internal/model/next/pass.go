@@ -102,7 +102,7 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 // Inputs returns where the input block belongs.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs are the results.
+// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // prepare fills the arrays of every pass.

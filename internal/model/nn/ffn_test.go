@@ -23,7 +23,7 @@ func values(t *testing.T, rows, cols int, v ...float32) kernel.Tensor {
 	return x
 }
 
-// block is a feed-forward block over one value: down * silu(gate x) * up x.
+// block returns a feed-forward block over one value: down * silu(gate x) * up x.
 func block(t *testing.T, gate, up, down float32) nn.MLP {
 	w := func(v float32) kernel.Matrix { return prepare(t, one(t, v)) }
 	return nn.MLP{Gate: w(gate), Up: w(up), Down: w(down)}

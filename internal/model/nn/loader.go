@@ -251,8 +251,8 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	return w
 }
 
-// values are a tensor's values as a matrix: the checkpoint's bytes, or random values that the device generates where it
-// can.
+// values returns a tensor's values as a matrix: the checkpoint's bytes, or random values that the device generates
+// where it can.
 func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {
@@ -268,8 +268,8 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// packed are the bytes of a tensor of packed values of four bits, of its scales, or of blocks: the checkpoint's, or a
-// pattern that all tensors of one type and distribution repeat.
+// packed returns the bytes of a tensor of packed values of four bits, of its scales, or of blocks: the checkpoint's, or
+// a pattern that all tensors of one type and distribution repeat.
 func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {
@@ -383,7 +383,7 @@ func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 	return l.floats(l.read(t, rows*cols), rows, cols)
 }
 
-// read is the n values of a tensor of plain floats.
+// read returns the n values of a tensor of plain floats.
 func (l *Loader) read(t *weight.Tensor, n int) []float32 {
 	v := make([]float32, n)
 	if t.Drawn != nil {

@@ -85,7 +85,7 @@ func (l *Loader) rows(name string, out, in int) kernel.Weight {
 	return l.cut(name, "rows", l.Weight(name, out, in), out, kernel.Weight.PaddedRows)
 }
 
-// cut is a rank's share of n rows or columns of a weight, and of padding after them.
+// cut returns a rank's share of n rows or columns of a weight, and of padding after them.
 func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 	of func(w kernel.Weight, from, to int) (kernel.Weight, error)) kernel.Weight {
 	ranks := l.Ranks.Count()

@@ -157,7 +157,7 @@ func (a *Ask) refuse(all, fit int, need int64) error {
 // Times are the times of one use of an expert in host memory by each method, in microseconds.
 type Times struct{ Computed, Fetched float64 }
 
-// TimesOf are the times for a number of rows. Streams of prompts copy experts during computation and wait only for
+// TimesOf returns the times for a number of rows. Streams of prompts copy experts during computation and wait only for
 // their bytes.
 func (a *Ask) TimesOf(rows float64, streamed bool) Times {
 	t := Times{Computed: float64(a.Bytes)/a.CPU.Rate(a.Format, rows) + a.CPU.Dispatch,
@@ -177,7 +177,7 @@ func (a *Ask) promptRows() float64 {
 	return max(float64(a.Chunk*a.Chosen)/float64(most*max(a.Ranks, 1)), 1)
 }
 
-// of is the time of a method.
+// of returns the time of a method.
 func (t Times) of(m Method) float64 {
 	if m == Fetched {
 		return t.Fetched

@@ -15,7 +15,7 @@ import (
 
 const gib = 1 << 30
 
-// onlyHost is a machine whose device needs no time to read its own experts.
+// onlyHost returns a machine whose device needs no time to read its own experts.
 func onlyHost() cost.Machine {
 	m := cost.H200()
 	m.GPU = cost.GPU{}

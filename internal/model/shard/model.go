@@ -69,10 +69,10 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 // Config describes the model.
 func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
 
-// Facts are the properties of a rank's part that the planner reads.
+// Facts returns the properties of a rank's part that the planner reads.
 func (m *ranks) Facts() plan.Model { return m.parts[0].Facts() }
 
-// Device is the group.
+// Device returns the group.
 func (m *ranks) Device() kernel.Machine { return m.group.Machine() }
 
 // Allocate makes the cache of every rank, of the given number of pages each.
@@ -91,7 +91,7 @@ func (m *ranks) each(f func(part) error) error {
 	return nil
 }
 
-// PageBytes is the cache memory of a page on each rank.
+// PageBytes returns the cache memory of a page on each rank.
 func (m *ranks) PageBytes(cfg *plan.Config) int64 { return m.parts[0].PageBytes(cfg) }
 
 // Bind allocates memory on every rank, at the same offsets.
@@ -172,7 +172,7 @@ func (m *ranks) joined(to []kernel.Tensor, of func(part) []kernel.Tensor) []kern
 	return to
 }
 
-// Pools are the pools of every layer, each on all ranks at once.
+// Pools returns the pools of every layer, each on all ranks at once.
 func (m *ranks) Pools() [][]kernel.Pool {
 	all := make([][][]kernel.Pool, len(m.parts))
 	for i, p := range m.parts {
@@ -276,7 +276,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 // Inputs returns where the input block belongs, on all ranks.
 func (p *pass) Inputs() kernel.Tensor { return p.inputs }
 
-// Outputs are the results, on all ranks.
+// Outputs returns the results, on all ranks.
 func (p *pass) Outputs() *model.Outputs { return &p.outputs }
 
 // Prepare lets every rank check the batch. All fill the block with the same words: one copy is written to all.
@@ -300,8 +300,8 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// localise is a batch with the page numbers of its rank. A page of another rank gets a number that no rank has, which
-// the models refuse.
+// localise returns a batch with the page numbers of its rank. A page of another rank gets a number that no rank has,
+// which the models refuse.
 func (p *pass) localise(in *model.Input) *model.Input {
 	l := &p.local
 	l.memory = l.memory[:0]
@@ -312,7 +312,7 @@ func (p *pass) localise(in *model.Input) *model.Input {
 	return &l.input
 }
 
-// input is a batch for one rank: with the states of that rank.
+// input returns a batch for one rank: with the states of that rank.
 func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
 	states := to.States[:0]
 	*to = *in

@@ -73,10 +73,10 @@ func (m *windowed) Commit(in *model.Input) {
 // Window returns the number of tokens that a row attends to in window pages.
 func (m *windowed) Window() int { return m.part(0).Window() }
 
-// WindowBytes is the memory of a window page on each rank.
+// WindowBytes returns the memory of a window page on each rank.
 func (m *windowed) WindowBytes(cfg *plan.Config) int64 { return m.part(0).WindowBytes(cfg) }
 
-// StateBytes is the memory of a state on each rank.
+// StateBytes returns the memory of a state on each rank.
 func (m *windowed) StateBytes(cfg *plan.Config) int64 { return m.part(0).StateBytes(cfg) }
 
 // AllocateWindows makes the cache of every rank.
@@ -85,7 +85,7 @@ func (m *windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return m.each(func(p part) error { return p.(model.Windowed).AllocateWindows(cfg, pages, windows) })
 }
 
-// Len is the number of tokens that the state covers.
+// Len returns the number of tokens that the state covers.
 func (s *state) Len() int { return s.parts[0].Len() }
 
 // Clone copies the states.

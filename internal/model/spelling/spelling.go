@@ -39,7 +39,7 @@ func Of(has func(name string) bool) Names {
 // "ffn.experts.down_proj".
 func (n Names) Stacked() bool { return n.kind == hugging }
 
-// Global is a tensor outside the layers.
+// Global returns a tensor outside the layers.
 func (n Names) Global(name string) string {
 	if n.kind == official {
 		return name
@@ -58,7 +58,7 @@ func (n Names) Global(name string) string {
 	return strings.Replace(name, "hc_head_", "model.hc_head.hc_", 1)
 }
 
-// Layer is a tensor of layer i.
+// Layer returns a tensor of layer i.
 func (n Names) Layer(i int, name string) string {
 	switch n.kind {
 	case official:

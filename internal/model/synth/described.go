@@ -74,7 +74,7 @@ func (c *Checkpoint) retype(m *config.Modules) {
 // official replaces parts of the names of DeepSeek-V4's modules by the names in transformers.
 var official = strings.NewReplacer(".ffn.", ".mlp.", ".w1", ".gate_proj", ".w2", ".down_proj", ".w3", ".up_proj")
 
-// spellings are the names that config files may have for a module.
+// spellings returns the names that config files may have for a module.
 func spellings(module string) []string {
 	list := []string{module}
 	if strings.HasPrefix(module, "layers.") {
@@ -88,7 +88,7 @@ func spellings(module string) []string {
 	return list
 }
 
-// releasedTensors are the tensors of a matrix [out, in] of the type of a release.
+// releasedTensors returns the tensors of a matrix [out, in] of the type of a release.
 func releasedTensors(t tensor) []weight.Tensor {
 	out, in, k := t.shape[0], t.shape[1], t.kind
 	stem := strings.TrimSuffix(t.name, ".weight")

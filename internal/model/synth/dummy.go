@@ -12,8 +12,8 @@ import (
 // bellPeak is the largest random value in standard deviations: the maximum of the sum of four bytes.
 const bellPeak = 3.46
 
-// Dummy is the checkpoint without files: its tensors have shapes and distributions, and the values are generated when
-// they are loaded, by a device in its own memory. The values differ from those of Write but have the same
+// Dummy returns the checkpoint without files: its tensors have shapes and distributions, and the values are generated
+// when they are loaded, by a device in its own memory. The values differ from those of Write but have the same
 // distributions. Packed values of four bits, their scales and blocks repeat a pattern of 8 MiB, each tensor from
 // another offset, so 147 GB of experts are generated as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {

@@ -87,13 +87,13 @@ func (f *filler) keep(t tensor, scales []float32) {
 	f.found[t.name] = scales
 }
 
-// scaleShape is the shape of the scales of a matrix [out, in]; the last blocks may be ragged.
+// scaleShape returns the shape of the scales of a matrix [out, in]; the last blocks may be ragged.
 func (t *tensor) scaleShape() []int {
 	n := t.blockSide()
 	return []int{(t.shape[0] + n - 1) / n, (t.shape[1] + n - 1) / n}
 }
 
-// blockSide is the side of the blocks of values that share a scale.
+// blockSide returns the side of the blocks of values that share a scale.
 func (t *tensor) blockSide() int {
 	if t.side > 0 {
 		return t.side

@@ -35,7 +35,7 @@ func AsReleased(d config.Description) DType {
 	return FP8
 }
 
-// int4Config is the quantization_config that states the format.
+// int4Config returns the quantization_config that states the format.
 func int4Config() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{
 		"quant_method": "compressed-tensors", "format": "pack-quantized",
@@ -47,7 +47,7 @@ func int4Config() (json.RawMessage, error) {
 	})
 }
 
-// int4Names are the tensors of a matrix: codes I32 [out, in/8], scales BF16 [out, in/32] and I32 [2] out and in.
+// int4Names returns the tensors of a matrix: codes I32 [out, in/8], scales BF16 [out, in/32] and I32 [2] out and in.
 func int4Names(name string) (codes, scales, shape string) {
 	stem := strings.TrimSuffix(name, ".weight")
 	return stem + ".weight_packed", stem + ".weight_scale", stem + ".weight_shape"

@@ -65,7 +65,7 @@ func PresetNames() []string {
 	return names
 }
 
-// PresetConfig is the config.json of a preset.
+// PresetConfig returns the config.json of a preset.
 func PresetConfig(name string) ([]byte, error) {
 	for _, p := range Presets() {
 		if p.Name == name {

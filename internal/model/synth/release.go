@@ -68,7 +68,7 @@ func releaseOf(name string) (alias, bool) {
 	return alias{}, false
 }
 
-// ReleaseConfig is the config.json of a release by its name, as far as sizes depend on it.
+// ReleaseConfig returns the config.json of a release by its name, as far as sizes depend on it.
 func ReleaseConfig(name string) ([]byte, error) {
 	a, ok := releaseOf(name)
 	if !ok {

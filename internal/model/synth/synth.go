@@ -18,7 +18,7 @@ const (
 	Int4       // experts in four bits and groups of 32, the rest BF16
 )
 
-// String is the name ParseDType reads.
+// String returns the name ParseDType reads.
 func (d DType) String() string {
 	switch d {
 	case FP8:
@@ -197,10 +197,10 @@ func pow2Scales(fields map[string]json.RawMessage) bool {
 // Config returns the part of the description that every family has.
 func (c *Checkpoint) Config() *config.Config { return c.config.Common() }
 
-// Model is the whole description: *config.DSA, *config.V4 or *config.Next.
+// Model returns the whole description: *config.DSA, *config.V4 or *config.Next.
 func (c *Checkpoint) Model() config.Description { return c.config }
 
-// ConfigJSON is the config.json that Write writes with the weights.
+// ConfigJSON returns the config.json that Write writes with the weights.
 func (c *Checkpoint) ConfigJSON() []byte { return c.text }
 
 // Size predicts the size of the checkpoint that Write writes.

@@ -24,12 +24,12 @@ type Table struct {
 	Counts  [][]uint64 // by layer and expert; empty for layers without experts
 }
 
-// New is a table without counts.
+// New returns a table without counts.
 func New(family string, layers, experts, chosen int) *Table {
 	return &Table{Family: family, Experts: experts, Chosen: chosen, Counts: make([][]uint64, layers)}
 }
 
-// For is a table without counts for a model.
+// For returns a table without counts for a model.
 func For(d config.Description) (*Table, error) {
 	c := d.Common()
 	experts, chosen := 0, 0
@@ -86,7 +86,7 @@ func (t *Table) Fade(mean float64) {
 	}
 }
 
-// Clone is a copy.
+// Clone returns a copy.
 func (t *Table) Clone() *Table {
 	c := *t
 	c.Counts = make([][]uint64, len(t.Counts))
@@ -107,7 +107,7 @@ func (t *Table) Fits(family string, layers, experts, chosen int) error {
 		family, layers, chosen, experts)
 }
 
-// Choices is the number of choices that were counted in a layer.
+// Choices returns the number of choices that were counted in a layer.
 func (t *Table) Choices(layer int) float64 {
 	sum := 0.0
 	for _, n := range t.Counts[layer] {
@@ -116,7 +116,7 @@ func (t *Table) Choices(layer int) float64 {
 	return sum
 }
 
-// Share is the share of rows that choose an expert, estimated from the counts. One more choice of every expert is
+// Share returns the share of rows that choose an expert, estimated from the counts. One more choice of every expert is
 // assumed: experts that were never chosen are still chosen sometimes.
 func (t *Table) Share(layer, expert int) float64 {
 	n := 0.0
@@ -126,7 +126,7 @@ func (t *Table) Share(layer, expert int) float64 {
 	return min(float64(t.Chosen)*(n+1)/(t.Choices(layer)+float64(t.Experts)), 1)
 }
 
-// Top is the share of a layer's choices that go to its n most chosen experts.
+// Top returns the share of a layer's choices that go to its n most chosen experts.
 func (t *Table) Top(layer, n int) float64 {
 	sum := t.Choices(layer)
 	if sum == 0 {
@@ -141,8 +141,8 @@ func (t *Table) Top(layer, n int) float64 {
 	return top / sum
 }
 
-// MeanTop is the mean over layers with choices of the share that their most chosen experts get; share states how many
-// of a layer's experts these are. 0 where nothing was counted.
+// MeanTop returns the mean over layers with choices of the share that their most chosen experts get; share states how
+// many of a layer's experts these are. 0 where nothing was counted.
 func (t *Table) MeanTop(share float64) float64 {
 	n := int(math.Ceil(share * float64(t.Experts)))
 	sum, layers := 0.0, 0
@@ -158,7 +158,7 @@ func (t *Table) MeanTop(share float64) float64 {
 	return sum / float64(layers)
 }
 
-// Total is the number of choices of all layers.
+// Total returns the number of choices of all layers.
 func (t *Table) Total() float64 {
 	sum := 0.0
 	for l := range t.Counts {

@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// layouts are the byte layouts of a resolved configuration.
+// layouts returns the byte layouts of a resolved configuration.
 func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
@@ -85,7 +85,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// pools are the pools a layer has.
+// pools returns the pools a layer has.
 func pools(c dual.Cache) []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.Window, c.Extra, c.Index} {
@@ -110,7 +110,7 @@ func (m *Model) Free() {
 	}
 }
 
-// PageBytes is the cache memory of one page and one window page over all layers.
+// PageBytes returns the cache memory of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	s := m.sizes(cfg)
 	return s.Page + s.Window
@@ -125,7 +125,7 @@ func (m *Model) Window() int {
 	return m.config.Attention.Window
 }
 
-// WindowBytes is the memory of one window page over all layers.
+// WindowBytes returns the memory of one window page over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
 func (m *Model) sizes(cfg *plan.Config) Sizes {

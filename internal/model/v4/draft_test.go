@@ -18,7 +18,7 @@ import (
 
 var _ model.Drafter = (*v4.Model)(nil)
 
-// draftBench is a small model with a drafting block, allocated for drafts.
+// draftBench returns a small model with a drafting block, allocated for drafts.
 func draftBench(t *testing.T, kernels string) *steps.Bench {
 	t.Helper()
 	return draftBenchOn(t, steps.Device(t, kernels))

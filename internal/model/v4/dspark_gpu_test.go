@@ -17,8 +17,8 @@ import (
 	"sparrow/sample"
 )
 
-// sparkBench is a small model with a DSpark head, in the types of the releases, allocated for its drafts. Width and
-// rank are parameters, so that the rows of the Markov head need not fill a tile.
+// sparkBench returns a small model with a DSpark head, in the types of the releases, allocated for its drafts. Width
+// and rank are parameters, so that the rows of the Markov head need not fill a tile.
 func sparkBench(t *testing.T, dev kernel.Device, hidden, rank, vocab int) *steps.Bench {
 	t.Helper()
 	config := strings.NewReplacer(`"hidden_size": 64`, fmt.Sprintf(`"hidden_size": %d`, hidden),

@@ -30,8 +30,8 @@ func onGPU(t *testing.T) *op.Device {
 	return dev
 }
 
-// besideTheReference is a device that runs each operation on a GPU and on the reference with the same rounding, and
-// collects how they differ.
+// besideTheReference returns a device that runs each operation on a GPU and on the reference with the same rounding,
+// and collects how they differ.
 func besideTheReference(gpu *op.Device) (*pair.Device, pair.Differences) {
 	found := pair.Differences{}
 	var both *pair.Device
@@ -44,14 +44,15 @@ func besideTheReference(gpu *op.Device) (*pair.Device, pair.Differences) {
 	return both, found
 }
 
-// released is a checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, with a drafting block.
+// released returns a checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, with a drafting
+// block.
 func released(t *testing.T) string {
 	t.Helper()
 	one := 1
 	return releasedOf(t, testmodel.V4Config, synth.Options{Seed: 2, NextN: &one, DType: synth.FP8})
 }
 
-// releasedOf is a checkpoint of those types of a shape.
+// releasedOf returns a checkpoint of those types of a shape.
 func releasedOf(t *testing.T, config string, o synth.Options) string {
 	t.Helper()
 	// Each group of heads has its own blocks of FP8.
@@ -113,7 +114,7 @@ func agree(t *testing.T, found pair.Differences) {
 	}
 }
 
-// gpuPolicies are the layouts and kernels of a cache on a GPU.
+// gpuPolicies returns the layouts and kernels of a cache on a GPU.
 func gpuPolicies() []namedPolicy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p namedPolicy) bool {
 		return p.policy.KV == "f32" || p.policy.FP4Index

@@ -112,7 +112,7 @@ func TestGPUOffloadedGraphs(t *testing.T) {
 	}
 }
 
-// benchWith is a bench of FP8 pages with limits.
+// benchWith returns a bench of FP8 pages with limits.
 func benchWith(t *testing.T, m *v4.Model, l step.Limits) *steps.Bench {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())

@@ -94,7 +94,7 @@ func (s *pass) finish(a *kernel.Arena) {
 // Inputs returns where the input block belongs.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs are the results.
+// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // logits collapses the streams of the output rows, normalises them and multiplies by the head.

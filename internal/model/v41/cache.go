@@ -19,7 +19,7 @@ type cache struct {
 	keys    kernel.Pool // an indexer key for each of them
 }
 
-// layouts are the byte layouts of a resolved configuration.
+// layouts returns the byte layouts of a resolved configuration.
 func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// windowOf is the layout of window entries of a cache with shared entries.
+// windowOf returns the layout of window entries of a cache with shared entries.
 func windowOf(entry layout.V4) layout.V4 {
 	if entry.Kind() == layout.V41Row288 {
 		return layout.V41Window{}
@@ -108,7 +108,7 @@ func windowOf(entry layout.V4) layout.V4 {
 	return entry
 }
 
-// pools are the pools a layer owns.
+// pools returns the pools a layer owns.
 func (c cache) pools() []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.window, c.entries, c.keys} {
@@ -152,7 +152,7 @@ func SizesOf(c *config.V41, entry layout.V4, index layout.Index, page int) Sizes
 	return s
 }
 
-// PageBytes is the cache memory of one page and one window page over all layers.
+// PageBytes returns the cache memory of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	s := m.sizes(cfg)
 	return s.Page + s.Window
@@ -167,7 +167,7 @@ func (m *Model) Window() int {
 	return m.config.Attention.Window
 }
 
-// WindowBytes is the memory of one window page over all layers.
+// WindowBytes returns the memory of one window page over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
 func (m *Model) sizes(cfg *plan.Config) Sizes {
@@ -182,8 +182,8 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return s
 }
 
-// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then those of entries
-// and indexer keys where the layer makes them. After them come those of drafting stages that are used.
+// Pools returns the pools of every layer, for callers that read or write their bytes: the window's, then those of
+// entries and indexer keys where the layer makes them. After them come those of drafting stages that are used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {

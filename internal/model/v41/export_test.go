@@ -9,7 +9,7 @@ import (
 // OnAsk calls f with the address of every row that is asked for ahead.
 func (m *Model) OnAsk(f func(uintptr)) { m.ask = func(b []byte) { f(addressOf(b)) } }
 
-// TableRows are the addresses of the rows that tokens look up, in the order of the layers.
+// TableRows returns the addresses of the rows that tokens look up, in the order of the layers.
 func (m *Model) TableRows(tokens []int32) (out []uintptr) {
 	rows := make([]int32, m.hash.Shape().Words())
 	for i := range m.layers {

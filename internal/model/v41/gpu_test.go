@@ -29,8 +29,8 @@ func onGPU(t *testing.T) *op.Device {
 	return dev
 }
 
-// released is a checkpoint of the types of the release: FP8 in blocks of 32 x 32, FP4 experts, tables of FP8, and a
-// draft head.
+// released returns a checkpoint of the types of the release: FP8 in blocks of 32 x 32, FP4 experts, tables of FP8, and
+// a draft head.
 func released(t *testing.T) string {
 	t.Helper()
 	c, err := synth.New("released", []byte(testmodel.V41SparkConfig), synth.Options{Seed: 2, DType: synth.FP8})

@@ -132,7 +132,7 @@ func (m *Model) CountExperts() (err error) {
 // ReadExperts adds the counts since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
-// Place is the current operation of the pass in progress.
+// Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
 // Device returns where the model runs.

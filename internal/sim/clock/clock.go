@@ -36,7 +36,7 @@ type process struct {
 // New makes a clock that starts at a time.
 func New(at time.Time) *Virtual { return &Virtual{now: at, driver: make(chan error, 1)} }
 
-// Now is the time.
+// Now returns the time.
 func (v *Virtual) Now() time.Time { return v.now }
 
 // Processes returns the number of processes that have not ended.

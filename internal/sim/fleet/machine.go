@@ -20,7 +20,7 @@ func newMachine(c *clock.Virtual, capacity float64) *machine {
 	return &machine{clock: c, capacity: capacity, changed: make(chan struct{})}
 }
 
-// Now is the clock's time.
+// Now returns the clock's time.
 func (m *machine) Now() time.Time { return m.clock.Now() }
 
 // Sleep waits for the time that some work takes on the shared machine.

@@ -50,7 +50,7 @@ type Cost struct {
 	Keys   time.Duration // of each thousand keys that rows see
 }
 
-// of is the time of a pass.
+// of returns the time of a pass.
 func (c Cost) of(rows, decodes, keys int) time.Duration {
 	return c.Pass + time.Duration(rows-decodes)*c.Row + time.Duration(decodes)*c.Decode +
 		c.Keys*time.Duration(keys)/1000
@@ -162,7 +162,8 @@ func (d *Device) sleep(t time.Duration) {
 // operations is the number of times that another pass can run during a pass.
 const operations = 16
 
-// divided is the program of a pass: its beginning, its time, and its end with the first and the last part.
+// divided is the program of a pass in parts. begin runs with the first part and end with the last; each part takes an
+// equal share of the time.
 type divided struct {
 	dev   *Device
 	begin func() (time.Duration, error)

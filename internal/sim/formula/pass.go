@@ -30,7 +30,7 @@ func (b *blocks) take(c *config.Config, p *plan.Plan, a *kernel.Arena) {
 // Inputs returns the destination of the input block.
 func (b *blocks) Inputs() kernel.Tensor { return b.in.Block }
 
-// Outputs are the results.
+// Outputs returns the results.
 func (b *blocks) Outputs() *model.Outputs { return b.out }
 
 // array returns an array of the input block, as the device has it.

@@ -27,7 +27,7 @@ const (
 	WrongKey      Fault = "another key is selected" // in the last row that leaves keys out
 )
 
-// All are the faults of a family with experts; V4 has a window.
+// All returns the faults of a family with experts; V4 has a window.
 func All(v4 bool) []Fault {
 	list := []Fault{KeyDropped, ExpertMissing, HeadScaled, StalePage, LastRow}
 	if v4 {
@@ -47,7 +47,7 @@ type Device struct {
 	Hits int
 }
 
-// On is a device with a fault.
+// On returns a device with a fault.
 func On(d kernel.Device, f Fault) *Device { return &Device{Device: d, Fault: f} }
 
 // Do runs an operation with the fault in it.

@@ -45,8 +45,8 @@ func Goroutines(t testing.TB, before int) {
 	}
 }
 
-// Untimed is a test without the time limit of its package: rapid then runs all its examples, where it would otherwise
-// stop early on a busy machine.
+// Untimed returns a test without the time limit of its package: rapid then runs all its examples, where it would
+// otherwise stop early on a busy machine.
 func Untimed(t testing.TB) testing.TB { return untimed{t} }
 
 type untimed struct{ testing.TB }

@@ -6,8 +6,8 @@ import "time"
 
 var epoch = time.Now()
 
-// Thread is the time of day: this system does not report the processor time of a thread.
+// Thread returns the time of day: this system does not report the processor time of a thread.
 func Thread() time.Duration { return time.Since(epoch) }
 
-// Process is the time of day.
+// Process returns the time of day.
 func Process() time.Duration { return time.Since(epoch) }

@@ -16,7 +16,7 @@ var (
 	small    = flag.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
 )
 
-// Options are the options of the device: none, or the limits of a card of 24 GB.
+// Options returns the options of the device: none, or the limits of a card of 24 GB.
 func Options() kernel.Options {
 	if *small {
 		return kernel.Options{Limits: kernel.Limits{Memory: 22 << 30, Shared: 99 << 10}}
@@ -24,7 +24,7 @@ func Options() kernel.Options {
 	return kernel.Options{}
 }
 
-// Name is the name of the kernels.
+// Name returns the name of the kernels.
 func Name() string {
 	if *portable {
 		return op.PortableName

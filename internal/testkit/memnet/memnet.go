@@ -56,7 +56,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr is a name.
+// Addr returns a constant address.
 func (l *Listener) Addr() net.Addr { return address{} }
 
 type address struct{}

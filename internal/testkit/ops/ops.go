@@ -75,7 +75,7 @@ func (m *Maker) entries(name string, pages, tokens int) kernel.Pool {
 	return m.pool(name, layout.V4Row584, pages, layout.V4Packed{}.PageBytes(tokens), tokens)
 }
 
-// weight is a stored weight of zeros in host memory.
+// weight returns a stored weight of zeros in host memory.
 func weight(d kernel.DType, out, in int) kernel.Weight {
 	w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, out*in*d.Size()), DType: d, Rows: out, Cols: in,
 		Stride: in}}

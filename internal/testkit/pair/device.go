@@ -27,7 +27,7 @@ type Call struct {
 	Second func() error
 }
 
-// Operation is the name of the operation's arguments, such as NormArgs.
+// Operation returns the name of the operation's arguments, such as NormArgs.
 func (c Call) Operation() string { return fmt.Sprintf("%T", c.Op)[len("kernel."):] }
 
 // On makes a device of two that closes with them. run runs each operation.

@@ -214,7 +214,7 @@ func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 // share holds the sums of squares of a part of a row: of differences and of values.
 type share struct{ diff, size float64 }
 
-// noise is the size of the differences relative to the values.
+// noise returns the size of the differences relative to the values.
 func (s share) noise() float64 {
 	if s.diff == 0 {
 		return 0

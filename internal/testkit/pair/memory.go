@@ -5,7 +5,7 @@ import "sparrow/kernel"
 // buffer is memory on both devices.
 type buffer struct{ first, second kernel.Buffer }
 
-// Len is the size in bytes.
+// Len returns the size in bytes.
 func (b *buffer) Len() int64 { return b.second.Len() }
 
 // Alloc returns zeroed memory.
@@ -86,13 +86,13 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	return kernel.SwapExperts(d.second, own.second, in, out)
 }
 
-// First is a tensor of the device on the first device.
+// First returns a tensor of the device on the first device.
 func First(t kernel.Tensor) kernel.Tensor {
 	t.Buf = t.Buf.(*buffer).first
 	return t
 }
 
-// Second is a tensor of the device on the second device.
+// Second returns a tensor of the device on the second device.
 func Second(t kernel.Tensor) kernel.Tensor {
 	t.Buf = t.Buf.(*buffer).second
 	return t

@@ -67,7 +67,7 @@ func same(a, b kernel.Tensor) bool {
 		unsafe.SliceData(a.Buf.(kernel.HostBuffer)) == unsafe.SliceData(b.Buf.(kernel.HostBuffer))
 }
 
-// bytesOf is the memory of floats.
+// bytesOf returns the memory of floats.
 func bytesOf(v []float32) kernel.HostBuffer {
 	// A view of v's own memory: 4 bytes for each of its elements.
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))

@@ -20,7 +20,7 @@ import (
 type Model interface {
 	model.Model
 	model.Stateful
-	// Pools are the pages of every layer.
+	// Pools returns the pages of every layer.
 	Pools() [][]kernel.Pool
 }
 
@@ -87,7 +87,7 @@ func New(t *testing.T, m Model, p plan.Policy) *Bench {
 	return Of(t, m, cfg, Limits)
 }
 
-// Of is a bench of a resolved configuration. The model's memory is bound to the latest bench alone.
+// Of returns a bench of a resolved configuration. The model's memory is bound to the latest bench alone.
 func Of(t *testing.T, m Model, cfg plan.Config, l step.Limits) *Bench {
 	t.Helper()
 	b := &Bench{T: t, Model: m, Config: cfg}
@@ -153,7 +153,7 @@ func (b *Bench) NewState() model.State {
 	return st
 }
 
-// Work is the step of the sequence's next n tokens, with logits of all of them.
+// Work returns the step of the sequence's next n tokens, with logits of all of them.
 func (s *Sequence) Work(kind plan.Mode, n int) step.Work {
 	at := s.State.Len()
 	return step.Work{Kind: kind, Tokens: s.Tokens[at : at+n], Cached: at, Before: s.Tokens[:at],

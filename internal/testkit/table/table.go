@@ -14,7 +14,7 @@ import (
 
 var fact = regexp.MustCompile(`E\d\d|[a-z0-9]+(?:[-_.:/][a-z0-9]+)+|\d+`)
 
-// Facts are the names and numbers of a text: of those with digits, dashes or underscores. A table of them does not
+// Facts returns the names and numbers of a text: of those with digits, dashes or underscores. A table of them does not
 // change with the words around them.
 func Facts(text string) string { return strings.Join(fact.FindAllString(text, -1), " ") }
 
@@ -57,7 +57,7 @@ func Check(t testing.TB, name string, lines []string) {
 		"difference", path, len(lines), len(old))
 }
 
-// around is the part of a line where it differs from another.
+// around returns the part of a line where it differs from another.
 func around(line, other string) string {
 	same := 0
 	for same < min(len(line), len(other)) && line[same] == other[same] {

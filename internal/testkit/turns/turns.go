@@ -40,7 +40,7 @@ func EachDevice(b *testing.B, run func(Bench)) {
 	}
 }
 
-// On is the same device in another benchmark.
+// On returns the same device in another benchmark.
 func (t Bench) On(b *testing.B) Bench { return Bench{b, t.Dev, t.rng} }
 
 // Must fails the benchmark.
@@ -69,7 +69,7 @@ func (t Bench) Fill(x kernel.Tensor, size float64) {
 	t.Must(t.Dev.Write(x, v))
 }
 
-// Pool is a cache of random rows: the first pages are different, and the others repeat them.
+// Pool returns a cache of random rows: the first pages are different, and the others repeat them.
 func (t Bench) Pool(kind layout.Kind, pages, tokens, pageBytes int,
 	encode func(page []byte, slot int, row []float32)) kernel.Pool {
 	t.Helper()

@@ -65,13 +65,13 @@ const (
 	ppF2
 )
 
-// vex is the three-byte prefix of the map 0F38 with 128-bit length.
+// vex returns the three-byte prefix of the map 0F38 with 128-bit length.
 func vex(pp, vvvv, r, x, b int) []byte {
 	inverted := (r>>3&1^1)<<7 | (x>>3&1^1)<<6 | (b>>3&1^1)<<5
 	return []byte{0xC4, byte(inverted | 2), byte((^vvvv&15)<<3 | pp)}
 }
 
-// address is the ModRM byte, the SIB byte and the displacement.
+// address returns the ModRM byte, the SIB byte and the displacement.
 func (m memory) address(reg int) []byte {
 	base := gpr[m.base]
 	mod, disp := 0, []byte(nil)
@@ -102,7 +102,7 @@ func (m memory) indexNumber() int {
 	return gpr[m.index]
 }
 
-// overMemory is an instruction of the map 0F38 with one tile, or none, and memory.
+// overMemory returns an instruction of the map 0F38 with one tile, or none, and memory.
 func overMemory(pp, opcode, tile int, m memory) []byte {
 	out := append(vex(pp, 0, 0, m.indexNumber(), gpr[m.base]), byte(opcode))
 	return append(out, m.address(tile)...)
@@ -144,7 +144,7 @@ func tdpbf16ps(b, a, acc int) instruction {
 		append(vex(ppF3, b, 0, 0, 0), 0x5C, byte(0xC0|acc<<3|a))}
 }
 
-// evex is a 512-bit instruction of the map 0F38 over registers:
+// evex returns a 512-bit instruction of the map 0F38 over registers:
 // dst = op(first, second), where first is 0 for instructions with one source.
 func evex(pp, opcode, dst, first, second int) []byte {
 	p0 := (dst>>3&1^1)<<7 | (second>>4&1^1)<<6 | (second>>3&1^1)<<5 | (dst>>4&1^1)<<4 | 2

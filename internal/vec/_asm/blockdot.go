@@ -104,7 +104,7 @@ func (k *blockDot) store() {
 	k.ret()
 }
 
-// of is an address of row i of x.
+// of returns an address of row i of x.
 func (k *blockDot) of(base string, disp, i int) string {
 	return spaced(base, "R14", "R15", "", disp, i)
 }
@@ -116,7 +116,7 @@ func (k *blockDot) offsets() int {
 	return 17
 }
 
-// lanes is the register in which products with row i of x are added.
+// lanes returns the register in which products with row i of x are added.
 func (k *blockDot) lanes(i int) int {
 	if k.rows > 1 {
 		return 12 + i
@@ -320,7 +320,7 @@ func (t tree) add(r, z int) {
 	}
 }
 
-// out is the register of a result.
+// out returns the register of a result.
 func (t tree) out(i int) int { return t.first + i }
 
 // merge adds the stored partial result of a level to the one in z.

@@ -138,10 +138,10 @@ func (e *emitter) blockData() {
 	e.words("blockByte", 0xFF)
 }
 
-// scaleWord is the word of scale j.
+// scaleWord returns the word of scale j.
 func scaleWord(j int) int { return j%4 + j/4*8 }
 
-// bf16OfInt is a number below 128 as bfloat16.
+// bf16OfInt returns a number below 128 as bfloat16.
 func bf16OfInt(v int) int {
 	if v == 0 {
 		return 0

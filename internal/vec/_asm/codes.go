@@ -12,7 +12,7 @@ const (
 	codeSign = 27 // the sign bit of every byte
 )
 
-// bf16OfCode is the bfloat16 of an e4m3 code without its sign.
+// bf16OfCode returns the bfloat16 of an e4m3 code without its sign.
 func bf16OfCode(c int) int {
 	exp, man := c>>3, c&7
 	switch {
@@ -110,7 +110,7 @@ func (e *emitter) inOrderData() {
 	e.table(inOrder, data)
 }
 
-// at16 is the address of 16 bytes from a base register.
+// at16 returns the address of 16 bytes from a base register.
 func at16(base string, disp int) string {
 	if disp == 0 {
 		return fmt.Sprintf("(%s)", base)

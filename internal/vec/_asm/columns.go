@@ -58,7 +58,7 @@ const (
 // turn returns the number of steps that are packed from the same elements.
 func (o order) turn() int { return [...]int{ascending: 1, halves: 2}[o] }
 
-// of is the name of a kernel of this order.
+// of returns the name of a kernel of this order.
 func (o order) of(name string) string { return name + [...]string{"", "Halves"}[o] }
 
 // packLoop runs body for every step, with masks K1 and up over the registers of

@@ -191,7 +191,7 @@ func (k *groupDot) unpack() {
 	}
 }
 
-// logic is a logical instruction of whole registers.
+// logic returns a logical instruction of whole registers.
 func (k *groupDot) logic(name string) string {
 	if k.wide() {
 		return name + "D"

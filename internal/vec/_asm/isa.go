@@ -53,7 +53,7 @@ func (e *emitter) and(c string, b, a int) {
 	e.op("%s %s, V%d, V%d", mnemonic, c, b, a)
 }
 
-// spaced is the address base + i*stride, where strides one and three times
+// spaced returns the address base + i*stride, where strides one and three times
 // the stride are in registers (the others come by scaling).
 func spaced(base, one, three, five string, disp, i int) string {
 	d := ""

@@ -158,7 +158,7 @@ func (k *panel) steps() {
 	k.at(none)
 }
 
-// wAt is the address of the cursor in row n of the panel.
+// wAt returns the address of the cursor in row n of the panel.
 func (k *panel) wAt(n int) string { return spaced("R11", "R14", "R15", "R9", 0, n) }
 
 // multiply adds one step of every row to the sums.

@@ -22,7 +22,7 @@ type source struct {
 func (s *source) Info() sparrow.Info   { return s.info }
 func (s *source) Stats() sparrow.Stats { return s.stats }
 
-// busy is an engine whose counters all have different values.
+// busy returns an engine whose counters all have different values.
 func busy() *source {
 	k := kv.Stats{Pages: 100, Free: 70, Cached: 5, Used: 25, PromptTokens: 700, ReusedTokens: 128, Evictions: 3,
 		Windows: 33, WindowsFree: 10, WindowsIdle: 2, WindowEvictions: 34}

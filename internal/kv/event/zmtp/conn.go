@@ -57,7 +57,7 @@ type Conn struct {
 	out *bufio.Writer
 }
 
-// Peer is the pattern of the other end.
+// Peer returns the pattern of the other end.
 func (c *Conn) Peer() Socket { return c.peer }
 
 // Open does the handshake, which is the same for both ends.

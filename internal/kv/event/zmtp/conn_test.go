@@ -77,7 +77,7 @@ func TestMessagesArriveAsTheyWereSent(t *testing.T) {
 	}
 }
 
-// raw is a peer that sends these bytes after its greeting and READY.
+// raw returns a peer that sends these bytes after its greeting and READY.
 func raw(more ...byte) io.ReadWriter {
 	var b bytes.Buffer
 	g := [greetingBytes]byte{0: 0xff, 9: 0x7f, 10: 3, 11: 1, 12: 'N', 13: 'U', 14: 'L', 15: 'L'}
