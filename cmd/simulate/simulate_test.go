@@ -42,7 +42,7 @@ func TestSimulate(t *testing.T) {
 		{"", "no trace was given"},
 		{"--trace nowhere.jsonl", "nowhere.jsonl"},
 		{"--trace " + trace + " --policy best", `policy "best": want one of`},
-		{"--trace " + trace + " --replicas 0", "replicas: 0"},
+		{"--trace " + trace + " --replicas 0", "replicas is 0"},
 		{"--trace " + trace + " --kill 5", "want number@time"},
 		{"--trace " + trace + " --kill 5@1s", "replica 5"},
 		{"trace --sessions 0", "at least one session"},

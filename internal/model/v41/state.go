@@ -15,7 +15,7 @@ func (m *Model) Restore(n int, windows []int32) (model.State, error) {
 	return m.State(m.attn.States.Restore(n, m.pageTokens, windows, make([]dual.Cache, len(m.layers))))
 }
 
-// StateBytes is the memory of one state: its rings of every layer that makes entries of two tokens.
+// StateBytes returns the memory of one state: its rings of every layer that makes entries of two tokens.
 func (m *Model) StateBytes(cfg *plan.Config) int64 { return m.sizes(cfg).State }
 
 // Commit advances every state of a batch: its sequence's rows are computed and stored.
