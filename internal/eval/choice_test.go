@@ -76,3 +76,17 @@ func TestRemoteChoices(t *testing.T) {
 		}
 	}
 }
+
+// The value of an item with choices is the one with the highest probability per character, not per byte.
+func TestChoicesAreComparedByTheirCharacters(t *testing.T) {
+	it := &Item{Choices: []string{"ää", "bbb"}, Label: 1}
+	for _, c := range []struct {
+		logprobs     []float64
+		exact, final bool
+	}{{[]float64{-6, -8.4}, false, true}, {[]float64{-6, -9.6}, false, false}, {[]float64{-6, -5}, true, true}} {
+		r := &Reply{Logprobs: c.logprobs}
+		if Exact(it, r) != c.exact || Final(it, r) != c.final {
+			t.Errorf("%v: exact %v, final %v", c.logprobs, Exact(it, r), Final(it, r))
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package verify
+
+import (
+	"math"
+	"testing"
+
+	"sparrow/plan"
+)
+
+// Invariants of this file: every value that a rule names decides its verdict, from both sides of its tolerance.
+
+// passing returns a case that is right by every rule.
+func passing() Case {
+	return Case{Logits: 9, MaxError: 1e-3, MedianError: 1e-4, MedianCosine: 0.999, Hidden: []float64{0.999, 0.999, 0.5},
+		Overlap: []float64{1, 1}, Visible: 64, TopK: 64, Selections: 10, SetsEqual: 10, ArgmaxEqual: 10, ArgmaxOf: 10,
+		GreedyEqual: 10, GreedyOf: 10, GreedyMargin: 1}
+}
+
+func TestEveryValueOfARuleIsJudged(t *testing.T) {
+	type change struct {
+		what string
+		of   func(c *Case)
+		bad  bool
+	}
+	cosine := func(v float64, bad bool) change {
+		return change{"median cosine", func(c *Case) { c.MedianCosine = v }, bad}
+	}
+	hidden := func(layer int, v float64, bad bool) change {
+		return change{"hidden state", func(c *Case) { c.Hidden[layer] = v }, bad}
+	}
+	overlap := func(call int, v float64, bad bool) change {
+		return change{"overlap", func(c *Case) { c.Overlap[call] = v }, bad}
+	}
+	greedy := func(equal int, margin float64, bad bool) change {
+		return change{"greedy tokens", func(c *Case) { c.GreedyEqual, c.GreedyMargin = equal, margin }, bad}
+	}
+	nan := math.NaN()
+	for _, r := range []struct {
+		name        string
+		main, index plan.Layout
+		changes     []change
+	}{
+		{"float32", plan.F32Row2304, plan.IndexF32Row512, []change{
+			{"largest error", func(c *Case) { c.MaxError = exactLogit }, false},
+			{"largest error", func(c *Case) { c.MaxError = 1.01 * exactLogit }, true},
+			{"largest error", func(c *Case) { c.MaxError = nan }, true},
+			{"selections", func(c *Case) { c.SetsEqual = 9 }, true},
+			{"most likely tokens", func(c *Case) { c.ArgmaxEqual = 9 }, true},
+			greedy(9, 0, true), cosine(0, false)}},
+		{"bf16", plan.BF16Row1152, plan.IndexF32Row512, []change{cosine(bf16Cosine, true), cosine(0.9901, false),
+			cosine(nan, true), hidden(0, firstCosine, true), hidden(0, 0.9901, false), hidden(1, 0, false),
+			{"no hidden states", func(c *Case) { c.Hidden = nil }, true},
+			{"overlaps", func(c *Case) { c.Overlap = []float64{0.95, 0.95} }, true},
+			{"overlaps", func(c *Case) { c.Overlap = []float64{0.951, 0.951} }, false},
+			{"no overlaps", func(c *Case) { c.Overlap = nil }, true},
+			{"a model without an indexer", func(c *Case) { c.Overlap, c.TopK = nil, 0 }, false},
+			greedy(9, 1.1e-3, true), greedy(9, 1e-3, false)}},
+		{"fp8", plan.FP8Row656, plan.IndexF32Row512, []change{cosine(fp8Cosine, true), cosine(0.9301, false),
+			greedy(9, 1.1e-3, true)}},
+		{"584 bytes", plan.V4Row584, plan.IndexF32Row512, []change{cosine(v4Cosine, true), cosine(0.9901, false),
+			hidden(0, v4FirstCosine, true), hidden(1, v4FirstCosine, true), hidden(1, 0.9951, false),
+			hidden(2, 0, false), overlap(0, 0.999, true), overlap(1, 0.999, true), greedy(9, 1.1e-3, true),
+			greedy(9, 1e-3, false)}},
+		{"288 bytes", plan.V41Row288, plan.IndexF32Row512, []change{cosine(v41Cosine, true), cosine(0.8501, false),
+			hidden(1, firstCosine, true), hidden(1, 0.9901, false), overlap(0, 0.999, true), overlap(1, 0, false)}},
+		{"selective", plan.FP8Row656, plan.IndexPage132, []change{
+			cosine(farCosine, true), cosine(0.7001, false), overlap(0, quantOverlap, true), overlap(0, 0.9501, false),
+			overlap(1, 0, false)}},
+	} {
+		r.changes = append(r.changes, change{"nothing", func(*Case) {}, false},
+			change{"no logits", func(c *Case) { c.Logits = 0 }, true})
+		for _, x := range r.changes {
+			c := passing()
+			if r.name == "selective" {
+				c.Visible = 65
+			}
+			x.of(&c)
+			if judge(&c, r.main, r.index); len(c.Problems) != 0 != x.bad || len(c.Problems) > 1 {
+				t.Errorf("%s, another %s: %v; want a problem: %v", r.name, x.what, c.Problems, x.bad)
+			}
+		}
+	}
+}
+
+// The noise of vectors is the size of their difference: 0 of equal ones, the square root of 2 of unrelated ones.
+func TestNoise(t *testing.T) {
+	for _, c := range []struct {
+		cosines []float64
+		want    float64
+	}{{nil, 0}, {[]float64{1, 1}, 0}, {[]float64{0}, math.Sqrt2}, {[]float64{0.5, 0.5}, 1}, {[]float64{1, 0}, 1},
+		{[]float64{1.0000001}, 0}, {[]float64{-1}, 2}} {
+		if got := noise(c.cosines); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("cosines %v: %v, want %v", c.cosines, got, c.want)
+		}
+	}
+}
+
+// A choice is explained if its distance from the cut is at most twice the largest difference of scores: the key and the
+// cut may both have moved.
+func TestExplainedChoices(t *testing.T) {
+	var m margins
+	for i, c := range []struct {
+		distance, most float64
+		explained      bool
+	}{{0, 0, true}, {1, 0.5, true}, {1.001, 0.5, false}, {math.NaN(), 1, false}, {math.Inf(1), 1, false}} {
+		before := m
+		m.add(c.distance, c.most, 4)
+		if m.Differ != i+1 || (m.Unexplained == before.Unexplained) != c.explained {
+			t.Errorf("distance %v, scores differ by %v: %+v, before %+v", c.distance, c.most, m, before)
+		}
+		if i == 2 && m.Worst != 1.001/4 {
+			t.Errorf("the worst is %v of the scale", m.Worst)
+		}
+	}
+}
