@@ -217,3 +217,28 @@ func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 	finds(2000, 49, 48)
 	finds(2000, 40, 32) // after the eighth page
 }
+
+// A sequence of any length lacks the window pages that it does not hold of those that it needs at most.
+func TestWindowPagesThatAreMissing(t *testing.T) {
+	p := windowed(t, 12)
+	s, _, err := p.Open(nil, OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int32(30) {
+		grow(t, s, []int32{i})
+		held := 0
+		for _, w := range s.Windows() {
+			if w >= 0 {
+				held++
+			}
+		}
+		if got := s.WindowsMissing(); got != p.WindowsPerSequence()-held || got < 0 {
+			t.Errorf("%d tokens: %d window pages are missing, of %d it holds %d", i+1, got, p.WindowsPerSequence(),
+				held)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

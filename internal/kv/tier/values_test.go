@@ -11,6 +11,8 @@ import (
 
 	"sparrow/internal/kv/prefix"
 	"sparrow/internal/kv/tier/resp"
+	"sparrow/internal/testkit/await"
+	"sparrow/internal/testkit/respserver"
 )
 
 // Invariants of this file: counters, orders of use and pauses are exact.
@@ -199,5 +201,43 @@ func TestAFileThatIsNotWrittenIsRemoved(t *testing.T) {
 	c := s.Counts()[0]
 	if s.Has(keys[0]) || !s.Has(keys[1]) || c.Failed != 1 || c.Stored != 1 || c.Pages != 1 {
 		t.Errorf("held: %v and %v; %+v", s.Has(keys[0]), s.Has(keys[1]), c)
+	}
+}
+
+// A store keeps a bounded number of connections, and none once it is closed.
+func TestKeptConnections(t *testing.T) {
+	server := respserver.Start(t)
+	at, err := resp.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore("store", at, await.Hang, func() *Spec { return &paged }, quiet)
+	close(s.stopped) // nothing is written
+	var list []*resp.Conn
+	for range storeIdle + 2 {
+		c, kept, err := s.connect(t.Context(), false)
+		if err != nil || kept {
+			t.Fatal(kept, err)
+		}
+		list = append(list, c)
+	}
+	for _, c := range list {
+		s.giveBack(c)
+	}
+	if len(s.idle) != storeIdle {
+		t.Errorf("%d connections are kept, want %d", len(s.idle), storeIdle)
+	}
+	c, kept, err := s.connect(t.Context(), false)
+	if err != nil || !kept || len(s.idle) != storeIdle-1 {
+		t.Errorf("kept %v, %v; %d are left", kept, err, len(s.idle))
+	}
+	if err := s.Close(); err != nil || len(s.idle) != 0 {
+		t.Errorf("%v; %d connections of a closed store are kept", err, len(s.idle))
+	}
+	if s.giveBack(c); len(s.idle) != 0 {
+		t.Error("a closed store keeps a connection")
+	}
+	if _, err := c.Do("PING"); err == nil {
+		t.Error("the connection is open")
 	}
 }
