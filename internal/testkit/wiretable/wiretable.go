@@ -177,3 +177,6 @@ func flatten(v any) map[string]string {
 	walk("", reflect.ValueOf(v))
 	return out
 }
+
+// Text is every leaf of a value that is not zero, by its path.
+func Text(v any) string { return difference(nil, flatten(v)) }

@@ -1,0 +1,137 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A line that is put off does not run before its time.
+func TestLinesThatArePutOff(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := open(t, Options{Now: func() time.Time { return now }})
+	defer s.Stop()
+	b := create(t, s, "", lines(1))
+	ran := 0
+	r := runner(func(context.Context, Line) (Result, error) {
+		ran++
+		if ran == 1 {
+			return Result{}, &Later{After: time.Minute}
+		}
+		return Result{Succeeded, []byte("{}")}, nil
+	})
+	next := func() bool {
+		s.mu.Lock()
+		j, n := s.choose()
+		if j != nil && n >= 0 {
+			j.pending = append([]int{n}, j.pending...) // runNext takes it again
+		}
+		s.mu.Unlock()
+		return j != nil && n >= 0
+	}
+	if !next() || !s.runNext(r) || ran != 1 {
+		t.Fatalf("the line ran %d times", ran)
+	}
+	if next() {
+		t.Error("a line that was put off for a minute may run at once")
+	}
+	now = now.Add(time.Minute)
+	if !next() || !s.runNext(r) || ran != 2 {
+		t.Errorf("after a minute the line ran %d times", ran)
+	}
+	s.mu.Lock()
+	s.batches[b.ID].late.Stop()
+	s.mu.Unlock()
+}
+
+type runner func(context.Context, Line) (Result, error)
+
+func (r runner) Run(ctx context.Context, _ Batch, l Line) (Result, error) { return r(ctx, l) }
+
+func (r runner) Left(_ Batch, _ Line, why Class) Result { return Result{why, []byte("{}")} }
+
+// A batch that is cancelled after its last line was done is cancelled, not completed.
+func TestCancelledAfterTheLastLine(t *testing.T) {
+	s := open(t, Options{})
+	defer s.Stop()
+	b := create(t, s, "", lines(1))
+	r := runner(func(context.Context, Line) (Result, error) {
+		if _, err := s.Cancel("", b.ID); err != nil {
+			t.Error(err)
+		}
+		return Result{Succeeded, []byte("{}")}, nil
+	})
+	for range 2 { // the line, and the end
+		s.runNext(r)
+	}
+	if got, err := s.Batch("", b.ID); err != nil || got.State != Cancelled || got.Counts.Succeeded != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Uploads leave an eighth of the folder to results, to the byte.
+func TestUploadsLeaveRoomForResults(t *testing.T) {
+	for _, c := range []struct {
+		bytes int
+		ok    bool
+	}{{7 << 10, true}, {7<<10 + 1, false}} {
+		s := open(t, Options{Budget: 8 << 10})
+		_, err := s.Upload(File{Purpose: "batch"}, strings.NewReader(strings.Repeat("x", c.bytes)))
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrFull) {
+			t.Errorf("%d bytes: %v", c.bytes, err)
+		}
+		s.Stop()
+	}
+}
+
+// A file that a batch reads stays until the batch has ended, also after its time.
+func TestFilesThatAreReadStay(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := open(t, Options{Now: func() time.Time { return now }, Keep: time.Hour})
+	defer s.Stop()
+	f := upload(t, s, "", lines(1))
+	b, err := s.Create(New{Kind: "k", Endpoint: "/e", Input: f.ID, Window: 100 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Hour)
+	if s.Sweep(); !s.HasFile(f.ID) {
+		t.Error("the input of a batch that runs was swept away")
+	}
+	r := runner(func(context.Context, Line) (Result, error) { return Result{Succeeded, []byte("{}")}, nil })
+	for range 2 {
+		s.runNext(r)
+	}
+	if got, err := s.Batch("", b.ID); err != nil || got.State != Completed {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if s.Sweep(); s.HasFile(f.ID) {
+		t.Error("an expired file stays after its batch")
+	}
+}
+
+// What is left of an entry that was cut off is removed from the journal, so that the next entry begins a line.
+func TestTornEntriesAreRemoved(t *testing.T) {
+	whole := string(appendEntry(nil, 3, Result{Succeeded, []byte(`{"a":1}`)}))
+	for cut := range len(whole) {
+		path := filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(path, []byte(whole+whole[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		f, err := recoverJournal(path, func(int, Class) error { seen++; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != whole || seen != 1 {
+			t.Errorf("cut after %d bytes: %q, %d entries, %v", cut, got, seen, err)
+		}
+	}
+}
