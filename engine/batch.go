@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/step"
 )
 
-// stage is how far a batch has come. What is committed when:
+// stage is the progress of a batch. The state that is committed at each stage:
 //
 //	formed     Scheduler.Schedule has reserved pages; its choices are admitted. Nothing else has changed.
 //	enqueued   the device has its pass.

@@ -151,7 +151,7 @@ func (b *Mailbox) Drain(most time.Duration) bool {
 	}
 }
 
-// Err is why the workers could not answer an exchange; nil where they could.
+// Err returns the reason why the workers could not answer an exchange; nil if they could.
 func (b *Mailbox) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

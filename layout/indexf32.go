@@ -12,7 +12,7 @@ func (IndexF32) Kind() Kind { return IndexF32Row512 }
 // TokenBytes is 512.
 func (IndexF32) TokenBytes() int { return IndexF32Bytes }
 
-// PageBytes is 512 per token.
+// PageBytes returns 512 bytes per token.
 func (IndexF32) PageBytes(tokens int) int { return tokens * IndexF32Bytes }
 
 // Encode implements Index; exact.

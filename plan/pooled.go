@@ -109,8 +109,8 @@ func (r *resolver) heldBack(n int) error {
 		Supported: fmt.Sprintf("at most %d drafts", mostVerified-1), Try: fmt.Sprintf("%d drafts", mostVerified-1)}
 }
 
-// splitOf is where rows of a segment are cut. Prompts of pooled models stay whole: they have enough rows for all
-// multiprocessors, so that parts would only cost time.
+// splitOf returns how the rows of a segment are cut. Prompts of pooled models stay whole: they
+// have enough rows for all multiprocessors, so that parts would only cost time.
 func (c *Config) splitOf(s *Segment) KeySplit {
 	if c.Model.Pooled() && s.NextN == 0 && c.SplitKeys != SplitUnset {
 		return SplitWhole

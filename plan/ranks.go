@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Division is how ranks divide attention. Experts, feed-forward blocks and the vocabulary are divided in the same way
-// in both.
+// Division is the way in which ranks divide attention. Experts, feed-forward blocks and the vocabulary are divided in
+// the same way in both.
 type Division uint8
 
 // ByHeads gives every rank some heads of all sequences: each has the whole cache. ByRequests gives every rank all

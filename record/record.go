@@ -66,7 +66,7 @@ type Shape struct {
 	Experts int // of a layer that has them
 	Chosen  int // experts of a row
 	Layers  []LayerShape
-	// Blocks is how many blocks of BlockKeys keys the layer BlockLayer selects for later layers at most; 0 where
+	// Blocks is the maximum number of blocks of BlockKeys keys that the layer BlockLayer selects for later layers; 0 if
 	// there is no such layer.
 	Blocks, BlockKeys, BlockLayer int
 }

@@ -56,7 +56,7 @@ func fallbackByte(word string) (b byte, ok bool) {
 	return byte(v), err == nil
 }
 
-// fallbackName returns the inverse of fallbackByte: it returns the spelling in the files.
+// fallbackName spells a byte as the files do; fallbackByte is its inverse.
 func fallbackName(b byte) string {
 	const digits = "0123456789ABCDEF"
 	return string([]byte{'<', '0', 'x', digits[b>>4], digits[b&15], '>'})

@@ -92,7 +92,7 @@ func listedModel(t *testing.T, name string) *listed {
 	return m
 }
 
-// on is what inspect --hw prints.
+// on returns the output of inspect --hw.
 func (m *listed) on(hw string) (printable, error) {
 	f := inspectFlags{hw: hw, gpuMemory: "0"}
 	return f.fit(m.name, m.summary, m.src, nil)

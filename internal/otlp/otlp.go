@@ -18,7 +18,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Path is where collectors take spans.
+// Path is the URL path at which collectors accept spans.
 const Path = "/v1/traces"
 
 // Exporter sends spans. It is an [sdk.SpanExporter].

@@ -46,7 +46,7 @@ const (
 	mostPanelRows = 64
 )
 
-// panelProduct is how a format is multiplied by several rows of x.
+// panelProduct holds the kernels that multiply a format by several rows of x.
 type panelProduct struct {
 	unpack      func(*blockArgs)
 	grid        unsafe.Pointer // lookup table of unpack

@@ -91,7 +91,7 @@ func (b *BlockRows) planesBytes() int {
 	return lines(b.k)
 }
 
-// sumsAt is where the sums of a row are.
+// sumsAt returns the offset of the sums of a row.
 func (b *BlockRows) sumsAt() int { return b.codesBytes() + b.scalesBytes() + b.partsBytes() }
 
 // rowBytes returns the size of a single row, unitBytes the size of a unit.

@@ -27,7 +27,7 @@ const (
 	QuantBytes   = 64
 )
 
-// Codes is how weights of groups are packed.
+// Codes is the packing of weights with scales of groups.
 type Codes uint8
 
 // The codes.

@@ -63,7 +63,7 @@ type vecKernels struct {
 // cannot be compressed.
 type selectKernels struct{ count, counted, placed func(*selectArgs) }
 
-// format is how weights are stored.
+// format is the storage format of weights.
 type format int
 
 const (

@@ -232,7 +232,7 @@ func (b *bus) load(k *Kernels) (err error) {
 	return err
 }
 
-// lane returns a stream's word of the state.
+// lane returns the address of a new stream's word of the state, or 0 if the rate has no limit.
 func (b *bus) lane() (Ptr, error) {
 	if b.rate == 0 {
 		return 0, nil

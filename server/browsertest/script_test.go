@@ -28,7 +28,7 @@ const hostile = "<script>window.harmed = 1</script><img src=x onerror='window.ha
 	"```html\n<iframe src='http://example.org/'></iframe>\n```\n" +
 	"\x00\x07\x1b[31mred\x1b[0m \u202eevil\u202c \ufeff end\n"
 
-// Size of the one line that follows, and of the recording of a long prompt.
+// Sizes: of the longest hostile line, of the recording of a long prompt, and of a block of code.
 const (
 	hostileLine  = 3 << 20
 	longTokens   = 100_000

@@ -269,7 +269,8 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	begun := time.Now()
 	l := h.find(m.Layer)
 	if l == nil || m.Rows < 0 || m.Top < 1 || m.Rows > box.Fit(m.Top) {
-		return fmt.Errorf("%w: the layer is unknown or %d rows of %d choices do not fit; at most %d rows do",
+		return fmt.Errorf("%w: the layer is unknown, or %d rows of %d choices do not fit in the mailbox, want at "+
+			"most %d rows",
 			kernel.ErrArgument, m.Rows,
 			m.Top, box.Fit(max(m.Top, 1)))
 	}

@@ -9,7 +9,7 @@ import (
 	"sparrow/weight"
 )
 
-// Format is how a checkpoint stores its matrices, by its common name.
+// Format is the common name of the format in which a checkpoint stores its matrices.
 type Format string
 
 // The formats that other packages use.
@@ -65,7 +65,7 @@ func (q rawQuantization) fp8() bool { return q.Method == "fp8" }
 // pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
 func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
 
-// stored is how a checkpoint's matrices are stored.
+// stored describes how a checkpoint's matrices are stored.
 type stored struct {
 	format Format
 	scheme weight.Scheme

@@ -11,7 +11,7 @@ import (
 	"sparrow/weight"
 )
 
-// ModuleType is how the values of a matrix are stored.
+// ModuleType describes how the values of a matrix are stored.
 type ModuleType struct {
 	Bits  int    // of a value
 	Float bool   // e2m1 or e4m3, else integers

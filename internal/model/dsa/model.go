@@ -38,7 +38,7 @@ type Model struct {
 	allocated int // how often they were made
 }
 
-// workspace is where passes run.
+// workspace is the memory in which passes run.
 type workspace struct {
 	m      *Model
 	hidden residual // of the latest pass of the target

@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// dsaStep is a step of DeepSeek-V3.2, GLM-5 or their relatives without an indexer.
+// dsaStep is a step of DeepSeek-V3.2, GLM-5 or a similar model without an indexer.
 type dsaStep struct {
 	*parts
 	c *config.DSA

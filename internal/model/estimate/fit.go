@@ -57,7 +57,7 @@ type Part struct {
 	Note  string `json:"note,omitempty"`
 }
 
-// Speed is how fast a step is expected to be.
+// Speed is the expected speed of a step.
 type Speed struct {
 	What   string    `json:"what"`
 	Tokens float64   `json:"tokens_per_second"`

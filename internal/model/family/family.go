@@ -115,7 +115,7 @@ func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Mode
 	return s.LoadPart(dev, kernel.Member{}, Placed{}, onTensor)
 }
 
-// Placed is where the experts of a model are: on the device, or on a host that computes some of them.
+// Placed describes the places of a model's experts: on the device, or on a host that computes some of them.
 type Placed struct {
 	Placement *placement.Placement // nil: all experts are on the device
 	Host      *offload.Host

@@ -71,7 +71,7 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	return append(p.list, words...), err
 }
 
-// dsa adds the pairs of DeepSeek-V3.2, GLM-5 and their relatives without an indexer.
+// dsa adds the pairs of DeepSeek-V3.2, GLM-5 and similar models without an indexer.
 func (p *pairs) dsa(c *config.DSA) error {
 	p.count("block_count", c.Layers+c.NextN)
 	p.latent(c.Attention)

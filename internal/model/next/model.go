@@ -46,7 +46,7 @@ type Model struct {
 	holds      bool // rows that are verified are held back
 }
 
-// workspace is where passes run.
+// workspace is the memory in which passes run.
 type workspace struct {
 	m       *Model
 	streams residual // after the last layer, of the latest pass of the target

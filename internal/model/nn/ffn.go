@@ -90,7 +90,7 @@ func (m *MoE) SetLimit(limit float32) {
 	}
 }
 
-// Choice is how experts are chosen.
+// Choice describes how experts are chosen.
 type Choice struct {
 	TopK, Groups, KeepGroups int
 	Normalize                bool

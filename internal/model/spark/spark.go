@@ -146,7 +146,7 @@ func (h *Head) TakeBlock(a *kernel.Arena, act kernel.DType, p *plan.Plan) Block 
 	return Block{joined: a.Take(act, p.Logits, h.config.Hidden+d.Rank), anchors: a.Take(kernel.I32, p.Rows/d.Block, 1)}
 }
 
-// Collapsed is where the collapsed rows belong.
+// Collapsed returns the memory of the collapsed rows.
 func (h *Head) Collapsed(b *Block) kernel.Tensor { return b.joined.Columns(0, h.config.Hidden) }
 
 // Prepare fills the input block. Wanted rows are ordered by their position in the block, so that rows of the same

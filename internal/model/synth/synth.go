@@ -8,7 +8,7 @@ import (
 	"sparrow/weight"
 )
 
-// DType is how the large matrices are stored.
+// DType is the type in which the large matrices are stored.
 type DType uint8
 
 // The stored types.

@@ -49,7 +49,7 @@ type Model struct {
 	allocated  int // how often the cache was made
 }
 
-// workspace is where passes run.
+// workspace is the memory in which passes run.
 type workspace struct {
 	m       *Model
 	streams residual // after the last layer, of the latest pass of the target

@@ -54,7 +54,7 @@ type Model struct {
 	allocated  int // how often the cache was made
 }
 
-// workspace is where passes run.
+// workspace is the memory in which passes run.
 type workspace struct {
 	m       *Model
 	streams kernel.Tensor // activation [most rows of a pass, streams*hidden]

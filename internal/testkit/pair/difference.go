@@ -17,10 +17,10 @@ import (
 	"sparrow/kernel"
 )
 
-// Differences are how two devices differ, operation by operation.
+// Differences holds the differences between two devices, operation by operation.
 type Differences map[string]*Difference // by operation and argument, such as "NormArgs.Out"
 
-// Difference is how one argument of one kind of operation differs, over all calls.
+// Difference summarises how one argument of one kind of operation differs, over all calls.
 type Difference struct {
 	DType    kernel.DType
 	Calls    int

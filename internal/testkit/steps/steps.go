@@ -34,7 +34,7 @@ type Bench struct {
 	states []model.State
 }
 
-// Pages is how many a bench has.
+// Pages is the number of pages of a bench.
 const Pages = 13 // no more than sequences of a test need: comparing and emptying caches takes as long as computing
 
 // Limits hold every pass of these tests.

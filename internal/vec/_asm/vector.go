@@ -68,7 +68,7 @@ func (v *vectors) elements(name, doc string, body func() step) {
 	v.ret()
 }
 
-// step is how far each pointer advances per register.
+// step holds the number of bytes by which each pointer advances per register.
 type step struct{ dst, a, b int }
 
 func (v *vectors) open() {

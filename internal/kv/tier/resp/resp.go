@@ -25,7 +25,7 @@ const (
 // ErrProtocol is wrapped by every error about bytes that are not RESP.
 var ErrProtocol = errors.New("resp: the bytes are not RESP")
 
-// Kind is what a reply is.
+// Kind is the type of a reply.
 type Kind uint8
 
 // The kinds of replies.
