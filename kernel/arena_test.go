@@ -21,3 +21,21 @@ func TestArenasFollow(t *testing.T) {
 		}
 	}
 }
+
+// As many experts can be chosen as the kept groups have, and no more.
+func TestChoicesOfKeptExperts(t *testing.T) {
+	for top, ok := range map[int]bool{16: true, 17: false} {
+		a := kernel.RouteArgs{IDs: tensor(t, kernel.I32, 3, top), Weights: tensor(t, kernel.F32, 3, top),
+			Logits: tensor(t, kernel.F32, 3, 64), Bias: tensor(t, kernel.F32, 1, 64), Groups: 8, KeepGroups: 2}
+		if err := a.Check(); (err == nil) != ok {
+			t.Errorf("%d of 2 groups of 8 experts: %v", top, err)
+		}
+	}
+	for top, ok := range map[int]bool{64: true, 65: false} {
+		a := kernel.RootRouteArgs{IDs: tensor(t, kernel.I32, 3, top), Weights: tensor(t, kernel.F32, 3, top),
+			Logits: tensor(t, kernel.F32, 3, 64), Bias: tensor(t, kernel.F32, 1, 64)}
+		if err := a.Check(); (err == nil) != ok {
+			t.Errorf("%d of 64 experts: %v", top, err)
+		}
+	}
+}

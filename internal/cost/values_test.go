@@ -73,3 +73,23 @@ func TestEveryFigureIsChecked(t *testing.T) {
 	}
 	visit(reflect.ValueOf(&good).Elem(), "")
 }
+
+// The factor by which batches may be late stays between its bounds, however many are early or late.
+func TestLatenessIsBounded(t *testing.T) {
+	m := NewModel()
+	if m.Late() != firstLate {
+		t.Errorf("at first %v", m.Late())
+	}
+	for range 10_000 {
+		m.note(0.5)
+	}
+	if m.Late() != leastLate {
+		t.Errorf("after early batches %v, want %v", m.Late(), leastLate)
+	}
+	for range 10_000 {
+		m.note(9)
+	}
+	if m.Late() != mostLate {
+		t.Errorf("after late batches %v, want %v", m.Late(), mostLate)
+	}
+}

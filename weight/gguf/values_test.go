@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,29 @@ func TestTensorsAreAligned(t *testing.T) {
 		f, err := Parse("x", data)
 		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "multiple of 128") {
 			t.Errorf("alignment %d: %+v, %v", c.pad, f, err)
+		}
+	}
+}
+
+// Splits hold as many tensors as they say: neither fewer nor more.
+func TestSplitsHoldAllTensors(t *testing.T) {
+	for said, ok := range map[int32]bool{1: false, 2: true, 3: false} {
+		dir := t.TempDir()
+		for i := range 2 {
+			pairs := []Pair{{"split.no", uint16(i)}, {"split.count", uint16(2)}, {"split.tensors.count", said}}
+			if _, err := Create(filepath.Join(dir, "m"+splitSuffix(i, 2)), pairs,
+				[]Source{source(string(rune('a'+i)), F32, 2)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := Open(filepath.Join(dir, "m"+splitSuffix(0, 2)))
+		if (err == nil) != ok {
+			t.Errorf("2 tensors of %d: %v", said, err)
+		}
+		if err == nil {
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
