@@ -9,7 +9,8 @@ import (
 // Requests that contradict themselves are refused by every format, and those beside them are rendered.
 func TestContradictionsAreRefused(t *testing.T) {
 	user, call := Message{Role: User, Content: "hi"}, Call{ID: "c", Name: "f", Arguments: "{}"}
-	said, so := Message{Role: Assistant, Content: "so", ToolCalls: []Call{call}}, Message{Role: Assistant, Content: "so"}
+	so := Message{Role: Assistant, Content: "so"}
+	said := Message{Role: Assistant, Content: "so", ToolCalls: []Call{call}}
 	answer := Message{Role: ToolRole, Content: "1", ToolCallID: "c"}
 	calls := func(c Call) Message { return Message{Role: Assistant, ToolCalls: []Call{c}} }
 	f := Tool{Name: "f", Parameters: json.RawMessage(`{"type":"object"}`)}
