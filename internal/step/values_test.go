@@ -306,3 +306,32 @@ func TestDraftsAreRefusedAtTheirEdges(t *testing.T) {
 		t.Errorf("a block: %v", err)
 	}
 }
+
+// chosen is a pass with a number of chosen tokens.
+type chosen struct {
+	model.Pass
+	out model.Outputs
+}
+
+func (p *chosen) Outputs() *model.Outputs { return &p.out }
+
+// The next pass can read the tokens of the latest pass only: after one that chose none, there are none.
+func TestTokensOfAnOlderPassAreForgotten(t *testing.T) {
+	some := &pass{plan: &plan.Plan{Pass: plan.PassTarget}, Pass: &chosen{}}
+	some.Outputs().Best.IDs = kernel.Tensor{DType: kernel.I32, Rows: 3, Cols: 1, Stride: 1,
+		Buf: kernel.HostBuffer(make([]byte, 12))}
+	none := &pass{plan: &plan.Plan{Pass: plan.PassTarget}, Pass: &chosen{}}
+	for _, f := range []feed{{from: some}, {saved: 2}, {}} {
+		f.table, f.kind = some.Outputs().Best.IDs, plan.PassTarget
+		if f.remember(some); f.chosen().Rows != 3 || f.want(0, 0, 3, plan.PassTarget) != nil {
+			t.Errorf("%d tokens were chosen, want 3", f.chosen().Rows)
+		}
+		if f.remember(none); f.from != nil || f.saved != 0 || f.want(0, 0, 1, plan.PassTarget) == nil {
+			t.Errorf("%d tokens of an older pass are left", f.saved)
+		}
+		f.saved = 2
+		if f.remember(none); f.saved != 0 {
+			t.Errorf("%d saved tokens of an older pass are left", f.saved)
+		}
+	}
+}
