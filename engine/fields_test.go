@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -601,4 +603,119 @@ func TestAnEmptiedCacheEndsEveryFetch(t *testing.T) {
 		j.Cancel()
 	}
 	e.loop.receive()
+}
+
+// A pass is recorded with the time at which its batch was formed, and each of its counters grows by one.
+func TestAPassIsRecordedWhole(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	step := int64(0)
+	for _, behind := range []stage{stageFormed, stageRunning, stageDrafting} {
+		for _, between := range []bool{false, true} {
+			before := e.Stats()
+			p := &plan.Plan{Segments: []plan.Segment{{Launches: make([]plan.Launch, 3), Convert: plan.ConvertNone}}}
+			b := &batch{passes: e.loop.passes, items: make([]sched.Item, 2), begun: at(5), launched: at(7),
+				behind: behind, between: between}
+			e.loop.record(b, p, time.Second)
+			step++
+			list := e.Plans()
+			want := PlanRecord{Step: step, At: at(5), Plan: p, Took: time.Second, Requests: 2}
+			if got := list[len(list)-1]; got != want || len(list) != int(step) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+			one := func(yes bool) int64 {
+				if yes {
+					return 1
+				}
+				return 0
+			}
+			st := e.Stats()
+			got := [...]int64{st.Steps - before.Steps, st.Overlapped - before.Overlapped, st.Between - before.Between,
+				st.Slices - before.Slices, st.Conversions - before.Conversions}
+			if got != [...]int64{1, one(behind != stageFormed), one(between), 2, 0} {
+				t.Errorf("behind one that is %v, between operations %v: counters grow by %v", behind, between, got)
+			}
+		}
+	}
+}
+
+// The first error of a lost device stays, and requests are counted as failed once.
+func TestADeviceIsLostOnce(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	j := queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 4})
+	first, second := errors.New("the first"), errors.New("the second")
+	e.loop.lose(first)
+	text := e.Stats().Device
+	e.loop.lose(second)
+	if lost := e.tally.lost; !errors.Is(lost, first) || errors.Is(lost, second) || e.Stats().Device != text {
+		t.Errorf("lost by %v; reported as %q, before as %q", lost, e.Stats().Device, text)
+	}
+	if _, last := collect(j); !errors.Is(last.Err, first) || e.Stats().Failed != 1 {
+		t.Errorf("it ended with %v, %d requests failed", last.Err, e.Stats().Failed)
+	}
+	if _, err := e.Submit(Request{Prompt: tokens(1, 9), Sampling: greedy()}); !errors.Is(err, first) {
+		t.Errorf("a new request: %v", err)
+	}
+}
+
+// A model is refused if its parts do not fit. Smaller steps are suggested only where the weights and the driver do.
+func TestTheMemoryThatIsNotThere(t *testing.T) {
+	for _, c := range []struct {
+		free     int64
+		fits     bool
+		suggests bool
+	}{{100 + ownUse, false, false}, {101 + ownUse, false, true}, {114 + ownUse, false, true},
+		{115 + ownUse, true, false}, {100, false, false}} {
+		n := Need{Weights: 100, Cache: 1, Arena: 2, Scratch: 4, Graphs: 8, Free: c.free}
+		err := n.Err("a GPU")
+		if (err == nil) != c.fits || err != nil && strings.Contains(err.Error(), "--step-tokens") != c.suggests {
+			t.Errorf("%d bytes are free beside the driver: %v", c.free-ownUse, err)
+		}
+	}
+}
+
+// The pools of ranks have pages and window pages of their own: numbers follow those of the rank before.
+func TestPagesOfRanksAreTheirOwn(t *testing.T) {
+	const ranks, each, windows = 3, 4, 2
+	pools, err := openPools(kv.Config{Pages: each, PageTokens: 4, Window: kv.Window{Pages: windows, Tokens: 4}}, ranks)
+	if err != nil || len(pools) != ranks {
+		t.Fatal(len(pools), err)
+	}
+	for rank, p := range pools {
+		var pages, own []int32
+		s, _, err := p.Open(nil, kv.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range each {
+			if err := errors.Join(s.Reserve(4), s.Commit(make([]int32, 4))); err != nil {
+				t.Fatal(err)
+			}
+			for i, w := range s.Windows() {
+				if w >= 0 && !slices.Contains(own, w) {
+					own = append(own, w)
+				}
+				if page := s.Pages()[i]; !slices.Contains(pages, page) {
+					pages = append(pages, page)
+				}
+			}
+		}
+		slices.Sort(pages)
+		slices.Sort(own)
+		for i, page := range pages {
+			if int(page) != rank*each+i || len(pages) != each {
+				t.Errorf("rank %d has the pages %v", rank, pages)
+			}
+		}
+		for i, w := range own {
+			if int(w) != rank*windows+i || len(own) != windows {
+				t.Errorf("rank %d has the window pages %v", rank, own)
+			}
+		}
+		if st := p.Stats(); st.Pages != each || st.Windows != windows {
+			t.Errorf("rank %d: %+v", rank, st)
+		}
+	}
 }
