@@ -52,8 +52,8 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 	await.Goroutines(t, goroutines)
 }
 
-// giveUp starts a request and abandons it in one of several ways after a few events or a moment. It reports whether the
-// request was accepted: its deadline may come earlier.
+// giveUp starts a request and abandons it in one of several ways after a few events or a short time. It reports whether
+// the engine accepted the request; the deadline of a request may end before that.
 func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -82,7 +82,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 		cancel()
 	case 2:
 		s.Close()
-		return true // nothing reads what is left
+		return true // the remaining events are not read
 	case 3:
 		go s.Close()
 	}

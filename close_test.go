@@ -14,8 +14,8 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: Close finishes or fails every stream, may be called any number of times from anywhere, and
-// releases everything; if Open fails, it also releases everything.
+// Invariants of this file: Close finishes or fails every stream, may be called several times and from any goroutine,
+// and releases all memory and goroutines. If Open fails, it also releases them.
 
 func TestCloseLetsRequestsFinish(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
@@ -51,7 +51,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 		if n != 20 {
 			t.Errorf("stream %d got %d tokens", i, n)
 		}
-		s.Close() // too late to matter
+		s.Close() // closing a finished stream has no effect
 	}
 	wait.Wait()
 	checkEmpty(t, e)

@@ -43,9 +43,10 @@ func TestGoldenOutputs(t *testing.T) {
 	}
 	t.Run("cpu", func(t *testing.T) {
 		first, others := golden, golden
-		if !*long { // package eval answers in every layout
+		if !*long { // the tests of package eval cover every layout
 			first.Cases, others.Cases = nil, golden.Cases[:2]
-			// One of each task; the README's first example has 4,000 tokens, too.
+			// The short run has one case of each task. The two find_one cases are left out, because the README's first
+			// example already has 4,000 tokens.
 			seen := map[string]bool{"find_one_2048": true, "find_one_4096": true}
 			for _, c := range golden.Cases {
 				if !seen[c.Task] {
@@ -59,7 +60,8 @@ func TestGoldenOutputs(t *testing.T) {
 		testGolden(t, others, m, "bf16", "fp8-576")
 	})
 	t.Run("4 ranks", func(t *testing.T) {
-		few := goldenFile{golden.Cases[:1]} // all take as long as on one device, three times
+		// with all cases, three divisions would take three times as long as one device
+		few := goldenFile{golden.Cases[:1]}
 		if *long {
 			few.Cases = golden.Cases[:3]
 		}
@@ -132,7 +134,7 @@ func load(t *testing.T, kernels string) model.Model {
 	return m
 }
 
-// loadRanks loads the model on several ranks, which must have the same bits.
+// loadRanks loads the model divided over several ranks. The result must have the same bits as on one device.
 func loadRanks(t *testing.T, kernels string, ranks int, how plan.Division) model.Model {
 	t.Helper()
 	src, err := family.Open(".")
@@ -159,7 +161,7 @@ func loadRanks(t *testing.T, kernels string, ranks int, how plan.Division) model
 	return m
 }
 
-// generate decodes n tokens greedily after a prompt.
+// generate decodes n tokens greedily after a prompt and returns them.
 func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n int) []int32 {
 	t.Helper()
 	pages := (len(prompt)+n)/cfg.Page + 1

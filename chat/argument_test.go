@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// How the text of an argument becomes JSON depends on the types its schema allows. If the schema allows a string and
-// another type that is not a number, text in quotes is a string that contains the quotes, because these formats write
-// strings without quotes.
+// The text of an argument becomes JSON by the types that its schema allows. If the schema allows a string and another
+// type that is not a number, text in quotes is a string that contains the quotes, because these formats write strings
+// without quotes.
 func TestTextOfAnArgument(t *testing.T) {
 	for _, c := range []struct{ schema, text, want string }{
 		{`{"type": "string"}`, `"x"`, `"\"x\""`},

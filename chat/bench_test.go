@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// longConversation has n user turns of about 2 KB, each with a call, a result and an answer.
+// longConversation returns a request with n user turns of about 2 KB, each followed by a call, a result and an answer.
 func longConversation(n int) Request {
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 45)
 	req := toolRequest()
@@ -56,7 +56,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(reply)))
 	for b.Loop() {
 		p := newDSMLParser(v32, toolRequest(), true)
-		for i := 0; i < len(reply); i += 4 { // about a token
+		for i := 0; i < len(reply); i += 4 { // four bytes are about one token
 			p.Feed(mark.Plain(reply[i:min(i+4, len(reply))]))
 		}
 		if _, err := p.Close(); err != nil {

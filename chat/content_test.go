@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// controls lists the markers that are tokens of the families' tokenizers.
+// controls lists the markers that the tokenizers of the model families encode as one token.
 var controls = []string{thinkOpen, thinkClose, deepseekBOS, deepseekEOS, deepseekUser, deepseekAssistant,
 	deepseekReminder, dsml, callsBegin, callsEnd, callBegin, callEnd, callSep, outputBegin, outputEnd,
 	"[gMASK]", "<sop>", glmSystem, glmUser, glmAssistant, glmObservation, glmEnd, glmCallOpen, glmCallClose,
 	glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose, glmResponseOpen, glmResponseClose}
 
-// families returns the formats with their tables of prompts, and a template.
+// families returns every format that has a table of prompts in testdata, and a template, by name.
 func families(t *testing.T) map[string]Format {
 	t.Helper()
 	return map[string]Format{"deepseek-v3.1.json": DeepSeekV31{}, "deepseek-v3.2.json": DeepSeekV32{},
@@ -31,7 +31,8 @@ func parts(p Prompt) (own, content string) {
 	return own + p.Text[at:], content
 }
 
-// Text of a request appears only inside Content, in any format. The letter ꙮ is not part of any format's own text.
+// In the prompt of any format, text of the request is always marked as Content. The letter ꙮ, which no format writes
+// itself, marks that text.
 func TestEverythingOfARequestIsContent(t *testing.T) {
 	const stain = "ꙮ"
 	stained := 0
@@ -84,7 +85,8 @@ func stainTools(tools []Tool, stain string) {
 	}
 }
 
-// Every marker of the prompts in the tables was written by the format: their token ids do not depend on Content.
+// Every marker in the prompts of the tables was written by the format, so the token ids of these prompts do not depend
+// on Content.
 func TestMarkersOfOrdinaryPromptsAreTheFormatsOwn(t *testing.T) {
 	for file, f := range families(t) {
 		for _, c := range readTable(t, file).Cases {
@@ -102,7 +104,7 @@ func TestMarkersOfOrdinaryPromptsAreTheFormatsOwn(t *testing.T) {
 	}
 }
 
-// A template reads the characters of content; the text that they form remains content.
+// A template can inspect the characters of content; text that it builds from them is still marked as content.
 func TestTemplatesReadContentThatSpellsMarkers(t *testing.T) {
 	const src = `{{ bos_token }}{% for m in messages %}` +
 		`{% if m.role == 'assistant' %}{% set c = m.content %}{% if '</think>' in c %}` +
@@ -127,7 +129,7 @@ func TestTemplatesReadContentThatSpellsMarkers(t *testing.T) {
 	}
 }
 
-// Markers that are spelled in the content do not change how the prompt itself is parsed.
+// Markers that are spelled in the content do not make the prompt begin with a BOS token or leave reasoning open.
 func TestContentIsNotTakenForTheFormatsMarkers(t *testing.T) {
 	f, err := NewTemplate(TemplateConfig{Source: "{% for m in messages %}{{ m.content }}{% endfor %}", BOS: "<s>"})
 	if err != nil {
@@ -143,7 +145,7 @@ func TestContentIsNotTakenForTheFormatsMarkers(t *testing.T) {
 	}
 }
 
-// The model continues a prefilled message: it is not content, but the messages before it are.
+// The model continues a prefilled last message: that message is not marked as content, but the messages before it are.
 func TestPrefillKeepsItsMarkers(t *testing.T) {
 	for file, f := range families(t) {
 		p, err := f.Render(Request{ContinueFinal: true, Messages: []Message{{Role: User, Content: "before"},

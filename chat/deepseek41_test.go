@@ -11,7 +11,7 @@ import (
 
 const v41Effort = "Reasoning Effort: 75 (range 1-100, the higher the value, the more thorough the reasoning)\n\n"
 
-// The texts of the format, byte for byte (v41 spec, 7).
+// The format writes these texts byte for byte (v41 spec, section 7).
 func TestV41Texts(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, sum string
@@ -67,7 +67,7 @@ func TestV41Prompts(t *testing.T) {
 	}
 }
 
-// Calls that the format writes are parsed again, including tags with a space.
+// The parser returns the calls that the format writes, also if the tags contain a space.
 func TestV41Calls(t *testing.T) {
 	req := toolRequest()
 	req.Messages = []Message{{Role: User, Content: "U"}}

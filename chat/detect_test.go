@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The effort levels of a DeepSeek-V4 checkpoint follow its release: the encoder file decides, then config.json.
+// The encoder file of a DeepSeek-V4 checkpoint decides which release's effort levels apply; without the file,
+// config.json decides.
 func TestEffortProfiles(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -29,7 +30,7 @@ func TestEffortProfiles(t *testing.T) {
 	}
 }
 
-// A request can select the release whose levels apply.
+// A request can select the DeepSeek-V4 release whose effort levels apply.
 func TestEffortProfileOfARequest(t *testing.T) {
 	on := true
 	render := func(f DeepSeekV4, effort, profile string) string {

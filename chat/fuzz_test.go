@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzParsers parses a reply whole and split in two: it must not panic, and the results must be equal.
+// FuzzParsers parses a reply as a whole and split into two pieces: no parser may panic, and both results must be equal.
 func FuzzParsers(f *testing.F) {
 	for _, c := range parserCases {
 		f.Add(c.text, len(c.text)/2, c.open)

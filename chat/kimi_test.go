@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The model type selects the format of checkpoints without a template; the markers in a template select its call
-// parser.
+// The model type selects the chat format of a checkpoint without a template. For a template, the markers in its text
+// select the parser of calls.
 func TestFormatsOfDenseModels(t *testing.T) {
 	for kind, want := range map[string]string{"kimi_k2": "kimi-k2", "kimi_k25": "kimi-k2.5", "glm4_moe_lite": "glm-5",
 		"deepseek_v3": "deepseek-v3.1"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Coding agents send system messages in the middle of a conversation, and as its last message.
+// The formats accept system messages in the middle and at the end of a conversation, as coding agents send them.
 func TestSystemMessagesInTheMiddle(t *testing.T) {
 	on := true
 	first := []Message{{Role: System, Content: "s0"}, {Role: User, Content: "u1"}, {Role: System, Content: "s1"}}
@@ -13,8 +13,8 @@ func TestSystemMessagesInTheMiddle(t *testing.T) {
 		Message{Role: ToolRole, ToolCallID: "c", Content: "x"}, Message{Role: System, Content: "s2"})
 	for _, c := range []struct {
 		format Format
-		turn   string // of the first user
-		last   string // of the message at the end
+		turn   string // expected text of the first user turn
+		last   string // expected text of the last message
 	}{
 		{DeepSeekV32{}, "s0" + deepseekUser + "u1\n\ns1" + deepseekAssistant, deepseekUser + "s2" + deepseekAssistant},
 		{DeepSeekV4{}, "s0" + deepseekUser + "u1\n\ns1" + deepseekAssistant,
@@ -39,7 +39,7 @@ func TestSystemMessagesInTheMiddle(t *testing.T) {
 	}
 }
 
-// Deferred tools can be called but are not listed.
+// Deferred tools can be called, but the prompt does not list them.
 func TestDeferredToolsAreNotListed(t *testing.T) {
 	req := Request{Messages: []Message{{Role: User, Content: "u"}}, AddGenerationPrompt: true,
 		Tools: []Tool{{Name: "shown"}, {Name: "hidden", Deferred: true}}}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// weatherTools has one parameter of each type.
+// weatherTools is a list of tools with one parameter of each JSON type.
 var weatherTools = []Tool{
 	{Name: "weather", Parameters: json.RawMessage(`{"type": "object", "properties": {
 		"city": {"type": "string"}, "days": {"type": "integer"}, "opts": {"type": "object"},
@@ -48,7 +48,7 @@ type parserCase struct {
 	open               bool // the prompt left reasoning open
 	noTools            bool
 	want               Message
-	malformed          string // content deltas marked so, joined
+	malformed          string // the joined content deltas that are marked as malformed
 	err                error
 }
 
@@ -60,7 +60,7 @@ func calls(pairs ...string) []Call {
 	return out
 }
 
-// longName is longer than any name. It is used in replies that only look like a call.
+// longName is longer than the maximum length of a tool name, for replies that only resemble a call.
 var longName = strings.Repeat("n", maxName+500)
 
 var parserCases = []parserCase{
@@ -226,7 +226,7 @@ func (c parserCase) parser() Parser {
 	return parserMakers[c.family](req, c.open)
 }
 
-// feed passes the pieces of a text and returns the message, the malformed text and the error.
+// feed passes the pieces to a parser and returns the message, the malformed text and the error.
 func feed(p Parser, pieces []string) (Message, string, error) {
 	var c Collector
 	var malformed strings.Builder
@@ -264,7 +264,7 @@ func TestParsersReadReplies(t *testing.T) {
 	}
 }
 
-// split splits text at random positions, also inside characters.
+// split returns the pieces of a text that is cut at random positions, also inside characters.
 func split(t *rapid.T, text string) []string {
 	var pieces []string
 	for text != "" {
@@ -290,8 +290,8 @@ func TestAnySplitGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// Any concatenation of markers and text must be parsed the same however it is split, and without tools no text may be
-// lost.
+// Any sequence of markers and text is parsed to the same result for every split into pieces, and without tools no text
+// is lost.
 func TestAnySplitOfArbitraryMarkup(t *testing.T) {
 	parts := []string{"a", "\n", "\n\n", " ", "<", "\"", ">", "{", "}", "é", "weather", "city", "<think>", "</think>",
 		tags("[calls]"), tags("[/calls]"), tags("[invoke name=\""), tags("[/invoke]"), tags("[param name=\""),
@@ -339,8 +339,8 @@ func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
 	}
 }
 
-// Only the token itself is a marker: the same characters, written by other tokens, are text, however the reply is
-// split. A reply whose markers are tokens is parsed as without the distinction.
+// Only a marker's own token is a marker. The same characters written by other tokens are text, for every split of the
+// reply. A reply whose markers are all tokens has the same result as without this distinction.
 func TestSpelledMarkersAreText(t *testing.T) {
 	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32), "v31": v31Calls, "glm": glmCalls, "v3": v3Calls,
 		"kimi": kimiCalls}

@@ -50,15 +50,15 @@ func (w wireRequest) request() Request {
 	return r
 }
 
-// renderingTable is a file of testdata: requests and the expected prompts.
+// renderingTable is the content of a file in testdata: requests and the expected prompts.
 type renderingTable struct {
 	Origin string
 	Cases  []struct {
 		Name        string
 		Request     wireRequest
-		Want        []string // joined
+		Want        []string // the parts are joined to one prompt
 		InReasoning bool     `json:"in_reasoning"`
-		Error       string   // part of the message; Want is then absent
+		Error       string   // part of the error message; Want is absent if it is set
 	}
 }
 
@@ -77,8 +77,8 @@ func readTable(t *testing.T, name string) renderingTable {
 	return table
 }
 
-// testRenderings runs a table. $TOOLS and $FORMAT are replaced by the long instruction texts, which have tests of their
-// own.
+// testRenderings checks the prompts of a table of requests. $TOOLS and $FORMAT stand for the long instruction texts,
+// which are tested separately.
 func testRenderings(t *testing.T, f Format, file string, texts map[string]string) {
 	for _, c := range readTable(t, file).Cases {
 		t.Run(c.Name, func(t *testing.T) {

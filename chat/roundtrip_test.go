@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// drawCall generates a random call of a tool that allows anything. No value contains the family's closing marker,
-// because the formats cannot escape it.
+// drawCall returns a random call of a tool whose schema allows any value. No value contains the closing marker of the
+// family, because the formats cannot escape it.
 func drawCall(t *rapid.T) Call {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab\"'\\<>&/{}[]: \n\té数😀")), 0, 20, -1)
 	value := rapid.OneOf(
@@ -43,7 +43,7 @@ func drawCall(t *rapid.T) Call {
 	return Call{Name: rapid.SampledFrom([]string{"f", "get_weather", "a-b.c"}).Draw(t, "name"), Arguments: args}
 }
 
-// An encoder writes an assistant message as the model would have written it: the parser must return the message.
+// A format writes an assistant message as the model would write it, so the parser must return the same message.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	for _, f := range []Format{DeepSeekV4{}, DeepSeekV32{}, DeepSeekV31{}} {
 		rapid.Check(t, func(t *rapid.T) {

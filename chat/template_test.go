@@ -44,7 +44,7 @@ func TestDefaultModelCallsAreRead(t *testing.T) {
 	}
 }
 
-// The parser of a template is chosen by the markers in the template, or else by those of the tokenizer.
+// The markers in a template select its parser; if the template has none, the markers of the tokenizer do.
 func TestTemplateParserFollowsMarkers(t *testing.T) {
 	glm := "<tool_call>noop<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
 	dsmlReply := tags("[calls][invoke name=\"noop\">{\"a\": 1}[/invoke][/calls]")
@@ -224,7 +224,7 @@ func TestTokenizerConfig(t *testing.T) {
 	}
 }
 
-// A template that no chat can use is refused when the checkpoint is opened.
+// Opening a checkpoint fails if its template cannot render any chat.
 func TestBrokenTemplatesAreFoundAtStart(t *testing.T) {
 	for src, want := range map[string]error{
 		"{{ messages[0].nothing.content }}":                 ErrTemplate,

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The model was trained on these bytes; the lengths and hashes are the published values.
+// The instruction texts are byte for byte those that the model was trained on: their lengths and hashes equal the
+// published values.
 func TestInstructionTextsAreByteExact(t *testing.T) {
 	for _, c := range []struct {
 		name, text, sum string
@@ -33,7 +34,7 @@ func TestInstructionTextsAreByteExact(t *testing.T) {
 				c.bytes, c.newlines)
 		}
 	}
-	// The whole block without any tool, as the reference encoder joins it, has 1147 bytes.
+	// Without any tool, the reference encoder writes a block of 1147 bytes.
 	if n := len(v32ToolsPrefix + v32ToolsSuffix); n != 1147 {
 		t.Errorf("tools block without tools has %d bytes, want 1147", n)
 	}

@@ -11,12 +11,12 @@ import (
 	"sparrow/internal/wire"
 )
 
-// with returns a request with more fields.
+// with returns the JSON text of a valid request with additional fields.
 func with(fields string) string {
 	return `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}],` + fields + `}`
 }
 
-// of returns a request with the given messages.
+// of returns the JSON text of a request with the given messages.
 func of(messages string) string { return `{"model":"m","max_tokens":9,"messages":[` + messages + `]}` }
 
 func TestRequestsAreRefusedByField(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Every field of a body changes the request, the chat that it becomes, or the list of ignored fields, or it is refused,
-// as in the table.
+// Every field of a body is refused, or changes the request, the chat made from it or the list of ignored fields. The
+// golden table records the effect of each field.
 func TestTableOfFields(t *testing.T) {
 	body := `{"model":"m","max_tokens":9,"thinking":{"type":"enabled"},"output_config":{},"tool_choice":{"type":"auto"},
 		"tools":[{"name":"f","input_schema":{}}],"system":[{"type":"text","text":"s"}],"messages":[
@@ -58,7 +58,7 @@ func TestTableOfFields(t *testing.T) {
 	table.Check(t, "fields.txt", lines)
 }
 
-// or has no error where there is none.
+// or returns v, or bad as an error if bad is not nil. A nil *wire.Error becomes a nil error.
 func or[T any](v *T, bad *wire.Error) (any, error) {
 	if bad != nil {
 		return nil, bad

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Every field of a request is set in the chat.
+// The chat made from a request has the value of every field of the request.
 func TestRequestsAsChats(t *testing.T) {
 	limit, temperature, topP, topK := 9, 0.5, 0.75, 7
 	r := &Request{Model: "m", MaxTokens: &limit, Temperature: &temperature, TopP: &topP, TopK: &topK,
@@ -30,7 +30,7 @@ func TestRequestsAsChats(t *testing.T) {
 	}
 }
 
-// A reference to a tool that was not sent is shown as its name.
+// A tool reference to a tool that the request does not contain is shown to the model as the name of the tool.
 func TestReferencesToUnknownTools(t *testing.T) {
 	r := &Request{Tools: []Tool{{Name: "known", Description: "d"}}}
 	got := r.shown(&Block{Result: []string{"text"}, References: []string{"known", "other"}})
@@ -39,7 +39,7 @@ func TestReferencesToUnknownTools(t *testing.T) {
 	}
 }
 
-// Errors have Anthropic's types.
+// Errors are converted to the error types of Anthropic's interface.
 func TestTypesOfErrors(t *testing.T) {
 	for status, want := range map[int]string{400: "invalid_request_error", 401: "authentication_error",
 		404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error",
@@ -50,7 +50,7 @@ func TestTypesOfErrors(t *testing.T) {
 	}
 }
 
-// The last events of a message have its stop reason, the sequence that stopped it, and its usage.
+// The last events of a message contain its stop reason, the stop sequence that ended it, and its token usage.
 func TestTheLastEvents(t *testing.T) {
 	reason, sequence, details := "stop_sequence", "END", "why"
 	r := &Response{StopReason: &reason, StopSequence: &sequence, StopDetails: &details, Usage: Usage{OutputTokens: 7}}

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Every field of a body changes the request, the chat or completion that it becomes, or the list of ignored fields, or
-// it is refused, as in the table.
+// Every field of a body is refused, or changes the request, the chat or completion made from it or the list of ignored
+// fields. The golden table records the effect of each field.
 func TestTableOfFields(t *testing.T) {
 	type decoded struct {
 		Request    *Request
@@ -58,7 +58,7 @@ func TestTableOfFields(t *testing.T) {
 	table.Check(t, "fields.txt", lines)
 }
 
-// Every field of a chunk is written, in both formats.
+// Both formats of chunks, chat and generate, contain every field.
 func TestTableOfChunks(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	done := &Done{Reason: DoneLength, Total: 11 * time.Second, PromptTokens: 12, PromptTime: 3 * time.Second,
@@ -77,7 +77,7 @@ func TestTableOfChunks(t *testing.T) {
 	table.Check(t, "chunks.txt", lines)
 }
 
-// or has no error where there is none.
+// or returns v, or bad as an error if bad is not nil. A nil *wire.Error becomes a nil error.
 func or[T any](v *T, bad *wire.Error) (any, error) {
 	if bad != nil {
 		return nil, bad

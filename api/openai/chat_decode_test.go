@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// chatWith returns a valid chat body with further members.
+// chatWith returns the JSON text of a valid chat request with additional fields.
 func chatWith(members string) string {
 	return `{"model":"m","messages":[{"role":"user","content":"hi"}],` + members + `}`
 }
 
-// chatOf returns a chat body with the given messages.
+// chatOf returns the JSON text of a chat request with the given messages.
 func chatOf(messages string) string { return `{"model":"m","messages":[` + messages + `]}` }
 
 const weatherTool = `{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}`
@@ -20,7 +20,7 @@ const weatherTool = `{"type":"function","function":{"name":"weather","parameters
 // rejection is a body that must be refused with a param, a code and certain words in the message.
 type rejection struct{ name, body, param, code, says string }
 
-// checkRejections runs cases of refusals through one decoder.
+// checkRejections checks that decode refuses every body in tests with the expected parameter, code and words.
 func checkRejections[T any](t *testing.T, decode func([]byte) (*T, *wire.Error), tests []rejection) {
 	t.Helper()
 	for _, test := range tests {
@@ -366,7 +366,7 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 	})
 }
 
-// A tool choice of a refused type is one problem: the missing name is not reported as a second one.
+// A tool choice of an unsupported type causes one error: its missing name is not reported as a second error.
 func TestAChoiceIsRefusedOnce(t *testing.T) {
 	for _, choice := range []string{`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`,
 		`{"type":"web_search"}`, `{"type":"x"}`} {

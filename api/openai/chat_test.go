@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ptr makes optional fields readable in tables.
+// ptr returns a pointer to v, for optional fields in tables.
 func ptr[V any](v V) *V { return &v }
 
 func TestChatRequestsThatClientsSend(t *testing.T) {

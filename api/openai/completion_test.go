@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rawMap makes a map of JSON values from name, value pairs.
+// rawMap returns a map of JSON values; pairs holds names and values in turn.
 func rawMap(pairs ...string) map[string]json.RawMessage {
 	m := map[string]json.RawMessage{}
 	for i := 0; i < len(pairs); i += 2 {

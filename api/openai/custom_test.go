@@ -8,12 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The input of a custom tool is returned unchanged, whatever it contains and wherever its arguments are split.
+// The input of a custom tool is returned unchanged, for any text and for any split of its arguments into pieces.
 func TestCustomInputComesOutWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.String().Draw(t, "input")
 		arguments := CustomArguments(want)
-		if rapid.Bool().Draw(t, "escaped") { // every character that is not ASCII as an escape
+		if rapid.Bool().Draw(t, "escaped") { // writes every character that is not ASCII as an escape
 			text, err := json.Marshal(want)
 			if err != nil {
 				t.Fatal(err)
@@ -33,7 +33,7 @@ func TestCustomInputComesOutWhole(t *testing.T) {
 	})
 }
 
-// ascii writes characters beyond ASCII as \u escapes.
+// ascii returns the text with each character that is not ASCII replaced by its \u escape.
 func ascii(text string) string {
 	var b strings.Builder
 	for _, r := range text {

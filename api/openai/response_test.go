@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// flat removes the line breaks and indentation of a golden text; its strings contain none.
+// flat removes the line breaks and the indentation of a golden text. Strings inside the text contain neither.
 func flat(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -19,7 +19,7 @@ func flat(text string) string {
 	return b.String()
 }
 
-// checkGolden compares bytes, then reads them back into the same type.
+// checkGolden checks that v is encoded as golden, byte for byte, and that golden is decoded to v.
 func checkGolden[T any](t *testing.T, name string, v T, golden string) {
 	t.Helper()
 	got, err := wire.Marshal(v)

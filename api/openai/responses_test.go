@@ -13,10 +13,10 @@ func strictResponses(body []byte) (*ResponsesRequest, *wire.Error) {
 	return DecodeResponses(&wire.Decoder{Strict: true}, body)
 }
 
-// responseWith returns a valid body with further members.
+// responseWith returns the JSON text of a valid request to /v1/responses with additional fields.
 func responseWith(members string) string { return `{"model":"m","input":"hi",` + members + `}` }
 
-// responseOf returns a body with the given items.
+// responseOf returns the JSON text of a request to /v1/responses with the given input items.
 func responseOf(items string) string { return `{"model":"m","input":[` + items + `]}` }
 
 func TestResponsesRequestsThatClientsSend(t *testing.T) {
@@ -199,7 +199,8 @@ func TestItemsOnTheWire(t *testing.T) {
 	}
 }
 
-// Tools, token limits and reasoning of a responses request are set in the chat that it becomes.
+// The chat made from a request to /v1/responses has the tools, the token limit and the reasoning options of the
+// request.
 func TestAResponseIsAChatWithItsOptions(t *testing.T) {
 	for _, parallel := range []*bool{nil, ptr(true), ptr(false)} {
 		r := &ResponsesRequest{ParallelToolCalls: parallel, MaxOutputTokens: ptr(7), TopLogprobs: ptr(2),

@@ -15,12 +15,12 @@ import (
 	"sparrow/record"
 )
 
-// optional generates nil or a pointer.
+// optional returns nil, or a pointer to a value that g generates.
 func optional[V any](t *rapid.T, g *rapid.Generator[V], label string) *V {
 	return rapid.Ptr(g, true).Draw(t, label)
 }
 
-// drawOptions generates valid options.
+// drawOptions returns random valid options.
 func drawOptions(t *rapid.T) Options {
 	name := rapid.StringMatching(`[a-zA-Z0-9_-]{1,64}`)
 	o := Options{
@@ -136,7 +136,7 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 				"tokens")
 		}
 		if sent.Stream && sent.Choices() > 1 {
-			sent.Echo = false // echo with logprobs is refused
+			sent.Echo = false // the decoder refuses echo with logprobs
 		}
 		if !sent.Stream {
 			sent.PromptLogprobs = optional(t, rapid.IntRange(0, 20), "prompt logprobs")
@@ -145,7 +145,7 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 	})
 }
 
-// checkSame sends a value and compares the received value.
+// checkSame encodes a value, decodes the text, and checks that the result equals the value.
 func checkSame[V any](t interface{ Fatalf(string, ...any) }, sent V, decode func([]byte) (V, *wire.Error)) {
 	body, err := wire.Marshal(sent)
 	if err != nil {
@@ -260,7 +260,7 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return text
 }
 
-// seeds returns bodies that reach deep into the decoders.
+// seeds returns bodies with many nested fields, so that fuzzing starts inside the decoders.
 func seeds(t testing.TB) []string {
 	text, err := os.ReadFile("testdata/bodies.jsonl")
 	if err != nil {
@@ -276,7 +276,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(checkAll)
 }
 
-// TestDamagedBodies truncates every seed at every byte, and damages one byte after the other.
+// TestDamagedBodies truncates every seed at every byte, and changes each byte in turn: decoders must not panic.
 func TestDamagedBodies(t *testing.T) {
 	for _, s := range seeds(t) {
 		for i := range len(s) {
@@ -288,8 +288,9 @@ func TestDamagedBodies(t *testing.T) {
 	}
 }
 
-// TestHostileBodiesAreCheap sends bodies of a megabyte that are expensive for a decoder with quadratic time. Each takes
-// at most half a second, or eight with the race detector on a busy machine; quadratic time would take many minutes.
+// TestHostileBodiesAreCheap sends bodies of a megabyte that are expensive for a decoder with quadratic time. Decoding
+// one body may take half a second, or eight seconds with the race detector on a busy machine. A decoder with quadratic
+// time would take many minutes.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	const size = 1 << 20
 	fill := func(before, piece, after string) []byte {

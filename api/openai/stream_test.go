@@ -81,7 +81,8 @@ func TestAClosingChunkNeedsATraceThatIsJSON(t *testing.T) {
 	}
 }
 
-// anyText generates text with everything that needs care: quotes, control characters, line separators, invalid UTF-8.
+// anyText generates text with all characters that need escapes: quotes, control characters, line separators and invalid
+// UTF-8.
 func anyText() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		piece := rapid.OneOf(rapid.String(),
@@ -91,7 +92,7 @@ func anyText() *rapid.Generator[string] {
 	})
 }
 
-// readEvent expects one event on one line and returns its JSON.
+// readEvent checks that an event has one line, and returns its JSON text.
 func readEvent(t *rapid.T, event []byte) []byte {
 	text, ok := strings.CutPrefix(string(event), "data: ")
 	body, end := strings.CutSuffix(text, "\n\n")
@@ -174,10 +175,10 @@ func TestTextChunksSayWhatWasMeant(t *testing.T) {
 	})
 }
 
-// hotChunk is the chunk that nearly every step of a stream writes.
+// hotChunk is a chunk with one token of text, as in nearly every event of a stream.
 var hotChunk = ChunkChoice{Delta: Delta{Content: " überall"}}
 
-// richChunk returns a chunk with everything that a request can ask for each token.
+// richChunk returns a chunk with every optional field that a request can ask for.
 func richChunk() *ChunkChoice {
 	token := TokenLogprob{Token: " so", Logprob: -0.123456789, Bytes: TokenBytes(" so")}
 	for range MaxTopLogprobs {

@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Every field of a body changes the request, the chat that a response becomes, or the list of ignored fields, or it is
-// refused, as in the table.
+// Every field of a body is refused, or changes the request, the chat made from it or the list of ignored fields. The
+// golden table records the effect of each field.
 func TestTableOfFields(t *testing.T) {
 	const options = `"model":"m","stream":true,"stream_options":{},"kv_transfer_params":{},"response_format":{"type":"json_schema",
 		"json_schema":{"name":"n","schema":{}}},"sparrow":{"selections":{},"replay":{"rows":[{"position":1,
@@ -96,7 +96,7 @@ func keeping[T any](decode func(*wire.Decoder, []byte) (*T, *wire.Error),
 	}
 }
 
-// As many entries as are allowed are read, and one more is refused.
+// A list with the maximum number of entries is accepted, and a list with one more entry is refused.
 func TestMostEntries(t *testing.T) {
 	entries := func(n int, value string) string {
 		var list []string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The maximum number of choices is accepted, and one more is not.
+// A request with the maximum number of choices over all its prompts is accepted, and one choice more is refused.
 func TestChoicesOfAllPromptsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		prompts, n int
@@ -22,7 +22,7 @@ func TestChoicesOfAllPromptsAreBounded(t *testing.T) {
 	}
 }
 
-// Bytes that are not characters are written with two digits each.
+// Bytes of a token that are not valid UTF-8 are written as escapes of two hexadecimal digits each.
 func TestTokensThatAreNoText(t *testing.T) {
 	for token, want := range map[string]string{"a": "a", "\n": "\n", "\x0a\xff": `\x0a\xff`, "\xc3": `\xc3`} {
 		if got := TokenText([]byte(token)); got != want {
@@ -34,7 +34,7 @@ func TestTokensThatAreNoText(t *testing.T) {
 	}
 }
 
-// Chunks with the usage so far have the sum of both counts.
+// In a chunk with the usage so far, the total is the sum of the prompt and completion tokens.
 func TestChunksWithUsage(t *testing.T) {
 	const want = `],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}` + "\n\n"
 	so := &Counts{Prompt: 3, Completion: 4}
@@ -48,7 +48,7 @@ func TestChunksWithUsage(t *testing.T) {
 	}
 }
 
-// A page contains the ids of its first and its last object.
+// A page of a list contains the ids of its first and its last object.
 func TestPagesNameTheirEnds(t *testing.T) {
 	id := func(n *int) string { return fmt.Sprint("id-", *n) }
 	if l := NewList([]int{4, 5, 6}, id, true); *l.FirstID != "id-4" || *l.LastID != "id-6" || !l.HasMore ||
@@ -60,7 +60,7 @@ func TestPagesNameTheirEnds(t *testing.T) {
 	}
 }
 
-// The prompt and its continuations have the same kind.
+// The prompt and its continuations must both be text, or both be token ids.
 func TestContinuationsAreLikeTheirPrompt(t *testing.T) {
 	text, ids := Prompt{Texts: []string{"a"}}, Prompt{Tokens: [][]int32{{1}}}
 	for _, c := range []struct {

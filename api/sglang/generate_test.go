@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Fields that a request omits have SGLang's defaults; other fields are kept.
+// Fields that a request omits get SGLang's defaults; other fields keep the values of the request.
 func TestRequests(t *testing.T) {
 	read := func(body string) (*Request, *wire.Error) {
 		return Decode("m")(&wire.Decoder{Strict: true}, []byte(body))

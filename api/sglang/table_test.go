@@ -8,7 +8,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Every field of a body changes the request or the list of ignored fields, or it is refused, as in the table.
+// Every field of a body is refused, or changes the request or the list of ignored fields. The golden table records the
+// effect of each field.
 func TestTableOfFields(t *testing.T) {
 	type decoded struct {
 		Request *Request

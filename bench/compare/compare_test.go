@@ -1,4 +1,4 @@
-// Package compare holds scripts that compare llama.cpp with sparrow; this test runs them where llama.cpp is missing.
+// Package compare holds scripts that compare llama.cpp with sparrow; this test runs the scripts without llama.cpp.
 package compare
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// If a program or module is missing, a script prints one line with what to install, not a traceback.
+// If a program or Python module is missing, a script prints one line that names what to install, and no traceback.
 func TestScriptsSayWhatIsMissing(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestScriptsSayWhatIsMissing(t *testing.T) {
 	}
 	const checkpoint = "../../testdata/oracle/deepseek_v32-1"
 	file, server := write("x.gguf", "GGUF"), write("llama-server", "#!/bin/sh\nexit 1\n")
-	// A converter with a module that imports a package that does not exist.
+	// The converter script imports a package that does not exist.
 	script := write("convert_hf_to_gguf.py", "import no_such_package.part\n")
 	write("lacking/conversion/__init__.py", "")
 	write("lacking/conversion/base.py", "import no_such_package\n")

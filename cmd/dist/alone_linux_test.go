@@ -20,8 +20,8 @@ import (
 
 var distFolder = flag.String("dist", "", "folder that cmd/dist made")
 
-// The static build of this platform runs and serves in a file system that contains nothing else and is read-only, as a
-// user without rights, as in a container with an empty image.
+// The static binary of this platform runs and serves in a read-only file system without other files, as an unprivileged
+// user, as in a container with an empty image.
 func TestAlone(t *testing.T) {
 	if *distFolder == "" {
 		t.Skip("make dist runs this")

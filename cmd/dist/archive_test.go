@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// unpack reads an archive as "mode name text", with the times of its files.
+// unpack returns the files of an archive as "mode name text", and their times.
 func unpack(t *testing.T, name string, archive []byte) (files []string, times []time.Time) {
 	t.Helper()
 	add := func(mode os.FileMode, name string, at time.Time, r io.Reader) {
@@ -86,7 +86,7 @@ func TestArchivesDependOnNothingElse(t *testing.T) {
 	}
 }
 
-// This test program itself is a binary with known linking: dynamic with cgo, static without.
+// The check of linking detects that this test binary is dynamic if cgo is enabled, and static otherwise.
 func TestLinkingIsChecked(t *testing.T) {
 	program, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/sim/fleet"
 )
 
-// invoke runs the program in-process.
+// invoke runs the program in this process and returns its exit status and output.
 func invoke(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = run(context.Background(), args, &out, &errs)

@@ -105,7 +105,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 	}
 }
 
-// Flags of every type have a description of their values, and no help shows the name of a Go type.
+// The help of every flag describes the values that the flag accepts, and contains no name of a Go type.
 func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	for _, c := range commands(root()) {
 		check(t, c)
@@ -146,8 +146,8 @@ func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	}
 }
 
-// A GGUF file is recognised as a model by its content, not its name, but it is not accepted as a shape. inspect states
-// why it takes more memory than its size on disk.
+// A GGUF file is recognised as a model by its content, not by its name, and is refused as a shape. inspect prints why
+// the model needs more memory than its size on disk.
 func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tiny.bin")
 	if status, _, stderr := invoke("quantize", "builtin", file, "--type", "q4_0"); status != 0 {
@@ -166,7 +166,7 @@ func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 	}
 }
 
-// Log lines as JSON include the unit of durations.
+// Durations in JSON log lines include their unit.
 func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 	var b strings.Builder
 	log, _, err := newLog(&b, "info", true)

@@ -104,7 +104,8 @@ func TestRunSaysWhenItIsCutOff(t *testing.T) {
 	}
 }
 
-// The model never ends an answer by itself: the default limit ends it, or the end of the context if that comes first.
+// If the model never ends an answer by itself, the default token limit ends it, or the end of the context if that is
+// reached first.
 func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
 	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 256, ContextTokens: 64})
 	if err != nil {
@@ -199,7 +200,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// startTalk opens the built-in model for a chat whose lines are read from in.
+// startTalk opens the built-in model for a chat that reads its lines from in and prints to out.
 func startTalk(t *testing.T, in io.Reader, out io.Writer) (*talk, chan os.Signal) {
 	t.Helper()
 	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 4096})
@@ -248,7 +249,7 @@ func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
 	}
 }
 
-// The model never ends an answer by itself: only signals can stop it.
+// In the tests below the model never ends an answer by itself: only a signal stops the answer.
 
 func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
 	out := &watcher{met: "#### 154"}
@@ -273,7 +274,8 @@ func TestTerminationLeavesDuringAnAnswer(t *testing.T) {
 	mustEnd(t, ended, nil)
 }
 
-// endlessTalk starts a chat whose first answer never ends; the signal is sent when out contains the given words.
+// endlessTalk starts a chat whose first answer never ends, and sends the signal as soon as the output contains the
+// words that out waits for.
 func endlessTalk(t *testing.T, out *watcher, s os.Signal) (*talk, chan os.Signal, <-chan error) {
 	t.Helper()
 	in, hold := io.Pipe()
@@ -296,7 +298,7 @@ func mustEnd(t *testing.T, ended <-chan error, want error) {
 	}
 }
 
-// A raw prompt needs no chat template: a broken template makes only chats fail, with the name of its file.
+// Raw prompts work with a broken chat template; chats fail with an error that names the template's file.
 func TestRawPromptsNeedNoTemplate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.gguf")
 	changedGGUF(t, path, func(m *llamacpp.Model) {

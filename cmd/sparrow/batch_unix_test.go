@@ -59,7 +59,7 @@ func (r *replica) batch(t *testing.T, id string) (b batchState) {
 	return b
 }
 
-// batchForm returns the body that uploads the lines of a batch, and its content type.
+// batchForm returns the form that uploads the lines of a batch, and its content type.
 func batchForm(t *testing.T, lines []byte) (kind string, body *bytes.Buffer) {
 	t.Helper()
 	body = new(bytes.Buffer)
@@ -74,7 +74,7 @@ func batchForm(t *testing.T, lines []byte) (kind string, body *bytes.Buffer) {
 	return w.FormDataContentType(), body
 }
 
-// The server of a batch is killed twice. The results contain each line once, and finished lines are not run again.
+// A server that runs a batch is killed twice. The results then contain each line once, and no finished line ran again.
 func TestABatchSurvivesKills(t *testing.T) {
 	n := *batchLines
 	if testing.Short() {
@@ -86,7 +86,7 @@ func TestABatchSurvivesKills(t *testing.T) {
 	bad := 0
 	for i := range n {
 		heat := 1
-		if i%50 == 7 { // refused, alone
+		if i%50 == 7 { // the server refuses this line, and only this line
 			heat, bad = 9, bad+1
 		}
 		lines = fmt.Appendf(lines, `{"custom_id": "line-%d", "method": "POST", "url": "/v1/completions", "body": {"model": `+

@@ -31,8 +31,7 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 	}
 }
 
-// On a machine with a GPU one small case is timed; elsewhere the command prints one line with the reason why it cannot
-// run.
+// On a machine with a GPU the command times one small case; elsewhere it prints one line that states why it cannot run.
 func TestBenchKernelsOnCUDA(t *testing.T) {
 	out, _, err := drive("", "bench", "kernels", "--kernels", "cuda", "--only", "topk 512", "--json")
 	if why := cuda.Available(); why != nil {

@@ -73,7 +73,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	}
 }
 
-// Without prompts only decodes are measured, and no line reports a prompt of no tokens.
+// Without prompts the command measures only decoding, and prints no line for a prompt of zero tokens.
 func TestBenchModelWithoutPrompts(t *testing.T) {
 	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0", "--batch", "1", "--prompts", "0", "--budget", "1ms")
 	if !strings.Contains(out, "decode") || strings.Contains(out, "  prompt ") || strings.Contains(out, "  prefill ") {
@@ -81,7 +81,7 @@ func TestBenchModelWithoutPrompts(t *testing.T) {
 	}
 }
 
-// The output file of a long run is checked before anything is measured.
+// The command checks that the output file can be written before it measures anything.
 func TestBenchLooksAtTheDocumentFirst(t *testing.T) {
 	doc := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(doc, []byte("<!-- bench model other -->\n<!-- end -->\n"), 0o644); err != nil {
@@ -135,8 +135,8 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 	}
 }
 
-// Random weights of a named shape need no files, on any device: FP8, the packed experts of DeepSeek-V4, and experts in
-// GGUF types.
+// bench model runs a named shape with random weights and without files on any device: in FP8, with the packed experts
+// of DeepSeek-V4, and with experts in GGUF types.
 func TestBenchModelOfDrawnWeights(t *testing.T) {
 	bytes := map[string]int64{}
 	for _, c := range [][2]string{{"v32-tiny"}, {"v4-tiny"}, {"v4-tiny", "--dummy-experts=Q4_0,q8_0"}} {

@@ -41,7 +41,8 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", part, out)
 		}
 	}
-	// With a model that does not exist every request fails: the report and the exit status show it.
+	// With the name of a model that is not served every request fails, and both the report and the exit status show the
+	// failures.
 	out, _, err := drive("", "bench", "serve", "--url", url, "--name", "other", "--requests", "2", "--json")
 	var r load.Report
 	if e := json.Unmarshal([]byte(out), &r); e != nil || err != errReported || r.Errors["404"] != 2 {
@@ -50,7 +51,7 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 	s.end(t)
 }
 
-// A sweep has one report for each load, and every load sends different prompts.
+// A sweep over several loads prints one report for each load, and sends different prompts for each load.
 func TestBenchServeSweeps(t *testing.T) {
 	args := []string{"bench", "serve", "--workload", "chat", "--turns", "2", "--shared-prefix", "20", "--prompt-tokens",
 		"10", "--output-tokens", "4", "--requests", "2", "--concurrency", "1,2", "--goal", "e2e=1h",

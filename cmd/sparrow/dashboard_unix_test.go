@@ -23,7 +23,8 @@ import (
 
 var prometheusDir = flag.String("prometheus", "", "folder with prometheus and promtool, to evaluate dashboards with")
 
-// dashboardQueries returns the queries of the dashboard's panels, by their titles, with variables filled in.
+// dashboardQueries returns the queries of the dashboard's panels by the titles of the panels, with variables replaced
+// by values.
 func dashboardQueries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/grafana/sparrow.json")
@@ -52,7 +53,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 	return list
 }
 
-// alertQueries returns the expressions of alerts.
+// alertQueries returns the expressions of the alerts by their names.
 func alertQueries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
@@ -100,8 +101,8 @@ func liveServer(t *testing.T) *replica {
 	return r
 }
 
-// Every metric in the dashboard and the alerts exists on a running server, with its labels, and docs/alerts.md states
-// what to do for each alert. If -prometheus names a folder, its programs evaluate them.
+// A running server has every metric that the dashboard and the alerts use, with its labels, and docs/alerts.md states
+// what to do for each alert. If -prometheus names a folder, the programs in that folder evaluate the queries.
 func TestDashboardsAndAlerts(t *testing.T) {
 	r := liveServer(t)
 	series := map[string][]string{} // labels of each metric
@@ -120,7 +121,7 @@ func TestDashboardsAndAlerts(t *testing.T) {
 			series[name] = append(series[name], m[1])
 		}
 	}
-	series["up"] = []string{"job", "instance"} // Prometheus' own
+	series["up"] = []string{"job", "instance"} // Prometheus adds this metric itself
 	metric := regexp.MustCompile(`\b((?:sparrow|process|go|promhttp)_\w+|up)\b(?:\{([^}]*)\})?`)
 	matcher := regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
 	by := regexp.MustCompile(`by \(([^)]*)\)`)
@@ -172,11 +173,11 @@ func TestDashboardsAndAlerts(t *testing.T) {
 	}
 }
 
-// comparison is an operator of an alert's expression.
+// comparison matches a comparison operator in the expression of an alert.
 var comparison = regexp.MustCompile(` (?:==|<|>) `)
 
-// evaluate runs a Prometheus that scrapes the server: every panel and every comparison of an alert has data. The alerts
-// are evaluated, and one is pending when the server is gone.
+// evaluate runs a Prometheus that scrapes the server, and checks that every panel and every comparison of an alert has
+// data, and that an alert becomes pending when the server has stopped.
 func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus/alerts.yaml")
@@ -210,7 +211,8 @@ func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 		return json.NewDecoder(got.Body).Decode(into) == nil
 	}
 	queries := maps.Clone(panels)
-	for what, query := range alerts { // with + in place of comparisons, it has data whenever it could fire
+	// with + instead of the comparison, the query has data whenever the alert could fire
+	for what, query := range alerts {
 		queries[what] = comparison.ReplaceAllString(query, " + ")
 		if queries[what] == query {
 			t.Errorf("%s compares nothing: %s", what, query)

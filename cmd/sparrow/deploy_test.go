@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// checkInvocation fails unless a command line of this program, without the program's name, names a command and flags
-// that exist.
+// checkInvocation fails unless the words, a command line without the program's name, begin with an existing command and
+// use only its flags.
 func checkInvocation(t *testing.T, where string, words []string) {
 	t.Helper()
 	c, rest, err := root().Find(words)
@@ -25,7 +25,7 @@ func checkInvocation(t *testing.T, where string, words []string) {
 	}
 }
 
-// instruction is a line of a Dockerfile, continued lines joined.
+// instruction is an instruction of a Dockerfile, with continuation lines joined.
 type instruction struct{ name, args string }
 
 func dockerfile(t *testing.T, path string) (list []instruction, comments []string) {
@@ -59,7 +59,7 @@ func TestDockerfiles(t *testing.T) {
 	for name, base := range map[string]string{"Dockerfile": "scratch", "Dockerfile.cuda": "debian:bookworm-slim"} {
 		list, comments := dockerfile(t, filepath.Join("../../deploy", name))
 		stages := map[string]bool{}
-		last := map[string]string{} // of the stage that becomes the image
+		last := map[string]string{} // the last instruction of each name in the final stage
 		for i, in := range list {
 			switch {
 			case !slices.Contains(known, in.name):
@@ -99,7 +99,7 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
-// checkCopy checks that the copied files or the stage exist.
+// checkCopy checks that the files or the stage that a COPY instruction names exist.
 func checkCopy(t *testing.T, name, args string, stages map[string]bool) {
 	t.Helper()
 	words := strings.Fields(args)
@@ -118,7 +118,7 @@ func checkCopy(t *testing.T, name, args string, stages map[string]bool) {
 	}
 }
 
-// execForm parses ["program", "argument"].
+// execForm returns the words of an instruction that is written as a JSON list, ["program", "argument"].
 func execForm(t *testing.T, name, text string) (words []string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &words); err != nil {
@@ -127,7 +127,7 @@ func execForm(t *testing.T, name, text string) (words []string) {
 	return words
 }
 
-// checkDockerRun checks the commands in the file's comments.
+// checkDockerRun checks the "docker run" commands in the comments of a Dockerfile.
 func checkDockerRun(t *testing.T, name, comments string) {
 	t.Helper()
 	found := 0
@@ -152,7 +152,7 @@ func checkDockerRun(t *testing.T, name, comments string) {
 	}
 }
 
-// systemd accepts the unit, and it starts a command that exists.
+// systemd accepts the unit file, and the unit starts a command that exists.
 func TestSystemdUnit(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/sparrow.service")
 	if err != nil {

@@ -10,8 +10,8 @@ func TestDraftFlag(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		out  []string // of the output, where it works
-		err  []string // of the error, where it does not
+		out  []string // parts of the output if the command succeeds
+		err  []string // parts of the error if the command fails
 	}{
 		{"a number that is too large", []string{"run", "--draft", "8", "Goodbye"}, nil,
 			[]string{"--draft", "1 to 7", "DSpark head at most its block, which is 5"}},
@@ -51,7 +51,7 @@ func TestDraftFlag(t *testing.T) {
 	}
 }
 
-// The answer is the same with and without drafts, and the comparison shows it.
+// An answer is the same with and without drafts, and the output of the comparison states that.
 func TestDraftsChangeNoAnswer(t *testing.T) {
 	out, _ := mustDrive(t, "", "eval", "--compare", "draft=off,draft=4", "--tasks", "word2,talk", "--limit", "3")
 	for _, want := range []string{"drafts: off", "drafts: 4", "draft 1 accepted:", "tokens per verification"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// drive runs a command in-process with standard input.
+// drive runs a command in this process with the given standard input, and returns its output and error.
 func drive(in string, args ...string) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
 	c := root()
@@ -23,7 +23,7 @@ func drive(in string, args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// mustDrive is drive for commands that must succeed.
+// mustDrive runs a command like drive and fails the test if the command fails.
 func mustDrive(t *testing.T, in string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	stdout, stderr, err := drive(in, args...)
@@ -33,7 +33,8 @@ func mustDrive(t *testing.T, in string, args ...string) (stdout, stderr string) 
 	return stdout, stderr
 }
 
-// watcher is output that is read while a command still writes. When met appears, hit is called once.
+// watcher collects output that a test reads while a command still writes. It calls hit once, when the output contains
+// met.
 type watcher struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -80,7 +81,7 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	}
 }
 
-// The examples in the help must be valid: every flag in them exists.
+// Every flag in the examples of the help texts exists.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

@@ -97,7 +97,7 @@ func TestLinesAreEditedOnATerminal(t *testing.T) {
 	}
 }
 
-// A signal during the reading of a line restores the terminal.
+// A signal that arrives while a line is read restores the settings of the terminal.
 func TestTheTerminalIsGivenBackWhileALineIsRead(t *testing.T) {
 	keyboard, screen := pseudoTerminal(t)
 	shown := &watcher{}

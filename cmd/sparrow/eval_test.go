@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/eval"
 )
 
-// evalJSON runs the command with --json and decodes its output.
+// evalJSON runs the eval command with --json and returns its decoded output.
 func evalJSON[T any](t *testing.T, args ...string) T {
 	t.Helper()
 	all := append([]string{"eval", "--json"}, args...)
@@ -42,7 +42,7 @@ func TestEvalShippedTasks(t *testing.T) {
 	}
 }
 
-// The model answers every demonstration of the page and the documents correctly.
+// The built-in model answers every demonstration question of the web page and of the documents correctly.
 func TestEvalDemonstrations(t *testing.T) {
 	r := evalJSON[eval.Report](t, "--tasks", "result,extract")
 	if len(r.Tasks) != 2 || r.Tasks[0].Items != 30 || r.Tasks[0].Exact != 30 || r.Tasks[1].Items != 30 ||
@@ -96,8 +96,8 @@ func TestEvalCompare(t *testing.T) {
 	}
 }
 
-// A file with an item that the model answers and an item that has no right answer: a wrong answer is a result, not an
-// error of the command.
+// In a file of questions the model answers one item, and the other has no right answer: a wrong answer is counted as a
+// result and does not make the command fail.
 func TestEvalFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mine.jsonl")
@@ -135,7 +135,7 @@ func TestEvalAsksServers(t *testing.T) {
 	}))
 	defer h.Close()
 	r := evalJSON[eval.Report](t, "--url", h.URL, "--tasks", "talk", "--limit", "2")
-	// The second item of the task is the one that says goodbye.
+	// Only the second item of the task, the one that says goodbye, is answered exactly.
 	if r.By.Model != "other" || r.By.URL != h.URL+"/v1" || r.Total.Items != 2 || r.Total.Exact != 1 ||
 		len(r.Rows) != 0 {
 		t.Errorf("%+v", r)

@@ -58,7 +58,7 @@ func TestServePublishesWhatIsCached(t *testing.T) {
 			}
 		}
 	}
-	hear("AllBlocksCleared") // the state of a cache that is empty
+	hear("AllBlocksCleared") // the server reports an empty cache
 	send := func(path, body string) {
 		t.Helper()
 		r, err := http.NewRequest(http.MethodPost, web[1]+path, strings.NewReader(body))

@@ -14,15 +14,17 @@ import (
 	"sparrow/plan"
 )
 
-// decision is one of the 54 cases: its number, its flags, and the facts of the result.
+// decision is one of the numbered cases of the dispatch rules: its number, its flags, and the expected facts of the
+// result.
 type decision struct {
 	number int
 	name   string
-	flags  string // after: explain --catalog public --heads 16 --family deepseek_v32, each unless given here
-	want   string
+	// the flags after "explain"; --catalog public --heads 16 --family deepseek_v32 are added unless given here
+	flags string
+	want  string
 }
 
-// configurations that several cases use, by the number of the case that resolves them.
+// These are flags that several cases use, named by the number of the case that resolves them.
 const (
 	one    = "--hw sm90"
 	two    = "--hw sm90 --kv fp8"
@@ -154,7 +156,7 @@ var batches = []decision{
 		v4 + " --v4-sparse-prefill auto --v4-schedule own --batch extend:4096", "form=v4-paged schedule=own"},
 }
 
-// question returns the whole command of a case.
+// question returns the arguments of a case, with further ones appended.
 func (d decision) question(more ...string) []string {
 	args := append([]string{"explain", "--catalog", "public"}, strings.Fields(d.flags)...)
 	if !strings.Contains(d.flags, "--heads") {
@@ -209,7 +211,7 @@ func TestExplainAnswersEveryDecision(t *testing.T) {
 			}
 		})
 	}
-	for n := 1; n <= 56; n++ { // 57 asks our own catalogue: TestExplainOwnCatalogue
+	for n := 1; n <= 56; n++ { // case 57 uses our own catalogue: TestExplainOwnCatalogue
 		if !seen[n] {
 			t.Errorf("case %d is not asked", n)
 		}
@@ -252,7 +254,7 @@ func refusedHuman(t *testing.T, d decision, a *answer) {
 	}
 }
 
-// Ranks that share attention by requests divide the chunk of prompts.
+// If ranks share attention by requests, explain divides the chunk of prompt rows among them.
 func TestExplainDividesTheChunk(t *testing.T) {
 	for flags, want := range map[string]int{"": 8192, "--tp 8": 8192, "--tp 8 --attention dp": 1024} {
 		_, stdout,
@@ -286,7 +288,7 @@ func TestExplainSuggestsDeterministicCommands(t *testing.T) {
 	}
 }
 
-// Case 37: a decode planned between two prompts changes nothing.
+// A decode that is planned between two prompts does not change their plans (case 37 of the dispatch rules).
 func TestExplainHasNoMemory(t *testing.T) {
 	ask := func(batch string) string {
 		status, stdout, stderr := invoke(decision{flags: auto + " --batch " + batch}.question("--json")...)
@@ -302,7 +304,8 @@ func TestExplainHasNoMemory(t *testing.T) {
 	}
 }
 
-// The catalogue of this build plans in segments: a prompt's first rows dense, the others sparse, a decode separately.
+// With the catalogue of this build a batch is planned in segments: the first rows of a prompt are dense, its other rows
+// sparse, and a decode is a segment of its own.
 func TestExplainOwnCatalogue(t *testing.T) {
 	for _, c := range []struct {
 		name, flags string
@@ -375,8 +378,8 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 	}
 }
 
-// explain refuses weight types that a GPU's kernels do not support, like serve, once for each type. For a CPU, for
-// kernels of other engines and for supported types there is a plan.
+// explain refuses weight types that a GPU's kernels do not support, like serve, once for each type. It prints a plan
+// for a CPU, for kernels of other engines, and for supported types.
 func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 	dir := t.TempDir()
 	for _, mix := range []string{"q4_k_m", "bf16"} {
@@ -398,7 +401,7 @@ func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 	}
 }
 
-// explain reports rows that the kernels quantise although the format does not require it.
+// explain lists the rows that the kernels quantise although the checkpoint's format does not require it.
 func TestExplainNamesQuantisedRows(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../../testdata/oracle/formats-1.tar.gz"), "formats-1", "checkpoints")
 	base, err := filepath.Abs("../../testdata/oracle/deepseek_v32-1/model.safetensors")
@@ -420,7 +423,8 @@ func TestExplainNamesQuantisedRows(t *testing.T) {
 	}
 }
 
-// A default of a GPU is not reported as requested, and is the same if the layout is given.
+// explain does not report a default of a GPU as requested by the user, and the plan is the same if the user gives the
+// default layout.
 func TestExplainNamesDefaults(t *testing.T) {
 	for _, kv := range []string{"", " --kv fp8"} {
 		args := strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)
@@ -435,9 +439,9 @@ func TestExplainNamesDefaults(t *testing.T) {
 	}
 }
 
-// Eight GPUs divide the heads, the plan shows it, and the step has an estimate.
+// On eight GPUs the heads are divided, the plan shows the division, and the step has a time estimate.
 func TestExplainRanks(t *testing.T) {
-	// FP8 rows are the default of a GPU, and --tp 8 of one H200 means the same as 8xh200.
+	// FP8 rows are the default on a GPU, and --tp 8 with one H200 has the same result as 8xh200.
 	for _, hw := range []string{"--hw 8xh200 --kv fp8", "--hw 8xh200", "--hw h200 --tp 8"} {
 		status, stdout, stderr := invoke(append(strings.Fields("explain --family deepseek_v32 --batch decode:64x8192 "+
 			"--time"), strings.Fields(hw)...)...)
@@ -456,7 +460,7 @@ func TestExplainRanks(t *testing.T) {
 	}
 }
 
-// The estimate for a step of DeepSeek-V4 equals that of inspect if all experts are on the GPUs.
+// If all experts are on the GPUs, explain and inspect print the same time estimate for a step of DeepSeek-V4.
 func TestExplainTimesV4AsInspectDoes(t *testing.T) {
 	for _, c := range []struct{ family, name string }{{"v4-flash", "deepseek-v4-flash"}, {"v3.2", "deepseek-v3.2"}} {
 		var asked struct{ Estimate estimate.Estimate }
@@ -532,7 +536,8 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// A command that no other flags can correct is refused without a suggestion; a value with a space is quoted.
+// If no other flags can correct a command, the refusal suggests no command; a value with a space is quoted in a
+// suggestion.
 func TestNearest(t *testing.T) {
 	for _, c := range []struct {
 		asked []setting
@@ -557,7 +562,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Ranks that share attention by requests plan their own segments; requests are assigned in turn.
+// If ranks share attention by requests, each rank plans its own segments; requests are assigned to the ranks in turn.
 func TestExplainRanksByRequests(t *testing.T) {
 	status, out, errs := invoke("explain", "--family", "deepseek_v32", "--tp", "2", "--attention", "dp", "--batch",
 		"decode:2x9000")
@@ -569,7 +574,7 @@ func TestExplainRanksByRequests(t *testing.T) {
 	}
 }
 
-// DeepSeek-V4 runs on GPUs (docs/gpu.md): there is no warning.
+// explain prints no warning for DeepSeek-V4 on a GPU, because DeepSeek-V4 runs on GPUs (docs/gpu.md).
 func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 	out, _ := mustDrive(t, "", "explain", "--family", "deepseek_v4", "--hw", "h200", "--batch", "decode:4000")
 	if strings.Contains(out, "warning") {
@@ -577,8 +582,8 @@ func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 	}
 }
 
-// With auto, explain plans the longest drafts of the model: a block of its drafting stages, or none if it has no
-// stages. Settings with which a GPU refuses to draft are also refused by explain.
+// With --draft auto, explain plans the longest drafts of the model: a block of its drafting stages, or none if the
+// model has no stages. It refuses the settings with which a GPU refuses to draft.
 func TestExplainDraftsAsModelsDo(t *testing.T) {
 	for args, want := range map[string]string{
 		"--family v4-flash-0731 --draft auto":           "up to 5 drafts by 3 stages",

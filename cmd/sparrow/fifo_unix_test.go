@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// pagesBelow lists the pages of a disk cache.
+// pagesBelow returns the paths of the page files of a disk cache.
 func pagesBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.page"))
@@ -25,7 +25,7 @@ func pagesBelow(t *testing.T, dir string) []string {
 	return files
 }
 
-// makeFIFOs replaces files by FIFOs.
+// makeFIFOs replaces each of the files by a FIFO with the same name.
 func makeFIFOs(t *testing.T, files []string) {
 	t.Helper()
 	for _, f := range files {
@@ -38,8 +38,8 @@ func makeFIFOs(t *testing.T, files []string) {
 	}
 }
 
-// A FIFO in place of a page file blocks neither a request nor the process, for a running server and for one that
-// starts: prompts are computed again, and the process ends normally.
+// A FIFO in place of a page file blocks neither requests nor the process, on a running server and on one that starts:
+// the server computes the prompts again, and the process ends normally.
 func TestAFIFOBelowTheDiskCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -65,7 +65,7 @@ func TestAFIFOBelowTheDiskCache(t *testing.T) {
 	}
 	s := serve()
 	first := ask(s, 1)
-	ask(s, 2) // takes the pages of the first
+	ask(s, 2) // evicts the pages of the first prompt
 	await.True(t, "pages are written", func() bool { return len(pagesBelow(t, dir)) >= 6 })
 	fifos := pagesBelow(t, dir)
 	makeFIFOs(t, fifos)

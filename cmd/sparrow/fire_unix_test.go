@@ -28,11 +28,11 @@ var fireAnswers = flag.Int("fire-answers", 40, "answers that are compared under 
 // fireRequest is one of the requests that are sent repeatedly.
 type fireRequest struct {
 	body   string
-	answer string // of the idle server
+	answer string // the answer of the idle server
 }
 
-// fireRequests makes random requests: short and long prompts with common prefixes, sampled and greedy tokens, several
-// choices, log probabilities, a schema.
+// fireRequests returns n random requests: short and long prompts with common prefixes, sampled and greedy tokens,
+// several choices, log probabilities, and a schema.
 func fireRequests(n int) []*fireRequest {
 	d := rand.New(rand.NewPCG(7, 1))
 	shared := strings.Repeat("A garden is 21 meters long and 5 meters wide. ", 9)
@@ -62,7 +62,7 @@ func fireRequests(n int) []*fireRequest {
 	return list
 }
 
-// fireAnswer returns the choices of an answer, byte for byte.
+// fireAnswer sends a request and returns the choices of the answer as JSON text.
 func fireAnswer(ctx context.Context, client *http.Client, url, body string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(body))
 	if err != nil {
@@ -86,13 +86,13 @@ func fireAnswer(ctx context.Context, client *http.Client, url, body string) (str
 	return string(got.Choices), err
 }
 
-// fire sends requests until the given number of answers was compared with those of the idle server. Some clients
-// disconnect.
+// fire sends requests until the given number of answers has been compared with the answers of the idle server. Some of
+// its clients disconnect early.
 type fire struct {
 	url      string
 	requests []*fireRequest
-	left     atomic.Int64 // answers to go
-	gone     atomic.Int64 // clients that left
+	left     atomic.Int64 // answers that are still to be compared
+	gone     atomic.Int64 // clients that disconnected
 	mu       sync.Mutex
 	wrong    []string
 }
@@ -131,8 +131,8 @@ func (f *fire) note(text string) {
 	}
 }
 
-// A server with drafts, tiers, and a small cache gives every answer under a mixed load byte for byte as on an idle
-// server, while sequences are preempted and clients disconnect.
+// Under a mixed load, a server with drafts, tiers and a small cache gives every answer byte for byte as an idle server
+// does, while sequences are preempted and clients disconnect.
 func TestAnswersUnderFire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -176,7 +176,7 @@ func TestAnswersUnderFire(t *testing.T) {
 	}
 }
 
-// fireMetrics returns the counters of the server's events.
+// fireMetrics returns how many sequences were preempted, and how many tokens were restored from tiers and drafted.
 func fireMetrics(t *testing.T, s *process.Server) map[string]float64 {
 	t.Helper()
 	m, err := s.Metrics(t.Context())

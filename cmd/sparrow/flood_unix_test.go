@@ -19,13 +19,13 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// thisProgram returns the program under test in its own process.
+// thisProgram returns the program under test, to be run in its own process.
 func thisProgram(t *testing.T) process.Program {
 	return process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
 }
 
-// atOnce sends concurrent requests, each on its own connection, and counts the statuses. bodies(i) returns the path and
-// body of request i; look, unless nil, is called with every response.
+// atOnce sends n concurrent requests, each on its own connection, and returns the number of responses for each status.
+// bodies(i) returns the path and body of request i; look, unless nil, is called with every response.
 func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body string),
 	look func(answer []byte)) map[int]int {
 	t.Helper()
@@ -65,8 +65,8 @@ var long = flag.Bool("long", false, "tests that take half a minute (make long)")
 // mostIdle is the maximum memory of a server after a flood.
 const mostIdle = 150e6
 
-// A server runs two requests with the maximum number of choices, and queues 1,319 concurrent requests; the memory that
-// they and larger ones used is returned to the system. The cache, which is not returned, is small.
+// A server runs two requests with the maximum number of choices and queues 1,319 concurrent requests. Afterwards it
+// returns the memory that these and larger requests used to the system; only its small cache stays allocated.
 func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	if !*long {
 		t.Skip("make long runs it: it waits half a minute for memory to be released")
@@ -87,7 +87,7 @@ func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	resident := func() float64 { return metric("process_resident_memory_bytes") }
 	before := resident()
 
-	const choices = 1024 // of eight prompts
+	const choices = 1024 // choices of eight prompts together
 	statuses := atOnce(t, s.URL, 2, func(i int) (string, string) {
 		return "/v1/completions", fmt.Sprintf(`{"model":"sparrow-tiny","prompt":["%d0","%[1]d1","%[1]d2","%[1]d3","%[1]d4",`+
 			`"%[1]d5","%[1]d6","%[1]d7"],"max_tokens":1,"n":%d,"temperature":1,"ignore_eos":true}`, i, choices/8)
@@ -117,12 +117,13 @@ func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 		}
 		return "/tokenize", fmt.Sprintf(`{"prompt":%q,"return_token_strs":true}`, text)
 	}, nil)
-	if statuses[http.StatusOK] != 12 || statuses[http.StatusBadRequest] != 12 { // more tokens than the context holds
+	// half of the requests have more tokens than the context holds
+	if statuses[http.StatusOK] != 12 || statuses[http.StatusBadRequest] != 12 {
 		t.Errorf("large requests: %v", statuses)
 	}
 	ended := time.Now()
 	await.True(t, "memory goes back", func() bool { return resident() <= mostIdle })
-	most := metric("go_memstats_heap_sys_bytes") // the heap at its largest, however soon memory went back
+	most := metric("go_memstats_heap_sys_bytes") // the largest size of the heap, even if memory was returned soon
 	t.Logf("%.0f MB before, a heap of %.0f MB during, %.0f MB %.0f s after the flood", before/1e6, most/1e6,
 		resident()/1e6, time.Since(ended).Seconds())
 	if most < 1.3*mostIdle {
@@ -130,7 +131,7 @@ func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	}
 }
 
-// wide returns a schema of many properties with patterns.
+// wide returns a schema of many properties, each with a pattern.
 func wide(seed int) string {
 	var b bytes.Buffer
 	for i := range 800 {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// everyCommand calls do for the commands that users see, the program itself first.
+// everyCommand calls do for the program itself and then for every command that users see.
 func everyCommand(do func(*cobra.Command)) {
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -25,7 +25,7 @@ func everyCommand(do func(*cobra.Command)) {
 	walk(root())
 }
 
-// helpOf returns what a command prints for --help.
+// helpOf returns the text that a command prints for --help.
 func helpOf(t *testing.T, c *cobra.Command) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -37,7 +37,7 @@ func helpOf(t *testing.T, c *cobra.Command) string {
 	return out.String()
 }
 
-// Every flag is printed once, in lines that fit; examples are commands and are not broken.
+// The help prints every flag once, in lines that fit the terminal, and does not break the lines of examples.
 func TestHelpFitsAndHasEveryFlag(t *testing.T) {
 	everyCommand(func(c *cobra.Command) {
 		text := helpOf(t, c)
@@ -62,7 +62,7 @@ func TestHelpFitsAndHasEveryFlag(t *testing.T) {
 	})
 }
 
-// Groups contain flags that exist.
+// Every flag that a group of the help names exists.
 func TestGroupsNameFlags(t *testing.T) {
 	exists := map[string]bool{}
 	everyCommand(func(c *cobra.Command) {

@@ -23,8 +23,8 @@ import (
 
 const oracle = "../../testdata/oracle/"
 
-// The parameters of the small checkpoints, by the shapes of the v32 spec, 4.2 (hidden 128, vocabulary 640, q_lora 96,
-// 8 experts of 64):
+// inspect prints these numbers of parameters for the small checkpoints, by the shapes of section 4.2 of the v32 spec
+// (hidden 128, vocabulary 640, q_lora 96, 8 experts of 64):
 //
 //	V3.2 attention   96*128 + 96 + 384*96 + 576*128 + 512 + 512*512 + 128*256 = 418400
 //	GLM attention    96*128 + 96 + 512*96 + 576*128 + 512 + 896*512 + 128*512 = 660064
@@ -85,7 +85,7 @@ func TestInspectOracle(t *testing.T) {
 	}
 }
 
-// tensorBytes returns the size of the file without its header.
+// tensorBytes returns the size of a safetensors file without its header.
 func tensorBytes(t *testing.T, name string) int64 {
 	t.Helper()
 	data, err := os.ReadFile(oracle + name + "/model.safetensors")
@@ -130,13 +130,14 @@ func TestInspectRefuses(t *testing.T) {
 		{[]string{"inspect", "deepseek-v4-flash", "--usage", usageFile(t)}, "add --hw"},
 	} {
 		if status, _, stderr := invoke(c.args...); status != 1 || !strings.Contains(stderr, c.want) ||
-			strings.Contains(stderr, "--cache-tokens") { // a flag of other commands
+			strings.Contains(stderr, "--cache-tokens") { // this flag belongs to other commands
 			t.Errorf("%v: status %d, %q; want %q", c.args, status, stderr, c.want)
 		}
 	}
 }
 
-// A model that is not on disk is inspected by its name, by its config.json, and in a folder that contains nothing else.
+// inspect works without weights: with the name of a model, with its config.json, and with a folder that contains only
+// config.json.
 func TestInspectWithoutWeights(t *testing.T) {
 	dir := t.TempDir()
 	text, err := synth.PresetConfig("deepseek-v4-flash")
@@ -172,7 +173,7 @@ func TestInspectWithoutWeights(t *testing.T) {
 	}
 }
 
-// usageFile returns a usage file of DeepSeek-V4-Flash with 12 choices.
+// usageFile writes a file of expert usage for DeepSeek-V4-Flash with 12 choices, and returns its path.
 func usageFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "usage.json")
@@ -197,7 +198,7 @@ func TestInspectUsage(t *testing.T) {
 	}
 }
 
-// Missing tensors are listed, for both kinds of files, and the exit status is 1.
+// inspect lists missing tensors for both kinds of files and exits with status 1.
 func TestInspectNamesMissingTensors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "part")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -244,7 +245,7 @@ func TestInspectNamesMissingTensors(t *testing.T) {
 		}
 	}
 
-	// No file is written.
+	// Nothing is written to this path.
 	none := filepath.Join(t.TempDir(), "none.gguf")
 	status, _, stderr = invoke("quantize", dir, none)
 	if _, err := os.Stat(none); err == nil || status != 1 || !strings.Contains(stderr, missing[0]) {
@@ -295,7 +296,7 @@ func changedGGUF(t *testing.T, path string, change func(*llamacpp.Model)) {
 	}
 }
 
-// A model without an indexer has no indexer keys, also in its drafting layer.
+// For a model without an indexer, inspect counts no indexer keys, also in the drafting layer.
 func TestInspectWithoutAnIndexer(t *testing.T) {
 	status, stdout, stderr := invoke("inspect", "glm-4.7-flash", "--json")
 	var s inspect.Summary
@@ -309,8 +310,8 @@ func TestInspectWithoutAnIndexer(t *testing.T) {
 	}
 }
 
-// On a machine without a GPU inspect shows what fits, the bytes that a token reads, and a refusal with the numbers. If
-// a GPU refuses a model, the message names hardware that inspect accepts.
+// On a machine without a GPU inspect prints which model fits, the bytes that a token reads, or a refusal with the
+// numbers. If a GPU refuses a model, the message names hardware that inspect accepts.
 func TestInspectOnACPU(t *testing.T) {
 	for _, c := range []struct {
 		args   string

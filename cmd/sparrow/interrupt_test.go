@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/eval"
 )
 
-// Every command that is interrupted prints "interrupted", not the text of a library's error.
+// Every command that is interrupted prints "interrupted" instead of the error text of a library.
 func TestInterruptedCommandsSaySo(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

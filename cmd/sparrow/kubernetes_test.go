@@ -11,8 +11,8 @@ import (
 	"sparrow/builtin"
 )
 
-// The manifests start commands that exist, and are consistent in ports, times and names. `make cluster` compares them
-// with schemas.
+// The Kubernetes manifests start commands that exist, and agree in ports, times and names. `make cluster` checks them
+// against the schemas.
 func TestKubernetesManifests(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile("../../deploy/kubernetes/" + name)

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// The profiles are those of explain; given figures replace those of the profile.
+// --pretend accepts the hardware profiles of explain, and limits that the user gives replace those of the profile.
 func TestLimitFlags(t *testing.T) {
 	rtx4090 := kernel.Limits{Profile: "rtx4090", Arch: "sm89", Memory: 24e9, Shared: 101376, SMs: 128, Bus: 25e9}
 	smaller := rtx4090
@@ -41,7 +41,7 @@ func TestLimitFlags(t *testing.T) {
 	}
 }
 
-// Limits apply to a GPU: with kernels for a CPU, and with several ranks, they are refused.
+// Limits describe one GPU: they are refused with kernels for a CPU and with several ranks.
 func TestLimitsAreOfOneGPU(t *testing.T) {
 	for _, c := range []struct {
 		want string

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// addressOf returns the address that a started server has printed.
+// addressOf returns the address that the server has printed.
 func (s *serving) addressOf(t *testing.T) string {
 	t.Helper()
 	m := regexp.MustCompile(`address +(\S+)`).FindStringSubmatch(s.out.String())
@@ -33,7 +33,7 @@ func (s *serving) addressOf(t *testing.T) string {
 	return m[1]
 }
 
-// writeCertificate writes a self-signed certificate for 127.0.0.1 and returns the pool that trusts it.
+// writeCertificate writes a self-signed certificate for 127.0.0.1 and its key, and returns a pool that trusts it.
 func writeCertificate(t *testing.T, cert, key, name string) *x509.CertPool {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -92,7 +92,7 @@ func TestServeWithTLSAndAStreamOverHTTP2(t *testing.T) {
 	if _, _, err := drive("", "health", "--url", url); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown certificate was accepted: %v", err)
 	}
-	// Plain HTTP on this port is refused.
+	// The TLS port refuses plain HTTP.
 	if resp, err := http.Get(strings.Replace(url, "https", "http", 1) + "/v1/models"); err == nil {
 		if resp.Body.Close(); resp.StatusCode == http.StatusOK {
 			t.Error("it answers without encryption")
@@ -101,7 +101,7 @@ func TestServeWithTLSAndAStreamOverHTTP2(t *testing.T) {
 	s.end(t)
 }
 
-// A replaced certificate is used for the next connections; a broken one is not.
+// After the certificate file is replaced, new connections use the new certificate; a broken file is ignored.
 func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 	dir := t.TempDir()
 	c := &certificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
@@ -141,7 +141,7 @@ func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 
 func TestServeOnASocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
-	// The files that a killed server leaves.
+	// A killed server leaves its socket file behind.
 	old, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestServeOnASocket(t *testing.T) {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}
-	resp, err := client.Get("http://models.example.org/v1/models") // a name that a proxy passes on
+	resp, err := client.Get("http://models.example.org/v1/models") // a proxy passes on such a host name
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestServeOnASocket(t *testing.T) {
 	}
 }
 
-// startSocket is startServer without a port.
+// startSocket starts a server that listens only on a socket.
 func startSocket(t *testing.T, args ...string) *serving {
 	t.Helper()
 	return startCommand(t, append([]string{"serve", "--cache-tokens", "4096"}, args...)...)

@@ -65,7 +65,7 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	}
 }
 
-// The examples of explain give the printed output, from the root of the project.
+// The examples in the help of explain print the documented output when they run in the root of the project.
 func TestExplainExamplesWork(t *testing.T) {
 	t.Chdir("../..")
 	for _, words := range examples(t, explainCommand()) {

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// A pipe without a writer is refused wherever a file is expected: opening it would block, and Ctrl-C would not end
-// that.
+// A pipe without a writer is refused wherever a file is expected, because opening the pipe would block and Ctrl-C would
+// not end that.
 func TestPipesAreRefusedAsFiles(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo.jsonl")
 	if err := syscall.Mkfifo(fifo, 0o644); err != nil {

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Prompt rows and cached tokens are counted; rows of answers are not.
+// The progress of prefill counts prompt rows and cached tokens, but not the rows of answers.
 func TestPrefillCountsPromptRows(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Now()
@@ -40,7 +40,7 @@ func TestPrefillCountsPromptRows(t *testing.T) {
 	}
 }
 
-// Nothing is printed if standard error is not a terminal, and stop may be called without start.
+// Prefill progress prints nothing if standard error is not a terminal, and stop may be called without start.
 func TestPrefillIsSilentInAPipe(t *testing.T) {
 	var out bytes.Buffer
 	k, _ := startTalk(t, strings.NewReader(""), &out)

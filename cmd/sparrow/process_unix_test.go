@@ -20,19 +20,20 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// asProgram makes the test binary run the program instead of tests.
+// If the environment variable asProgram is set, the test binary runs the program instead of tests.
 const asProgram = "SPARROW_TEST_RUNS_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	// Lists of a release's tensors are garbage by the hundred megabytes: collecting it took a fifth of the time.
+	// Listing the tensors of a release makes hundreds of megabytes of garbage. With the default setting, collecting
+	// this garbage took a fifth of the time.
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// A server continues when the reader of its log ends: only log lines are lost.
+// A server keeps running when the reader of its log ends: only log lines are lost.
 func TestServeOutlivesItsLog(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "serve", "--port", "0", "--cache-tokens", "4096", "--log-level", "debug")
 	cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -44,7 +45,7 @@ func TestServeOutlivesItsLog(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill() // where the test fails; else it has ended
+	defer cmd.Process.Kill() // only matters if the test fails; otherwise the process has already ended
 	write.Close()
 	url := listening(t, read)
 	read.Close()
@@ -72,17 +73,18 @@ func TestServeOutlivesItsLog(t *testing.T) {
 // confinement is a way to limit the memory of a process.
 type confinement struct {
 	name   string
-	script string // for a shell: confines it and becomes the program
-	known  bool   // the program can know the bound
+	script string // a shell script that limits the shell's memory and then executes the program
+	known  bool   // the program can read this limit
 }
 
-// confine finds a way that works on this machine: a control group, which needs the rights to make one, or a system
-// limit on private memory.
+// confine returns a way to limit memory that works on this machine: a control group, if the process may create one, or
+// else a system limit on private memory.
 func confine(t *testing.T, bytes int64) confinement {
 	t.Helper()
 	limit := confinement{"limit of private memory", fmt.Sprintf("ulimit -d %d && exec \"$0\" \"$@\"", bytes>>10),
 		false}
-	const mount = "/sys/fs/cgroup/memory" // of version 1; in version 2 groups that hold processes have no others below
+	// version 1 of control groups; in version 2 a group with processes has no subgroups
+	const mount = "/sys/fs/cgroup/memory"
 	dir := fmt.Sprintf("%s/sparrow-test-%d-%d", mount, os.Getpid(), bytes)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Logf("no control group can be made here: %v", err)
@@ -96,9 +98,9 @@ func confine(t *testing.T, bytes int64) confinement {
 	return confinement{"control group", "echo $$ >" + dir + "/cgroup.procs && exec \"$0\" \"$@\"", true}
 }
 
-// 24 concurrent bodies of 8 MB do not make the server exceed a hard memory limit: each is answered or refused, and the
-// server continues. The same holds for 24 bodies that it accepts. It stays within the sum that it has printed, and
-// returns memory.
+// 24 concurrent bodies of 8 MB do not make the server exceed a hard memory limit: the server answers or refuses each
+// body and keeps running. The same holds for 24 bodies that the server accepts. Its memory stays within the sum that it
+// printed at the start, and is returned afterwards.
 func TestServeStaysWithinItsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -111,7 +113,7 @@ func TestServeStaysWithinItsMemory(t *testing.T) {
 		c := confine(t, bytes)
 		var flags []string
 		switch {
-		case bytes == 700e6: // enough to take bodies of 8 MB, in turns
+		case bytes == 700e6: // enough memory for bodies of 8 MB, one after another
 			flags = []string{"--cache-tokens", "4096", "--request-memory", "400M"}
 		case !c.known:
 			flags = []string{"--cache-tokens", "4096", "--request-memory", "80M"}
@@ -141,13 +143,14 @@ func stayWithin(t *testing.T, cmd *exec.Cmd) {
 	url, said := listeningAfter(t, read)
 	go io.Copy(io.Discard, read)
 	most := bytesIn(t, said, `process  at most ([0-9.]+ [KMG]iB)`)
-	large := int(bytesIn(t, said, `requests ([0-9.]+ [KMG]iB)`) / 2 / 32) // of which one fits, and two do not
+	// one body of this size fits into the memory, two do not
+	large := int(bytesIn(t, said, `requests ([0-9.]+ [KMG]iB)`) / 2 / 32)
 
 	statuses := tokenizeAtOnce(t, url, 24, 8<<20-100)
 	t.Logf("bodies of 8 MB: %v; sum %d MB", statuses, most>>20)
 	statuses = tokenizeAtOnce(t, url, 24, large)
 	t.Logf("bodies of %d kB: %v", large>>10, statuses)
-	if statuses[http.StatusBadRequest] != 24 { // more tokens than the context holds
+	if statuses[http.StatusBadRequest] != 24 { // each body has more tokens than the context holds
 		t.Errorf("bodies of %d bytes: statuses %v, want 400 for all", large, statuses)
 	}
 	r, err := http.Post(url+"/v1/completions", "application/json",
@@ -160,7 +163,7 @@ func stayWithin(t *testing.T, cmd *exec.Cmd) {
 	peak, anonymous, files := residentMemory(t, cmd.Process.Pid)
 	t.Logf("peak %d MB with %d MB of files, %d MB of its own now", peak>>20, files>>20, anonymous>>20)
 	if peak == 0 {
-		return // not known here
+		return // memory use is not known on this system
 	}
 	if peak > most+files {
 		t.Errorf("at its peak it had %d bytes and %d of files, and said at most %d", peak, files, most)
@@ -171,7 +174,8 @@ func stayWithin(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// tokenizeAtOnce sends concurrent bodies of a size and counts the statuses.
+// tokenizeAtOnce sends n concurrent bodies of the given size to /tokenize and returns the number of responses for each
+// status.
 func tokenizeAtOnce(t *testing.T, url string, n, size int) map[int]int {
 	t.Helper()
 	var bodies []string
@@ -188,7 +192,7 @@ func tokenizeAtOnce(t *testing.T, url string, n, size int) map[int]int {
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-				statuses[http.StatusRequestEntityTooLarge]++ // it was refused before it was sent to its end
+				statuses[http.StatusRequestEntityTooLarge]++ // the server refused the body before all of it was sent
 				return
 			}
 			if err != nil {
@@ -205,7 +209,7 @@ func tokenizeAtOnce(t *testing.T, url string, n, size int) map[int]int {
 	return statuses
 }
 
-// bytesIn parses an amount that the server has printed.
+// bytesIn returns the number of bytes that the server printed at the place that the pattern matches.
 func bytesIn(t *testing.T, text, pattern string) int64 {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
@@ -220,8 +224,8 @@ func bytesIn(t *testing.T, text, pattern string) int64 {
 	return int64(n * float64(map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]))
 }
 
-// residentMemory returns the peak memory of a process, its anonymous memory and its file memory, in bytes; 0 if
-// unknown.
+// residentMemory returns the peak memory, the anonymous memory and the file memory of a process in bytes. Unknown
+// values are 0.
 func residentMemory(t *testing.T, pid int) (peak, anonymous, files int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -240,14 +244,14 @@ func residentMemory(t *testing.T, pid int) (peak, anonymous, files int64) {
 	return peak, anonymous, files
 }
 
-// listening waits for the line with the address.
+// listening waits until the server has printed the line with its address, and returns the address.
 func listening(t *testing.T, f *os.File) string {
 	t.Helper()
 	at, _ := listeningAfter(t, f)
 	return at
 }
 
-// listeningAfter is listening that also returns everything printed up to then.
+// listeningAfter waits like listening, and also returns everything that the server printed before.
 func listeningAfter(t *testing.T, f *os.File) (url, said string) {
 	t.Helper()
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A server with few workers runs one more goroutine, and an engine that is opened again has the same number of workers.
+// With few workers the server lets one more goroutine run in parallel, for connections. An engine that is opened again
+// has the same number of workers.
 func TestConnectionsHaveAProcessor(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	before := runtime.GOMAXPROCS(2)
@@ -41,7 +42,7 @@ func TestConnectionsHaveAProcessor(t *testing.T) {
 	}
 }
 
-// More workers than processors cause a warning, for any cause of the limit on processors.
+// More workers than available processors cause a warning, whatever limits the processors.
 func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
@@ -54,7 +55,7 @@ func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	if want := "--threads 2: this process may use 1 core, "; !strings.Contains(side, want) {
 		t.Errorf("%q lacks %q", side, want)
 	}
-	// A number of workers from the environment causes the same warning as one from a flag.
+	// A number of workers from an environment variable causes the same warning as one from a flag.
 	many := runtime.NumCPU() + 1
 	t.Setenv("GOMAXPROCS", strconv.Itoa(many))
 	runtime.GOMAXPROCS(many)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// clock is a clock that the test sets.
+// clock is a clock whose time the test sets.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }

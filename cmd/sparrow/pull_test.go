@@ -63,7 +63,7 @@ func oracleFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// A name becomes a served model in two commands.
+// A model is pulled by its name, and then served by the same name.
 func TestAPulledModelIsServedByItsName(t *testing.T) {
 	_, cache := startHub(t, oracleFiles(t))
 	out, _ := mustDrive(t, "", "pull", "acme/tiny", "--dry-run")
@@ -106,7 +106,7 @@ func TestAPulledModelIsServedByItsName(t *testing.T) {
 	}
 	s.end(t)
 
-	// A cache entry whose blobs were deleted counts as missing before anything is opened.
+	// A model whose blobs were deleted from the cache is reported as missing before any file is opened.
 	if err := os.Rename(filepath.Join(cache, "models--acme--tiny", "blobs"), filepath.Join(cache, "x")); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestPullAsJSON(t *testing.T) {
 
 // A GGUF model is pulled, inspected and served by the name of its quantization.
 func TestAPulledQuantIsServedByItsName(t *testing.T) {
-	t.Setenv("HOME", t.TempDir()) // no folders of other engines
+	t.Setenv("HOME", t.TempDir()) // so that folders of other engines are not found
 	file := filepath.Join(t.TempDir(), "tiny-UD-Q8_0.gguf")
 	mustDrive(t, "", "quantize", "builtin", file, "--type", "q8_0")
 	text, err := os.ReadFile(file)
@@ -228,8 +228,8 @@ func TestPullRefuses(t *testing.T) {
 	}
 }
 
-// If the user stops a download, it reports that and keeps the downloaded data. A model that is larger than the memory
-// of the machine is downloaded only with --force.
+// If the user stops a download, the command prints that and keeps the downloaded data. A model that is larger than the
+// memory of the machine is downloaded only with --force.
 func TestPullComparesWithTheMemory(t *testing.T) {
 	r := &pullReport{Model: "acme/huge", Weights: 3 << 40, Memory: 1 << 40}
 	cmd := pullCommand()

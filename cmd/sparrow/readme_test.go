@@ -14,8 +14,8 @@ import (
 	"sparrow/internal/model/inspect"
 )
 
-// The README's first example: a fact in a log of 4,000 tokens, found through the sparse path, and the trace that
-// shows it.
+// The README's first example works: the model finds a fact in a log of 4,000 tokens through the sparse path, and the
+// trace shows the path.
 func TestFirstExampleOfTheReadme(t *testing.T) {
 	out, trace := mustDrive(t, "", "run", "--trace", "--draft", "1", "--file", "../../examples/station.log",
 		"What is the access code of Wanda?")
@@ -34,8 +34,8 @@ func TestFirstExampleOfTheReadme(t *testing.T) {
 	}
 }
 
-// The README's table states enough memory for each model, without a GPU and for the host of an H200, by the arithmetic
-// of inspect.
+// For each model the README's table states enough memory, without a GPU and for the host of an H200, as inspect
+// computes it.
 func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 		"GLM-5, 5.1, 5.2 in BF16": "GLM-5.1",
 	} {
 		_, rest, ok := strings.Cut(table, "| "+strings.TrimSuffix(row, "|"))
-		if strings.HasSuffix(row, "|") { // a name that begins others, too
+		if strings.HasSuffix(row, "|") { // the name is a prefix of other names
 			_, rest, ok = strings.Cut(table, "| "+row)
 			rest = "|" + rest
 		}
@@ -68,12 +68,13 @@ func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 		}
 		m.checkStated(t, row, "h200", host)
 		if row == "GLM-4.7-Flash" {
-			m.checkStated(t, row, "cpu", "62 GiB") // and less is refused
+			m.checkStated(t, row, "cpu", "62 GiB") // less memory is refused
 		}
 	}
 }
 
-// listed is a model whose tensors inspect has listed once, for several machines: listing takes most of its time.
+// listed is a model whose tensors were listed once and are inspected for several machines, because listing takes most
+// of the time.
 type listed struct {
 	name    string
 	src     *family.Source
@@ -92,13 +93,13 @@ func listedModel(t *testing.T, name string) *listed {
 	return m
 }
 
-// on returns the output of inspect --hw.
+// on returns what inspect prints for the given --hw.
 func (m *listed) on(hw string) (printable, error) {
 	f := inspectFlags{hw: hw, gpuMemory: "0"}
 	return f.fit(m.name, m.summary, m.src, nil)
 }
 
-// gibibytes parses the number at the start of a cell, in GiB or TiB.
+// gibibytes returns the number at the start of a cell in GiB; the cell may be in GiB or TiB.
 func gibibytes(t *testing.T, row, cell string) float64 {
 	t.Helper()
 	number, unit, _ := strings.Cut(strings.TrimSpace(cell), " ")
@@ -112,7 +113,8 @@ func gibibytes(t *testing.T, row, cell string) float64 {
 	return gib
 }
 
-// checkStated inspects a model on a machine with the memory in a cell; 5 % less is refused.
+// checkStated checks that inspect accepts the model on a machine with the memory in a cell, and refuses it with 5 %
+// less.
 func (m *listed) checkStated(t *testing.T, row, device, cell string) {
 	t.Helper()
 	gib := gibibytes(t, row, cell)
@@ -120,7 +122,7 @@ func (m *listed) checkStated(t *testing.T, row, device, cell string) {
 	if _, err := m.on(hw(1)); err != nil {
 		t.Errorf("%s: the README says %s, inspect: %v", row, cell, err)
 	}
-	if cell == "8 GiB" { // any machine has it
+	if cell == "8 GiB" { // any machine has 8 GiB
 		return
 	}
 	if _, err := m.on(hw(0.95)); err == nil {
@@ -128,7 +130,8 @@ func (m *listed) checkStated(t *testing.T, row, device, cell string) {
 	}
 }
 
-// checkCPU compares the memory of a model on a machine without a GPU, and the weight bytes that a token reads.
+// checkCPU compares the memory that the model needs without a GPU, and the weight bytes that a token reads, with two
+// cells.
 func (m *listed) checkCPU(t *testing.T, row, memory, reads string) {
 	t.Helper()
 	var h struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every command refuses a flag that plans of this engine do not have and names its replacement; explain accepts it with
-// the catalogue that has it, and prints a note.
+// Every command refuses a flag that plans of this engine do not have, and names the flag's replacement. explain accepts
+// the flag with the catalogue that has it, and prints a note.
 func TestRemovedFlagsNameTheirSuccessor(t *testing.T) {
 	values := map[string]string{"bool": "true", "string": "x", "int": "7", "int64": "7"}
 	all := pflag.NewFlagSet("explain", pflag.ContinueOnError)

@@ -27,8 +27,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// Invariants of this file: servers in separate processes that share pages give the answers of a single server, whatever
-// is killed.
+// Invariants of this file: servers in separate processes that share pages give the answers of a single server,
+// whichever process is killed.
 
 var (
 	replicaRequests = flag.Int("replica-requests", 10, "requests of the test of two processes")
@@ -38,7 +38,7 @@ var (
 // replica is a server in its own process.
 type replica struct{ *process.Server }
 
-// startReplica starts a server and waits until it is ready. It ends with the test.
+// startReplica starts a server and waits until it is ready. The server is stopped when the test ends.
 func startReplica(t *testing.T, args ...string) *replica {
 	t.Helper()
 	program := process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
@@ -50,7 +50,7 @@ func startReplica(t *testing.T, args ...string) *replica {
 	return &replica{s}
 }
 
-// asked is a response of a server.
+// asked is the response of a server to a completion.
 type asked struct {
 	Choices []struct {
 		Text         string `json:"text"`
@@ -68,7 +68,7 @@ type asked struct {
 	Params json.RawMessage `json:"kv_transfer_params"`
 }
 
-// same compares tokens and their log probabilities.
+// same reports whether two responses have the same tokens and log probabilities.
 func (a *asked) same(b *asked) bool {
 	x, _ := json.Marshal(a.Choices)
 	y, _ := json.Marshal(b.Choices)
@@ -107,7 +107,7 @@ func (r *replica) completion(ctx context.Context, prompt []int32, tokens int, se
 	return &a, json.Unmarshal(text, &a)
 }
 
-// randomIDs returns a prompt with the built-in model's vocabulary.
+// randomIDs returns a prompt of n random token ids of the built-in model's vocabulary.
 func randomIDs(random *rand.Rand, n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -116,7 +116,7 @@ func randomIDs(random *rand.Rand, n int) []int32 {
 	return ids
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort returns a port that no process listened on when freePort was called.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -151,7 +151,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	slots := make(chan struct{}, 4)
 	for i := range n {
 		switch i % 25 {
-		case 6: // others are between their two halves, or in the middle of one
+		case 6: // at this time other requests are between their two halves, or in one of them
 			prefill.Kill()
 			kills++
 		case 9:
@@ -166,7 +166,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 			var params any = json.RawMessage(`{"do_remote_decode": true, "do_remote_prefill": false,
 				"remote_engine_id": null, "remote_block_ids": null, "remote_host": null, "remote_port": null}`)
 			half, err := first.completion(t.Context(), prompt, 1, i, params)
-			params = nil // a sidecar continues without
+			params = nil // a sidecar continues the request without parameters
 			if err == nil {
 				params = half.Params
 			}
@@ -205,7 +205,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	}
 }
 
-// redis is a real store in its own process.
+// redis is a real Redis server in its own process.
 type redis struct {
 	cmd  *exec.Cmd
 	port string
@@ -244,7 +244,7 @@ func (r *redis) connect() (*resp.Conn, error) {
 	return c, err
 }
 
-// do sends one command.
+// do sends one command to the store and returns its reply.
 func (r *redis) do(t *testing.T, args ...string) resp.Reply {
 	t.Helper()
 	c, err := r.connect()
@@ -259,7 +259,7 @@ func (r *redis) do(t *testing.T, args ...string) resp.Reply {
 	return got
 }
 
-// size returns the number of keys.
+// size returns the number of keys in the store.
 func (r *redis) size(t *testing.T) int { return int(r.do(t, "DBSIZE").Int) }
 
 // waitFor waits until the store has the given number of keys.
@@ -268,7 +268,7 @@ func (r *redis) waitFor(t *testing.T, keys int) {
 	await.True(t, fmt.Sprintf("%d pages are in the store", keys), func() bool { return r.size(t) >= keys })
 }
 
-// garbage overwrites every value in the middle.
+// garbage is a Lua script that overwrites bytes in the middle of every value in the store.
 const garbage = `local keys = redis.call('KEYS', '*')
 for _, k in ipairs(keys) do redis.call('SETRANGE', k, ARGV[1], string.rep('x', 1000)) end
 return #keys`
@@ -294,7 +294,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 		}
 		return got, time.Since(begun)
 	}
-	ask(first, randomIDs(random, 40)) // warm
+	ask(first, randomIDs(random, 40)) // this request warms the server up
 	prompt := randomIDs(random, 2000+40)
 	want, computed := ask(first, prompt)
 	store.waitFor(t, 31)
@@ -323,7 +323,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 	}
 	run := func(name string) {
 		begun := time.Now()
-		third := startReplica(t, hurried...) // its own cache is empty: it asks the store
+		third := startReplica(t, hurried...) // the cache of this server is empty, so it asks the store
 		ask(third, randomIDs(random, 10))
 		var wait sync.WaitGroup
 		for i := range 2 * len(load) {
@@ -361,7 +361,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 	}
 }
 
-// metrics returns the metrics of a server about tiers.
+// metrics returns the lines of a server's metrics about tiers.
 func metrics(t *testing.T, r *replica) string {
 	t.Helper()
 	got, err := http.Get(r.URL + "/metrics")

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// invoke runs the program in-process.
+// invoke runs the program in this process and returns its exit status and output.
 func invoke(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = run(context.Background(), args, &out, &errs)
 	return status, out.String(), errs.String()
 }
 
-// answer is the output of `explain --json`, as a script reads it.
+// answer holds the fields of the output of `explain --json` that a script reads.
 type answer struct {
 	Error *struct {
 		Code, Asked, Supported, Try, Command string
@@ -66,7 +66,7 @@ type array struct {
 	Shape []int
 }
 
-// decode decodes an answer; unknown fields are allowed, other types are not.
+// decode returns the answer in a JSON text; unknown fields are allowed, but wrong types fail the test.
 func decode(t *testing.T, text string) *answer {
 	t.Helper()
 	a := &answer{}
@@ -76,7 +76,7 @@ func decode(t *testing.T, text string) *answer {
 	return a
 }
 
-// facts flattens an answer into named values, one for each name that an expectation may use.
+// facts returns the values of an answer by the names that expectations use.
 func (a *answer) facts() map[string]string {
 	f := map[string]string{}
 	if a.Error != nil {
@@ -135,7 +135,8 @@ func (s *segment) facts(f map[string]string) {
 	}
 }
 
-// expect compares facts with space-separated expectations: name=value; name~part (contains); name! (absent).
+// expect checks facts against expectations that are separated by spaces: name=value, name~part (the value contains
+// part), or name! (the name is absent).
 func expect(t *testing.T, f map[string]string, wants string) {
 	t.Helper()
 	for _, w := range strings.Fields(wants) {

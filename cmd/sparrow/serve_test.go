@@ -34,7 +34,7 @@ func startServer(t *testing.T, args ...string) *serving {
 	return startCommand(t, append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...)...)
 }
 
-// startCommand runs a command line that serves.
+// startCommand runs a command line that serves until it has printed its address.
 func startCommand(t *testing.T, args ...string) *serving {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -57,7 +57,7 @@ func startCommand(t *testing.T, args ...string) *serving {
 	return s
 }
 
-// end stops the server and waits for it.
+// end stops the server and waits until the command has returned.
 func (s *serving) end(t *testing.T) {
 	t.Helper()
 	s.stop()
@@ -70,7 +70,7 @@ func (s *serving) end(t *testing.T) {
 var curl = regexp.MustCompile(
 	`(?m)^try +curl (\S+) (?:-H 'Authorization: Bearer (\w+)' )?-H 'Content-Type: application/json' -d '(.*)'$`)
 
-// paste sends the request of the printed command.
+// paste sends the request of the printed curl command and returns the response.
 func (s *serving) paste(t *testing.T, key string) (status int, body []byte) {
 	t.Helper()
 	m := curl.FindStringSubmatch(s.out.String())
@@ -160,8 +160,8 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 	open.end(t)
 }
 
-// A checkpoint in a folder next to the working directory, without a draft layer: its name is printed once, and the line
-// about missing drafts does not look like an error.
+// For a checkpoint without a draft layer, in a folder next to the working directory, serve prints the name once, and
+// its line about missing drafts does not look like an error.
 func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	t.Chdir("../../testdata/oracle")
 	s := startServer(t, "--model", "./deepseek_v32-1", "--cache-tokens", "512")
@@ -174,7 +174,7 @@ func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	s.end(t)
 }
 
-// The start lines describe how ranks share attention, with the bytes of all of them.
+// The lines printed at the start describe how ranks share attention, with the bytes of all ranks.
 func TestStartLinesOfRanks(t *testing.T) {
 	i := sparrow.Info{Memory: sparrow.Memory{Cache: 6 << 20}, Pages: 10, CacheTokens: 640}
 	for _, c := range []struct {
@@ -202,8 +202,8 @@ func TestStartLinesOfRanks(t *testing.T) {
 	}
 }
 
-// Settings that change the bits of a CPU are printed, and the number of threads with its origin, also if it is a
-// default; on a GPU neither is.
+// serve prints the settings that change result bits on a CPU, and the number of threads with its origin, even if the
+// number is a default. On a GPU it prints neither.
 func TestSettingsAreShown(t *testing.T) {
 	cores := runtime.NumCPU()
 	processors := runtime.GOMAXPROCS(cores)

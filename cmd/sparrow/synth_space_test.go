@@ -14,8 +14,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// A checkpoint that is larger than any file system is refused before anything is written, with both numbers and shapes
-// that fit.
+// A checkpoint that is larger than the file system is refused before anything is written. The error contains both sizes
+// and shapes that fit.
 func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 	if _, known := freeBytes(t.TempDir()); !known {
 		t.Skip("free space is not known on this system")
@@ -30,7 +30,7 @@ func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent := t.TempDir()
-	// If it did begin, it must not fill the disk.
+	// The timeout prevents a faulty command from filling the disk.
 	ctx, stop := context.WithTimeout(context.Background(), await.Hang)
 	defer stop()
 	var out, side bytes.Buffer

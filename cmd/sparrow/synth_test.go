@@ -36,8 +36,8 @@ func TestSynthWritesWhatRunCanRun(t *testing.T) {
 	}
 }
 
-// Ids without text in the tokenizer are counted when such a checkpoint is written and when it is opened. Flags without
-// effect and more threads than cores also cause warnings.
+// Writing and opening a checkpoint both print the number of ids for which the tokenizer has no text. Flags without
+// effect, and more threads than cores, also cause warnings.
 func TestIDsWithoutTextAreSaid(t *testing.T) {
 	dir := t.TempDir()
 	tiny, wide := filepath.Join(dir, "tiny"), filepath.Join(dir, "wide")

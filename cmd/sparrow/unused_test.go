@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A flag that a command would not use is refused, never ignored.
+// A command refuses every flag that it would not use.
 func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// For every released checkpoint, inspecting a folder, a dry run of a download and serving give the same result: if one
-// of them refuses, all refuse with the same words, and none needs a weight for it.
+// For every released checkpoint, inspecting its folder, a dry run of its download and serving it agree: if one of them
+// refuses the checkpoint, all refuse it with the same words, and none of them reads weights for that.
 func TestCommandsAgreeOnReleases(t *testing.T) {
 	files, err := filepath.Glob("../../internal/model/config/testdata/released/*.json")
 	if err != nil || len(files) < 31 {
@@ -59,7 +59,8 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 				t.Errorf("inspect refuses: %v; pull: status %d, %s", refused, pulled, against)
 			}
 			served, _, against2 := invoke("serve", "--model", dir)
-			if served != 1 || strings.Contains(against2, "safetensors") == refused { // without weights it never starts
+			// serving never starts without weights
+			if served != 1 || strings.Contains(against2, "safetensors") == refused {
 				t.Errorf("inspect refuses: %v; serve: status %d, %s", refused, served, against2)
 			}
 			if !refused {
@@ -90,14 +91,15 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 	}
 }
 
-// Named releases, by the file with their config.json. Each has the sizes of its config.json.
+// namesOfReleases maps the name of a release to the file with its config.json; the named shape has the sizes in that
+// file.
 var namesOfReleases = map[string]string{"deepseek-v4-flash-base": "deepseek-ai/DeepSeek-V4-Flash-Base",
 	"deepseek-v4-flash-dspark": "DeepSeek-V4-Flash-DSpark", "deepseek-r1": "DeepSeek-R1",
 	"deepseek-v3.1": "DeepSeek-V3.1", "deepseek-v3.2-exp": "DeepSeek-V3.2-Exp", "glm-5-fp8": "zai-org/GLM-5-FP8",
 	"glm-5": "GLM-5", "glm-5.2-fp8": "GLM-5.2-FP8", "glm-5.3": "GLM-5.3", "glm-5.3-flash": "GLM-5.3-Flash",
 	"kimi-k2-instruct": "moonshotai/Kimi-K2-Instruct", "kimi-k2.5": "Kimi-K2-Thinking"}
 
-// releaseSize is the part of `inspect --json` that a name and a config.json share.
+// releaseSize holds the fields of `inspect --json` that must be equal for a name and for its config.json.
 type releaseSize struct {
 	Bytes  int64  `json:"total_bytes"`
 	Format string `json:"format"`

@@ -45,7 +45,7 @@ func TestVerifyForPeople(t *testing.T) {
 	}
 }
 
-// spoiled returns a checkpoint in which the golden logits of one case belong to other weights.
+// spoiled returns a checkpoint in which the golden logits of one case were changed.
 func spoiled(t *testing.T) string {
 	t.Helper()
 	const from = oracle + "deepseek_v32-1"
@@ -69,7 +69,7 @@ func spoiled(t *testing.T) string {
 		x, _ := w.Tensor(name)
 		data := slices.Clone(x.Data)
 		if name == "short.logits" {
-			data[4*17+3] ^= 0x80 // the sign of logit 17 at the first position
+			data[4*17+3] ^= 0x80 // flips the sign of logit 17 at the first position
 		}
 		all = append(all, weight.SourceBytes(name, x.DType, x.Shape, data))
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// serve responds to every request with one status and one body, and keeps the request.
+// serve starts a server that answers every request with one status and one body. It returns a client of the server, and
+// the request that the server received last.
 func serve(t *testing.T, status int, body string) (*Client, *http.Request) {
 	t.Helper()
 	got := new(http.Request)
