@@ -719,3 +719,31 @@ func TestPagesOfRanksAreTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// Batches overlap on a device that computes while the host continues, unless that is switched off or the model has
+// n-gram tables, whose rows the host finds from tokens that it must have.
+func TestWhenBatchesOverlap(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	for _, c := range []struct {
+		name, dir string
+		off, want bool
+	}{{"v32", testmodel.V32(t), false, true}, {"v32", testmodel.V32(t), true, false},
+		{"v4", testmodel.V4(t), false, true}, {"v41", testmodel.V41(t), false, false}} {
+		e, _ := overlapping(t, c.dir, Config{NoOverlap: c.off})
+		if e.overlap != c.want || e.draws != c.want {
+			t.Errorf("%s, switched off %v: overlap %v, tokens are drawn on the device %v", c.name, c.off, e.overlap,
+				e.draws)
+		}
+	}
+}
+
+// An engine reports the limits in force: no more sequences run than a step has tokens.
+func TestInfoHasTheLimitsInForce(t *testing.T) {
+	for _, c := range [][3]int{{64, 16, 16}, {8, 16, 8}, {16, 16, 16}} { // sequences, tokens of a step, in force
+		e := still(t, testmodel.V32(t), Config{MaxRunning: c[0], StepTokens: c[1], MaxQueue: 5})
+		running(t, e)
+		if i := e.Info(); i.MaxRunning != c[2] || i.StepTokens != c[1] || i.MaxQueue != 5 {
+			t.Errorf("%v: %d sequences, %d tokens, a queue of %d", c, i.MaxRunning, i.StepTokens, i.MaxQueue)
+		}
+	}
+}
