@@ -135,3 +135,20 @@ func TestTornEntriesAreRemoved(t *testing.T) {
 		}
 	}
 }
+
+// A list says that there is more only where there is.
+func TestListsThatEnd(t *testing.T) {
+	s := open(t, Options{})
+	defer s.Stop()
+	for range 3 {
+		upload(t, s, "", lines(1))
+	}
+	for limit, want := range map[int]struct {
+		n    int
+		more bool
+	}{1: {1, true}, 2: {2, true}, 3: {3, false}, 4: {3, false}} {
+		if list, more := s.Files("", "", "", limit); len(list) != want.n || more != want.more {
+			t.Errorf("up to %d: %d files, more %v", limit, len(list), more)
+		}
+	}
+}
