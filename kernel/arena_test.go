@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// An arena that follows another continues where that one is, and keeps its own high mark if it is higher.
+// An arena that follows another one starts at the offset of that arena, and keeps its own high mark if that is higher.
 func TestArenasFollow(t *testing.T) {
 	for _, c := range []struct{ own, other, high int64 }{{1000, 300, 1024}, {300, 1000, 1024}} {
 		a, b := kernel.MeasureArena(), kernel.MeasureArena()

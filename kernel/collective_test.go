@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// shardCase is a cut of a weight, and where its first value and scale are; from < 0 is refused.
+// shardCase describes a shard of a weight and the position of its first value and scale; a shard with from < 0 is
+// refused.
 type shardCase struct {
 	from, to    int
 	data, scale int64 // bytes before the first value and the first scale
-	scales      int   // rows or columns of scales
+	scales      int   // number of rows or columns of scales
 	skip        int   // rows of the first block before the shard
 	refused     bool
 }
@@ -77,8 +78,8 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 	}
 }
 
-// Rows and columns beyond the end of a weight are zeros, with as many scales as the others; the rest are the values
-// of the weight.
+// Rows and columns beyond the end of a weight are zeros and have as many scales as other rows and columns; the rest are
+// the values of the weight.
 func TestPaddedParts(t *testing.T) {
 	const rows, cols, block = 6, 8, 4
 	w := Weight{BlockRows: block, BlockCols: block,

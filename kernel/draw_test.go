@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Random values have the requested mean and spread, and differ between seeds and places.
+// Random values have the requested mean and standard deviation, and differ between seeds and positions.
 func TestDrawnValues(t *testing.T) {
 	const n = 1 << 16
 	d := Drawn{Seed: 3, Mean: 2, Spread: 0.5}
@@ -29,7 +29,7 @@ func TestDrawnValues(t *testing.T) {
 	}
 }
 
-// Values are in memory in the type of their tensor; other types are refused.
+// Random values are stored in the type of their tensor; unsupported types are refused.
 func TestDrawnMemory(t *testing.T) {
 	d := Drawn{Seed: 1, Mean: 1}
 	for kind, want := range map[DType][]byte{F32: {0, 0, 0x80, 0x3F, 0, 0, 0x80, 0x3F}, BF16: {0x80, 0x3F, 0x80, 0x3F},

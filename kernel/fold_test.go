@@ -2,7 +2,8 @@ package kernel
 
 import "testing"
 
-// Scales of a block that lie 14 binades apart fold, 15 apart do not; neighbouring blocks may differ by any number.
+// Scales of a block whose exponents differ by at most 14 can be folded; a difference of 15 cannot. Neighbouring blocks
+// may differ by any amount.
 func TestFold(t *testing.T) {
 	matrix := func(rows, cols int, set map[[2]int]byte) Weight {
 		scales := make(HostBuffer, rows*cols/32)

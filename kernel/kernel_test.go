@@ -59,14 +59,14 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrUnavailable with %q", name, err, want)
 		}
 	}
-	// The reference is the definition of correct, never a silent fallback.
+	// The reference defines the correct results. It is never chosen silently as a fallback.
 	r = kernel.NewRegistry([]kernel.Backend{backend("cpu-fast", "cpu", broken), backend("ref", "cpu", nil)})
 	if d, err := r.Open("cpu", kernel.Options{}); err == nil {
 		t.Errorf("cpu opens %s where no fast kernel is available", d.Name())
 	}
 }
 
-// Places in an arena depend only on the calls since its last Reset, are aligned for GPUs, and can be measured without
+// Offsets in an arena depend only on the calls since its last Reset, are aligned for GPUs, and can be measured without
 // memory.
 func TestArena(t *testing.T) {
 	lay := func(a *kernel.Arena) []int64 {
@@ -99,8 +99,8 @@ func TestArena(t *testing.T) {
 	}
 }
 
-// If a list has an error, none of its operations run, and the error names the place of the operation. The next list is
-// independent.
+// If a list has an error, none of its operations run, and the error names the position of the operation. The next list
+// is independent.
 func TestListsKeepTheFirstError(t *testing.T) {
 	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})
 	x, y := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
@@ -120,8 +120,8 @@ func TestListsKeepTheFirstError(t *testing.T) {
 	}
 }
 
-// A program runs in parts, between which another one of the same builder runs; errors name the place of an operation in
-// its own program.
+// A program can run in parts, and another program of the same builder can run between the parts. Errors name the
+// position of an operation in its own program.
 func TestProgramsRunInParts(t *testing.T) {
 	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})
 	x, y, z := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
@@ -149,7 +149,7 @@ func TestProgramsRunInParts(t *testing.T) {
 	if host.F32(y)[0] != 0 || host.F32(z)[0] != 0 {
 		t.Errorf("y is %v and z is %v, want those of the other program and of this one", host.F32(y)[0], host.F32(z)[0])
 	}
-	host.I32(ids)[0] = 5 // a row that is not there
+	host.I32(ids)[0] = 5 // this row does not exist
 	if err := other.Run(0, 2); err != nil {
 		t.Error(err)
 	}
@@ -167,7 +167,7 @@ func TestViews(t *testing.T) {
 	if got := host.RowF32(v, 1); got[0] != 9 || got[1] != 10 || len(got) != 2 {
 		t.Errorf("row 1 of the view is %v, want 9 10", got)
 	}
-	// From element (1,1) to the end of (2,2): one stride of 4 and 2 columns, 4 bytes each.
+	// The extent is from element (1,1) to the end of (2,2): one stride of 4 plus 2 columns, 4 bytes each.
 	if v.Extent() != 24 {
 		t.Errorf("the view spans %d bytes, want 24", v.Extent())
 	}
@@ -179,7 +179,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// Arguments are checked before anything is read, and the message names operation and argument.
+// Arguments are checked before anything is read, and the message names the operation and the argument.
 func TestChecks(t *testing.T) {
 	f, i := func(rows, cols int) kernel.Tensor { return tensor(t, kernel.F32, rows, cols) },
 		func(rows, cols int) kernel.Tensor { return tensor(t, kernel.I32, rows, cols) }
@@ -200,7 +200,7 @@ func TestChecks(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
-		want string // empty: it fits
+		want string // empty if the arguments are valid
 	}{
 		{"a product", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: w}).Check(), ""},
 		{"no result", (&kernel.MultiplyArgs{X: f(2, 4), W: w}).Check(), "multiply: out is missing"},

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// marking is a device that records stages.
+// marking is a device that records the stages that it is given.
 type marking struct {
 	kernel.Device
 	reached kernel.Mark
@@ -22,7 +22,7 @@ func (d *marking) Mark(m kernel.Mark) error {
 
 func (d *marking) Reached() kernel.Mark { return d.reached }
 
-// A builder reports the operation that was enqueued last, and the stage that the device recorded.
+// A builder reports the operation that was enqueued last and the stage that the device recorded last.
 func TestPlace(t *testing.T) {
 	x, y, ids := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4), tensor(t, kernel.I32, 1, 1)
 	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Packed values have the spread that is requested, scales are all equal.
+// Packed random values have the requested standard deviation, and all scales are equal.
 func TestPatterns(t *testing.T) {
 	p, err := Pattern(E2M1x2, Drawn{Spread: 1.2})
 	if err != nil {
@@ -39,7 +39,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// Blocks of GGUF types have the spread that is requested around zero, and tensors begin with a whole block.
+// Random blocks of GGUF types have mean zero and the requested standard deviation, and tensors begin with a whole
+// block.
 func TestPatternsOfBlocks(t *testing.T) {
 	for _, f := range block.Formats() {
 		if !f.Drawable() {
@@ -67,7 +68,7 @@ func TestPatternsOfBlocks(t *testing.T) {
 	}
 }
 
-// Bytes follow the pattern from their offset on, wrapping around at its end; seeds begin at different offsets.
+// Bytes repeat the pattern from their offset on and wrap around at its end; different seeds begin at different offsets.
 func TestRepeatedBytes(t *testing.T) {
 	pattern := make([]byte, 3*64)
 	for i := range pattern {
@@ -90,7 +91,8 @@ func TestRepeatedBytes(t *testing.T) {
 	}
 }
 
-// Random experts are copied to host memory with their values, each matrix to its own memory; others stay.
+// Random experts are copied to host memory with their values, each matrix to its own memory; other experts are not
+// copied.
 func TestExpertsOnHost(t *testing.T) {
 	pattern, err := Pattern(E2M1x2, Drawn{Spread: 1})
 	if err != nil {

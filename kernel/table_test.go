@@ -14,9 +14,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Each tensor of each operation is refused, or not, as in the table where it is missing, has another type, a row or a
-// column less or more, a stride that is too small, or ends beyond its buffer; numbers likewise where they are negative,
-// zero, one less or one more.
+// Each tensor of each operation is accepted or refused as in the golden table if it is missing, has another type, has a
+// row or a column less or more, has a stride that is too small, or ends beyond its buffer. Each number is accepted or
+// refused as in the table if it is negative, zero, one less or one more.
 func TestTableOfRefusals(t *testing.T) {
 	m := &ops.Maker{TB: t, Memory: host.Memory{}, Preparer: host.Memory{}, Activation: kernel.BF16}
 	var lines []string
@@ -57,7 +57,7 @@ func TestTableOfRefusals(t *testing.T) {
 	table.Check(t, "refusals.txt", lines)
 }
 
-// visit visits tensors and numbers of a struct.
+// visit calls do for the tensors and numbers of a struct.
 func visit(v reflect.Value, path string, do func(path string, f reflect.Value)) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), path+v.Type().Field(i).Name

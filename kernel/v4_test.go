@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// Every operation of V4 names the argument it cannot take.
+// Every V4 operation refuses unsupported arguments with an error that names the argument.
 func TestV4Checks(t *testing.T) {
 	f := func(r, c int) kernel.Tensor { return tensor(t, kernel.F32, r, c) }
 	i := func(r, c int) kernel.Tensor { return tensor(t, kernel.I32, r, c) }

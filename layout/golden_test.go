@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// handRow returns a row whose bytes can be computed by hand.
+// handRow returns a row whose encoded bytes can be computed by hand.
 //
 //	tile 0: 1, -0.5, 0.0013, 0...   amax 1:    1/448 = 2^-8.8  -> scale 2^-8
 //	tile 1: 448, -448, 17, 0...     amax 448:  448/448 = 1     -> scale 1
@@ -47,23 +47,25 @@ func TestFP8BlockBytesByHand(t *testing.T) {
 	page := make([]byte, FP8Block{}.PageBytes(3))
 	FP8Block{}.Encode(page, 1, handRow())
 	checkFields(t, page[656:1312], []field{
-		// 1*2^8 = 256 = 2^8: exponent field 8+7 = 15, 15<<3 = 78. -.5*2^8 = -128 = -2^7: 80|14<<3 = f0.
-		// .0013*256 = .3328 = 1.3312*2^-2: 1.3312*8 = 10.65, nearest 11: (5<<3)|3 = 2b.
+		// 1*2^8 = 256 = 2^8 has exponent field 8+7 = 15, so its code is 15<<3 = 78. -.5*2^8 = -128 = -2^7 has code
+		// 80|14<<3 = f0. .0013*256 = .3328 = 1.3312*2^-2 is 1.3312*8 = 10.65 steps, rounded to 11, code (5<<3)|3 = 2b.
 		{"tile 0", 0, []byte{0x78, 0xF0, 0x2B, 0}},
-		// 448 = 1.75*2^8: 15<<3|6 = 7e, negative fe. 17 = 1.0625*2^4: 8.5 steps, tie, even 8: 11<<3 = 58.
+		// 448 = 1.75*2^8 has code 15<<3|6 = 7e, and -448 has code fe. 17 = 1.0625*2^4 is 8.5 steps, a tie that rounds
+		// to the even 8, code 11<<3 = 58.
 		{"tile 1", 128, []byte{0x7E, 0xFE, 0x58, 0}},
 		{"tile 2", 256, make([]byte, 128)},
-		// -1000/4 = -250 = -1.953125*2^7: 15.6 steps, nearest 16 = next exponent: 80|15<<3 = f8. 2/4 = 2^-1: 6<<3 = 30.
+		// -1000/4 = -250 = -1.953125*2^7 is 15.6 steps, rounded to 16, which is the next exponent: 80|15<<3 = f8. 2/4 =
+		// 2^-1 has code 6<<3 = 30.
 		{"tile 3", 384, []byte{0xF8, 0x30, 0}},
-		// float32 exponent fields, little-endian: 2^-8 -> 119<<23 = 3b800000, 1 -> 3f800000,
-		// 2^-13 -> 114<<23 = 39000000, 4 -> 129<<23 = 40800000.
+		// The scales are little-endian float32: 2^-8 is 119<<23 = 3b800000, 1 is 3f800000, 2^-13 is 114<<23 = 39000000,
+		// and 4 is 129<<23 = 40800000.
 		{"scales", 512, []byte{0, 0, 0x80, 0x3B, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x39, 0, 0, 0x80, 0x40}},
-		// bf16 of 0, .5 (3f00), 1 (3f80), 1.5 (3fc0); rope r sits at 528+2r.
+		// The bf16 codes of .5, 1 and 1.5 are 3f00, 3f80 and 3fc0; rope element r is at byte 528+2r.
 		{"rope 0 to 3", 528, []byte{0, 0, 0, 0x3F, 0x80, 0x3F, 0xC0, 0x3F}},
-		// 30 = 1.875*2^4: 0x41f0. Rope 60 at 528+120 = 648.
+		// 30 = 1.875*2^4 has code 0x41f0. Rope element 60 is at byte 528+120 = 648.
 		{"rope 60", 648, []byte{0xF0, 0x41}},
-		// pi = 40490fdb: below half of the dropped part, so 4049, with the sign c049. 528+126 = 654, the last two
-		// bytes.
+		// pi is 40490fdb. The dropped part is below half a step, so bf16 is 4049, and with the sign c049. It is in the
+		// last two bytes, at 528+126 = 654.
 		{"rope 63", 654, []byte{0x49, 0xC0}},
 	})
 	if !bytes.Equal(page[:656], make([]byte, 656)) || !bytes.Equal(page[1312:], make([]byte, 656)) {
@@ -85,17 +87,18 @@ func TestFP8RawBytesByHand(t *testing.T) {
 	page := make([]byte, FP8Raw{}.PageBytes(2))
 	FP8Raw{}.Encode(page, 1, handRow())
 	checkFields(t, page[576:], []field{
-		// 1 = 2^0: 7<<3 = 38; -.5: 80|6<<3 = b0; .0013*512 = .67 steps of 2^-9, nearest 1.
+		// 1 = 2^0 has code 7<<3 = 38, and -.5 has code 80|6<<3 = b0. .0013*512 = .67 steps of 2^-9 round to 1.
 		{"tile 0", 0, []byte{0x38, 0xB0, 0x01, 0}},
 		{"tile 1", 128, []byte{0x7E, 0xFE, 0x58, 0}},
-		// -1000 is clipped to -448; 2 = 2^1: 8<<3 = 40.
+		// -1000 is clipped to -448; 2 = 2^1 has code 8<<3 = 40.
 		{"tile 3", 384, []byte{0xFE, 0x40, 0}},
-		// rope is e4m3 as well: 0, .5, 1, 1.5 = 1.5*2^0 -> 38|4.
+		// Rope elements are e4m3 too: 0, .5, 1, and 1.5 = 1.5*2^0 with code 38|4.
 		{"rope 0 to 3", 512, []byte{0, 0x30, 0x38, 0x3C}},
-		// -3.14159 = -1.5708*2^1: 12.57 steps, nearest 13: 80|8<<3|5 = c5.
+		// -3.14159 = -1.5708*2^1 is 12.57 steps, rounded to 13, code 80|8<<3|5 = c5.
 		{"rope 63", 575, []byte{0xC5}},
 	})
-	// With k_scale 4 every stored value is a quarter: 1/4 = 2^-2 -> 5<<3; -1000/4 = -250 -> f8; .5/4 = 2^-3 -> 4<<3.
+	// With k_scale 4 every stored value is a quarter: 1/4 = 2^-2 has code 5<<3, -1000/4 = -250 has code f8, and .5/4 =
+	// 2^-3 has code 4<<3.
 	FP8Raw{Scale: 4}.Encode(page, 0, handRow())
 	checkFields(t, page, []field{{"tile 0", 0, []byte{0x28}}, {"tile 3", 384, []byte{0xF8}},
 		{"rope 1", 513, []byte{0x20}}})
@@ -110,7 +113,7 @@ func TestBF16AndF32BytesByHand(t *testing.T) {
 	page := make([]byte, BF16{}.PageBytes(2))
 	BF16{}.Encode(page, 1, handRow())
 	checkFields(t, page[1152:], []field{
-		{"latent 0", 0, []byte{0x80, 0x3F, 0x00, 0xBF}},     // 1, -.5
+		{"latent 0", 0, []byte{0x80, 0x3F, 0x00, 0xBF}},     // 1 and -.5
 		{"latent 128", 256, []byte{0xE0, 0x43, 0xE0, 0xC3}}, // 448 = 1.75*2^8: (135<<7)|0x60 = 43e0
 		{"rope 1", 1026, []byte{0x00, 0x3F}},
 		{"rope 63", 1150, []byte{0x49, 0xC0}},
@@ -133,19 +136,21 @@ func TestIndexPageBytesByHand(t *testing.T) {
 		mode   num.ScaleMode
 		fields []field
 	}{
-		// Scale 2^-8 as in tile 0 of handRow; key at 2*128 = 256, scale at 64*128 + 2*4 = 8200.
+		// The scale is 2^-8 as in tile 0 of handRow. The key is at byte 2*128 = 256, and its scale at 64*128 + 2*4 =
+		// 8200.
 		{"pool page, power-of-two scale", 64, 2, num.ScalePow2, []field{
 			{"key", 256, []byte{0x78, 0xF0, 0}}, {"last element", 383, []byte{0x2B}},
 			{"scale", 8200, []byte{0, 0, 0x80, 0x3B}},
 		}},
-		// 1/448 = 1.142857*2^-9: mantissa .142857*2^23 = 1198372.6 -> 1198373 = 124925h, exponent 118: 3b124925.
-		// 1/scale = 448 -> 7e; -.5/scale = -224 = -1.75*2^7 -> f6; .0013*448 = .5824 = 1.1648*2^-1: 9.3 -> 9: 6<<3|1
-		// = 31.
+		// 1/448 = 1.142857*2^-9 has mantissa .142857*2^23 = 1198372.6, rounded to 1198373 = 124925h, and exponent 118:
+		// 3b124925. 1/scale = 448 has code 7e, and -.5/scale = -224 = -1.75*2^7 has code f6. .0013*448 = .5824 =
+		// 1.1648*2^-1 is 9.3 steps, rounded to 9, code 6<<3|1 = 31.
 		{"pool page, float32 scale", 64, 2, num.ScaleF32, []field{
 			{"key", 256, []byte{0x7E, 0xF6, 0}}, {"last element", 383, []byte{0x31}},
 			{"scale", 8200, []byte{0x25, 0x49, 0x12, 0x3B}},
 		}},
-		// A gathered buffer of 5 tokens: keys take 640 bytes, the scale of token 4 sits at 640+16, the end at 660.
+		// In a gathered buffer of 5 tokens the keys occupy 640 bytes, the scale of token 4 is at 640+16, and the buffer
+		// ends at 660.
 		{"gathered page of 5", 5, 4, num.ScalePow2, []field{
 			{"key", 512, []byte{0x78, 0xF0, 0}}, {"scale", 656, []byte{0, 0, 0x80, 0x3B}},
 		}},
@@ -158,7 +163,7 @@ func TestIndexPageBytesByHand(t *testing.T) {
 			page := make([]byte, l.PageBytes(tt.tokens))
 			l.Encode(page, tt.tokens, tt.slot, key)
 			checkFields(t, page, tt.fields)
-			for i := range page { // nothing else was written
+			for i := range page { // no other byte was written
 				at := tt.slot * IndexDim
 				inKey := i >= at && i < at+IndexDim
 				inScale := i/4 == (tt.tokens*IndexDim)/4+tt.slot
@@ -168,14 +173,15 @@ func TestIndexPageBytesByHand(t *testing.T) {
 			}
 		})
 	}
-	// Zero key: 1e-4/448 = 2^-22.1 -> 2^-22, exponent field 105, 105<<23 = 34800000.
+	// For a zero key, 1e-4/448 = 2^-22.1 rounds up to 2^-22, whose exponent field is 105: 105<<23 = 34800000.
 	page := make([]byte, 132)
 	IndexFP8{}.Encode(page, 1, 0, make([]float32, IndexDim))
 	checkFields(t, page, []field{{"zero key", 0, make([]byte, 128)}, {"its scale", 128, []byte{0, 0, 0x80, 0x34}}})
 }
 
 func TestIndexAddresses(t *testing.T) {
-	// loc 130 is page 2, slot 2: key 2*8448 + 256, scale 2*8448 + 8192 + 8. loc 131 one slot on.
+	// Location 130 is slot 2 of page 2: its key is at 2*8448 + 256 and its scale at 2*8448 + 8192 + 8. Location 131 is
+	// the next slot.
 	for _, tt := range []struct{ loc, key, scale int }{
 		{0, 0, 8192}, {63, 8064, 8444}, {64, 8448, 16640}, {130, 17152, 25096}, {131, 17280, 25100},
 	} {

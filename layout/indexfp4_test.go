@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Addresses of the v4 spec, 3.3.
+// Keys and scales are at the addresses of the v4 spec, 3.3.
 func TestIndexFP4Addresses(t *testing.T) {
 	l := IndexFP4{}
 	if k, s := l.KeyOffset(64, 131), l.ScaleOffset(64, 131); k != 2*4352+3*64 || s != 2*4352+4096+3*4 {
@@ -20,7 +20,7 @@ func TestIndexFP4Addresses(t *testing.T) {
 	}
 }
 
-// The key's groups can be worked out on paper.
+// The key has groups whose bytes can be computed by hand.
 //
 //	group 0: 6, -3, .75, 1.75, 3.5, 5, .25, -.2, 0...: 6/6 = 1, exponent 127. Codes: 6 = 7; -3 = 8|5 = d;
 //	         .75, a tie: 1 = 2; 1.75, a tie: 2 = 4; 3.5, a tie: 4 = 6; 5, a tie: 4 = 6; .25, a tie: 0; -.2: -0 = 8.
@@ -61,7 +61,7 @@ func TestIndexFP4BytesByHand(t *testing.T) {
 	}
 }
 
-// Every value is within half a step of its stored value, and rounding twice changes nothing.
+// Every stored value is within half a step of the original value, and rounding again changes nothing.
 func TestIndexFP4RoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	page := make([]byte, IndexFP4{}.PageBytes(1))
@@ -84,7 +84,8 @@ func TestIndexFP4RoundTrip(t *testing.T) {
 				peak = max(peak, math.Abs(float64(v)))
 			}
 			for i, v := range key[g*IndexFP4Group:][:IndexFP4Group] {
-				// Steps are at most a third of the largest value of a group, which is above 3 of 6.
+				// Steps are at most a third of the largest value of a group, because that value is stored as more than
+				// 3, with steps of at most 2 up to 6.
 				if d := math.Abs(float64(got[g*IndexFP4Group+i] - v)); d > peak/3 ||
 					d > math.Abs(float64(v))/3 && d > peak/12 {
 					t.Fatalf("value %v of a group up to %v became %v", v, peak, got[g*IndexFP4Group+i])

@@ -14,7 +14,7 @@ import (
 
 var nan = float32(math.NaN())
 
-// mains returns the main layouts under test, FP8Row576 also with scales that are and are not powers of two.
+// mains returns the main layouts under test; FP8Row576 is included with scales that are and are not powers of two.
 func mains() map[string]Main {
 	return map[string]Main{
 		"bf16": BF16{}, "f32": F32{}, "block": FP8Block{},
@@ -22,7 +22,7 @@ func mains() map[string]Main {
 	}
 }
 
-// randomRow has tiles of very different size, as real latents do.
+// randomRow returns a row whose tiles have very different magnitudes, as real latents do.
 func randomRow(r *rand.Rand) []float32 {
 	v := make([]float32, RowDim)
 	for i := range v {
@@ -31,7 +31,8 @@ func randomRow(r *rand.Rand) []float32 {
 	return v
 }
 
-// sameValues returns the first index where a and b differ; NaN equals NaN, and zeros of either sign are equal.
+// sameValues returns the first index at which a and b differ, or reports that they are equal; NaN equals NaN, and zeros
+// of either sign are equal.
 func sameValues(a, b []float32) (int, bool) {
 	for i := range a {
 		if a[i] != b[i] && (a[i] == a[i] || b[i] == b[i]) {
@@ -99,14 +100,14 @@ func TestUnknownKindsAreRefusedWithTheList(t *testing.T) {
 	}
 }
 
-// TestRowsDecodeWithinTheirPrecision uses a page of odd size and every slot of it, so that rows after the first are
-// aligned only to their own size.
+// TestRowsDecodeWithinTheirPrecision uses every slot of a page with an odd number of tokens, so that rows after the
+// first are aligned only to their own size.
 func TestRowsDecodeWithinTheirPrecision(t *testing.T) {
 	const tokens = 7
 	for name, l := range mains() {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			page := make([]byte, l.PageBytes(tokens)+1)[1:] // off any alignment
+			page := make([]byte, l.PageBytes(tokens)+1)[1:] // not aligned to more than one byte
 			rows := make([]float32, 0, tokens*RowDim)
 			for range tokens {
 				rows = append(rows, randomRow(r)...)
@@ -125,8 +126,8 @@ func TestRowsDecodeWithinTheirPrecision(t *testing.T) {
 	}
 }
 
-// tolerance returns the rounding error that a layout may cause in value i of rows: none, half a bf16 step (2^-8 of the
-// value is safe), or 1/17 of the value plus half a subnormal step of its scale.
+// tolerance returns the allowed rounding error of value i of rows: zero, half a bf16 step (2^-8 of the value is safe),
+// or 1/17 of the value plus half a subnormal step of its scale.
 func tolerance(l Main, rows []float32, i int) float64 {
 	v := math.Abs(float64(rows[i]))
 	rope := i%RowDim >= LatentDim
@@ -186,7 +187,7 @@ func TestIndexKeysRoundTrip(t *testing.T) {
 				l.Encode(page, tokens, s, keys[s])
 			}
 			got := make([]float32, IndexDim)
-			for s, key := range keys { // after all were written, so that overlaps would show
+			for s, key := range keys { // all keys are written first, so that overlaps are detected
 				l.Decode(got, page, tokens, s)
 				amax := 0.0
 				for _, v := range key {

@@ -17,7 +17,7 @@ func decoded(l Main, b []byte) []float32 {
 func TestRawToBlockKeepsEveryByteValue(t *testing.T) {
 	for _, kScale := range []float32{0, 1, 0.25, 8, 0x1p-13, 0x1p-40, 0x1p60} {
 		raw, block := FP8Raw{Scale: kScale}, make([]byte, BlockRowBytes)
-		for start := 0; start < 256; start += 64 { // so that the 64 rope places see every byte too
+		for start := 0; start < 256; start += 64 { // so that the 64 rope elements also have every byte
 			src := make([]byte, RawRowBytes)
 			for i := range src {
 				src[i] = byte(i + start)
@@ -38,10 +38,11 @@ func TestRawToBlockKeepsEveryByteValue(t *testing.T) {
 
 func TestRawToBlockRequantisesForOtherScales(t *testing.T) {
 	src, block := make([]byte, RawRowBytes), make([]byte, BlockRowBytes)
-	src[0], src[1], src[512] = 0x7E, 0xC1, 0x7E // 448, -2.25, rope 448
+	src[0], src[1], src[512] = 0x7E, 0xC1, 0x7E // codes of 448, -2.25, and rope 448
 	RawToBlock(block, src, 0.3)
-	// 448*.3 = 134.4, over 448 is .3, so the scale is .5; 268.8 = 1.05*2^8: 8.4 steps -> 8 -> 256*.5 = 128.
-	// -2.25*.3 = -.675, over .5 = -1.35: 10.8 steps -> 11/8 -> -.6875. Rope: bf16(134.4) = 134.
+	// 448*.3 = 134.4, divided by 448, is .3, so the scale is .5. 268.8 = 1.05*2^8 is 8.4 steps, rounded to 8, so the
+	// value is 256*.5 = 128. -2.25*.3 = -.675, divided by .5, is -1.35, which is 10.8 steps, rounded to 11/8, so the
+	// value is -.6875. The rope value is bf16(134.4) = 134.
 	got := decoded(FP8Block{}, block)
 	if got[0] != 128 || got[1] != -0.6875 || got[512] != 134 {
 		t.Errorf("got %g, %g, %g, want 128, -0.6875, 134", got[0], got[1], got[512])
@@ -53,7 +54,7 @@ func TestRawToBlockRequantisesForOtherScales(t *testing.T) {
 	}
 }
 
-// FuzzDecode passes any bytes to every layout: there is no panic, and the values satisfy all checks.
+// FuzzDecode checks that no layout panics on any bytes and that decoded values satisfy all checks.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{}, float32(1))
 	f.Add(bytes.Repeat([]byte{0xFF}, 2*F32RowBytes), float32(0.3))

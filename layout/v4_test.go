@@ -35,13 +35,13 @@ func TestV4Offsets(t *testing.T) {
 				data+V4RopeOffset, scale, c)
 		}
 	}
-	// The last location of the largest pool a page number can name: 64-bit arithmetic.
+	// The offset of the last location of the largest pool that a page number can address needs 64-bit arithmetic.
 	if got := (V4Packed{}).DataOffset(256, 1<<30); got != 1<<22*149760 {
 		t.Errorf("location 2^30 starts at %d", got)
 	}
 }
 
-// The entry's groups can be worked out on paper.
+// The entry has groups whose bytes can be computed by hand.
 //
 //	group 0: 1, -2.5, .3, 100, .001, 0...  100/448 = .2232 -> 2^-2, exponent 125. Codes: 4 = 2^2: (2+7)<<3 = 48;
 //	         -10 = -1.25*2^3: 80|(10<<3)|2 = d2; 1.2 = 1.2*2^0: 9.6 steps, 10: (7<<3)|2 = 3a;
@@ -83,8 +83,8 @@ func TestV4BytesByHand(t *testing.T) {
 	}
 }
 
-// Every code under every exponent decodes to the product of the two, in float32 and, where it is normal, in bf16 as
-// well.
+// Every code with every exponent decodes to the product of the two, in float32 and, if the product is a normal number,
+// also in bf16.
 func TestV4DecodesEveryCodeExactly(t *testing.T) {
 	page := make([]byte, V4Packed{}.PageBytes(1))
 	got := make([]float32, V4Dim)
@@ -114,8 +114,8 @@ func TestV4DecodesEveryCodeExactly(t *testing.T) {
 	}
 }
 
-// An error of at most 1/17 of the value, and for values far below the largest of their group at most half a step of
-// the subnormals: never more than 1/17 of the group's largest value.
+// The error is at most 1/17 of the value, or half a step of the subnormals for values far below the largest of their
+// group. It is never more than 1/17 of the group's largest value.
 func TestV4RoundTripError(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	page := make([]byte, V4Packed{}.PageBytes(3))
@@ -147,8 +147,8 @@ func TestV4RoundTripError(t *testing.T) {
 	}
 }
 
-// Decoded values encode to themselves: a page that is decoded and encoded repeatedly does not drift. Bytes may change
-// once, where rounding took the largest value of a group to the next lower power of two.
+// Decoded values are encoded to themselves, so that decoding and encoding a page repeatedly does not change its values.
+// Bytes may change once, if rounding moved the largest value of a group to the next lower power of two.
 func TestV4ValuesDoNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for _, l := range []V4{V4Packed{}, V4F32{}, V41Entry{}, V41Window{}} {

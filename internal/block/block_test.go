@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// The hashes are of the float32 values that the decoders of llama.cpp's Python package gguf 0.19 compute of the same
-// 512 blocks of random bytes. Exponents of the float16 scales stay below infinity; MXFP4 has every finite scale.
+// The expected hashes were computed from the float32 values to which llama.cpp's Python package gguf 0.19 decodes the
+// same 512 blocks of random bytes. Exponents of the float16 scales stay below infinity; MXFP4 has every finite scale.
 // The golden blocks of package gguf cover all formats.
 func TestDecodeEqualsGGML(t *testing.T) {
 	tests := []struct {
 		format Format
-		halves []int // offsets of float16 scales
+		halves []int // byte offsets of float16 scales in a block
 		hash   string
 	}{
 		{Q4_0, []int{0}, "296f269a320b01ee"},
@@ -66,7 +66,7 @@ func randomBytes(state uint64, n int) []byte {
 	return data
 }
 
-// A block has the same values alone and in a row of blocks.
+// A block is decoded to the same values alone and in a row of blocks.
 func TestDecodeIsByBlock(t *testing.T) {
 	for _, f := range Formats() {
 		data := randomBytes(99, 3*f.Bytes())

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// randomValues are cubes of uniform numbers, so that a block has a few large values; one block is zero.
+// randomValues returns cubes of uniform numbers, so that a block has a few large values; one block is all zeros.
 func randomValues(n int) []float32 {
 	state := uint64(7)
 	values := make([]float32, n)
@@ -20,7 +20,8 @@ func randomValues(n int) []float32 {
 	return values
 }
 
-// The hashes are of the bytes that the encoders of llama.cpp's Python package gguf 0.19 write of the same values.
+// The expected hashes were computed from the bytes that llama.cpp's Python package gguf 0.19 writes for the same
+// values.
 func TestEncodeEqualsGGML(t *testing.T) {
 	values := randomValues(64 * 256)
 	hashes := map[Format]string{Q4_0: "e318db561f640155", Q5_0: "578e4a799597db36", Q8_0: "18490060ccc41a81"}
@@ -34,7 +35,8 @@ func TestEncodeEqualsGGML(t *testing.T) {
 	}
 }
 
-// Values return within the error that the bits of a format allow, and encoding twice changes little.
+// Decoded values differ from the encoded values by at most the error that the format's bits allow, and encoding the
+// decoded values again changes little.
 func TestEncodedValuesComeBack(t *testing.T) {
 	values := randomValues(64 * 256)
 	for f, most := range map[Format]float64{Q4_0: 0.082, Q5_0: 0.042, Q8_0: 0.0055, Q4_K: 0.075,
@@ -58,7 +60,7 @@ func TestEncodedValuesComeBack(t *testing.T) {
 	}
 }
 
-// relative returns the root mean square error over the root mean square of the values.
+// relative returns the root mean square of the errors divided by the root mean square of the values.
 func relative(got, want []float32) float64 {
 	var e, n float64
 	for i := range want {
@@ -68,8 +70,8 @@ func relative(got, want []float32) float64 {
 	return math.Sqrt(e / n)
 }
 
-// The searches find the same as plain definitions, to the bit, also for blocks of zeros, of equal values, and of tiny
-// or huge values. Blocks with an infinity have no result.
+// The optimised searches find the same result as their plain definitions, to the bit, also for blocks of zeros, of
+// equal values, and of tiny or huge values. Blocks with an infinity have no defined result.
 func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 	values := randomValues(64 * 256)
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -78,7 +80,7 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 		at[i] = v
 		if i >= 2 && i < 7 {
 			for j := range at {
-				at[j] *= v // all of them of that size
+				at[j] *= v // scale the whole block by v
 			}
 		}
 		if i < 2 {
@@ -127,7 +129,7 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 	}
 }
 
-// sameLanes compares all numbers; any NaN is equal to any other.
+// sameLanes reports whether all numbers of a and b are equal, where any NaN equals any other NaN.
 func sameLanes(a, b *lanes) bool {
 	same := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b }
 	for i := range a.codes {
@@ -145,7 +147,7 @@ func sameLanes(a, b *lanes) bool {
 	return true
 }
 
-// plainNearest is v rounded to a whole number of [low, high], halves to even.
+// plainNearest returns v rounded to the nearest integer in [low, high], halves to even.
 func plainNearest(v float32, low, high int) float32 {
 	return float32(int(min(max(math.RoundToEven(float64(v)), float64(low)), float64(high))))
 }
@@ -210,7 +212,7 @@ func plainSymmetric(x []float32) (scale float32) {
 			q := plainNearest(first*v, -32, 31)
 			wqx, wqq = wqx+v*v*q*v, wqq+v*v*q*q
 		}
-		if wqq > 0 && wqx*wqx > best*wqq { // the error falls as this rises
+		if wqq > 0 && wqx*wqx > best*wqq { // the error falls as wqx*wqx/wqq rises
 			best, scale = wqx*wqx/wqq, wqx/wqq
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/testkit/archive"
 )
 
-// The grids, the signs and the tables equal those of the format's own package.
+// The grids, the signs and the tables equal those of the Python package gguf.
 func TestGrids(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../../testdata/oracle/formats-1.tar.gz"), "formats-1", "gguf")
 	data, err := os.ReadFile(filepath.Join(dir, "grids.bin"))

@@ -13,8 +13,8 @@ import (
 	"sparrow/weight"
 )
 
-// Random weights in host memory are limited and must fit; those that a GPU generates in its own memory are not limited
-// here, and weights in files are mapped.
+// Random weights in host memory are refused if they do not fit. Weights that a GPU generates in its own memory are not
+// limited here, and weights in files are mapped.
 func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
 	shape := func(gib int) *family.Source {
 		w, err := weight.FromShapes("drawn", []weight.Tensor{{Name: "w", DType: weight.U8, Shape: []int{gib, 1 << 30},

@@ -16,8 +16,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// A machine that is not in the table uses its saved figures, and names their file; if it cannot be measured it uses
-// those of the table, with a warning.
+// A machine that is not in the table uses its saved figures and names their file. If the machine cannot be measured,
+// the figures of the table are used with a warning.
 func TestKeptFiguresOfAMachine(t *testing.T) {
 	r := kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "other", Hardware: "sm90",
 		Available: func() error { return nil },
@@ -34,7 +34,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "saved in") {
 		t.Errorf("%+v and %+v from %q; want %+v and %+v", got.CPU, got.Bus, source, want.CPU, want.Bus)
 	}
-	// Nothing was saved, and without kernels for the CPU nothing can be measured.
+	// No figures were saved, and without kernels for the CPU nothing can be measured.
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	want = cost.H200()
 	want.CPU.Cores = 1
@@ -44,7 +44,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 	}
 }
 
-// Servers whose experts are computed in different ways do not share pages in tiers.
+// Servers that compute experts in different ways do not share pages in cache tiers.
 func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
 	weights := tier.Fingerprint{1, 2, 3}
 	of := func(p *placement.Placement, movable bool) tier.Fingerprint {

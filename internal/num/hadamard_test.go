@@ -40,7 +40,8 @@ func TestHadamardIsTheSylvesterMatrix(t *testing.T) {
 }
 
 func TestHadamard128OfUnitVectors(t *testing.T) {
-	// 128^-1/2 = .0883883; bf16 steps by 2^-11 there: 181.02 steps, so 181*2^-11 = .08837890625.
+	// 128^-1/2 is .0883883. The step of bf16 is 2^-11 there, so it is 181.02 steps, rounded to 181*2^-11 =
+	// .08837890625.
 	const entry = 181.0 / 2048
 	for k := range 128 {
 		v := make([]float32, 128)
@@ -61,7 +62,7 @@ func TestHadamard128OfUnitVectors(t *testing.T) {
 func TestHadamard128RoundsItsInputToBF16(t *testing.T) {
 	a, b := make([]float32, 128), make([]float32, 128)
 	for i := range a {
-		a[i] = 1 + float32(i)/4096 // needs more than 8 bits
+		a[i] = 1 + float32(i)/4096 // this value needs more than 8 bits
 		b[i] = RoundBF16(a[i])
 	}
 	Hadamard128(a)
@@ -84,7 +85,7 @@ func TestHadamard128KeepsVectorsAndDotProducts(t *testing.T) {
 		for i := range q {
 			q[i], k[i] = RoundBF16(float32(r.NormFloat64())), RoundBF16(float32(r.NormFloat64()))
 		}
-		q[r.IntN(128)] = 40 // an outlier, which the rotation is there to spread
+		q[r.IntN(128)] = 40 // an outlier, which the rotation spreads
 		for i := range q {
 			dot += float64(q[i]) * float64(k[i])
 			qq += float64(q[i]) * float64(q[i])
@@ -97,15 +98,16 @@ func TestHadamard128KeepsVectorsAndDotProducts(t *testing.T) {
 		for i := range q {
 			rotated += float64(q[i]) * float64(k[i])
 		}
-		// Each rotated element carries a relative error of at most 2^-8 (half a bf16 step); two vectors,
-		// Cauchy-Schwarz.
+		// Each rotated element has a relative error of at most 2^-8 (half a bf16 step). Both vectors have that error,
+		// and the bound follows by the Cauchy-Schwarz inequality.
 		bound := math.Sqrt(qq*kk) * 2 * 0x1p-8
 		if math.Abs(rotated-dot) > bound {
 			t.Fatalf("dot product %g became %g, bound %g", dot, rotated, bound)
 		}
 		Hadamard128(q)
 		for i := range q {
-			// The first rotation's rounding errors (2^-9 of each element) return spread over all elements.
+			// The second rotation spreads the rounding errors of the first one (2^-9 of each element) over all
+			// elements.
 			if d := math.Abs(float64(q[i]) - float64(orig[i])); d > math.Sqrt(qq)*2*0x1p-9 {
 				t.Fatalf("twice rotated element %d: %g became %g", i, orig[i], q[i])
 			}

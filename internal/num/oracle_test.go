@@ -13,11 +13,11 @@ type format struct {
 	expBits        int
 	manBits        int
 	bias           int
-	last           uint32 // code of the largest magnitude; where it means infinity, the power of two it replaces
+	last           uint32 // code of the largest magnitude; if that is infinity, the value is the next power of two
 	sign           uint32
 	encode         func(float32) uint32
 	decode         func(uint32) float32
-	nanPositive    uint32 // what a NaN encodes to, and with the sign bit set
+	nanPositive    uint32 // code of NaN, and code of NaN with the sign bit set
 	nanNegative    uint32
 	infinityAtLast bool
 }
@@ -52,7 +52,7 @@ func formats() []format {
 }
 
 // magnitudes lists the value of codes 0..last: m*2^(1-bias-manBits) below the first normal,
-// (2^manBits+m)*2^(e-bias-manBits) from there on. It grows with the code.
+// (2^manBits+m)*2^(e-bias-manBits) from there on. The values grow with the code.
 func (f format) magnitudes() []float64 {
 	mags := make([]float64, f.last+1)
 	for c := range mags {
@@ -66,8 +66,8 @@ func (f format) magnitudes() []float64 {
 	return mags
 }
 
-// nearest returns the code nearest to x by search: of two equally near ones the even, beyond the last magnitude the
-// last.
+// nearest returns the code nearest to x by search. Of two equally near codes it returns the even one, and beyond the
+// last magnitude it returns the last.
 func (f format) nearest(mags []float64, x float32) uint32 {
 	var sign uint32
 	if math.Signbit(float64(x)) {
@@ -82,7 +82,7 @@ func (f format) nearest(mags []float64, x float32) uint32 {
 		return sign | uint32(up)
 	}
 	down := up - 1
-	below, above := a-mags[down], mags[up]-a // both exact: neighbours in a narrow format, float64 arithmetic
+	below, above := a-mags[down], mags[up]-a // both are exact in float64
 	switch {
 	case below < above, below == above && down%2 == 0:
 		return sign | uint32(down)
@@ -90,8 +90,8 @@ func (f format) nearest(mags []float64, x float32) uint32 {
 	return sign | uint32(up)
 }
 
-// eachPattern calls f with a few million float32 patterns spread over all 2^32; the stride is odd, so every low-bit
-// pattern turns up under every exponent.
+// eachPattern calls f with a few million float32 bit patterns spread over all 2^32. The stride is odd, so that every
+// combination of low bits occurs with every exponent.
 func eachPattern(f func(x float32)) {
 	const stride = 1201
 	for b := uint64(0); b < 1<<32; b += stride {
@@ -99,7 +99,8 @@ func eachPattern(f func(x float32)) {
 	}
 }
 
-// sameBits reports whether a and b are the same float32, signs of zero included, any NaN being equal to any other.
+// sameBits reports whether a and b have the same float32 bits, including the sign of zero. Any NaN equals any other
+// NaN.
 func sameBits(a, b float32) bool {
 	if a != a || b != b {
 		return a != a && b != b
@@ -122,7 +123,7 @@ func TestDecodingEveryCodeGivesTheValueOfItsFields(t *testing.T) {
 					t.Errorf("code %#x: got %g, want %g", uint32(c)|f.sign, got, -want)
 				}
 			}
-			for c := f.last + 1; c < f.sign; c++ { // what is beyond the last magnitude is NaN
+			for c := f.last + 1; c < f.sign; c++ { // codes beyond the last magnitude are NaN
 				for _, code := range []uint32{c, c | f.sign} {
 					if v := f.decode(code); v == v {
 						t.Errorf("code %#x: got %g, want NaN", code, v)

@@ -14,8 +14,8 @@ var (
 )
 
 func TestScalesWorkedOutByHand(t *testing.T) {
-	// 1/448 is between 2^-9 = 1/512 and 2^-8 = 1/256. 1e-4/448 = 2.23e-7 is between 2^-23 = 1.19e-7 and
-	// 2^-22 = 2.38e-7. 1e-4 is between 2^-14 = 6.1e-5 and 2^-13 = 1.22e-4; 0.0448/448 is that floor.
+	// 1/448 is between 2^-9 = 1/512 and 2^-8 = 1/256. 1e-4/448 = 2.23e-7 is between 2^-23 = 1.19e-7 and 2^-22 =
+	// 2.38e-7. 1e-4 is between 2^-14 = 6.1e-5 and 2^-13 = 1.22e-4; 0.0448/448 equals 1e-4.
 	tests := []struct {
 		name                       string
 		src                        []float32
@@ -51,9 +51,9 @@ func TestScalesWorkedOutByHand(t *testing.T) {
 }
 
 func TestBytesWorkedOutByHand(t *testing.T) {
-	// Scale .25 (100/448 = .223): 1/.25 = 4 = 2^2 -> exponent 9, 0x48; -10 = -1.25*2^3 -> 0x80|10<<3|2 = 0xD2;
-	// 1.2 = 9.6/8, nearest 10/8 -> 7<<3|2 = 0x3A; 400 = 1.5625*2^8, between 1.5 and 1.625 exactly, even is 1.5
-	// -> 15<<3|4 = 0x7C; .004 = 2.048*2^-9 -> subnormal 2.
+	// The scale is .25 because 100/448 = .223. 1/.25 = 4 = 2^2 has exponent 9, code 0x48. -10 = -1.25*2^3 has code
+	// 0x80|10<<3|2 = 0xD2. 1.2 = 9.6/8 is nearest to 10/8, code 7<<3|2 = 0x3A. 400 = 1.5625*2^8 is exactly between 1.5
+	// and 1.625; the even one is 1.5, code 15<<3|4 = 0x7C. .004 = 2.048*2^-9 is the subnormal code 2.
 	group := []float32{1, -2.5, 0.3, 100, 0.001, 0}
 	want := []byte{0x48, 0xD2, 0x3A, 0x7C, 0x02, 0x00}
 	got := make([]byte, len(group))
@@ -77,7 +77,7 @@ func TestSpecialElementsStayAtTheirPlace(t *testing.T) {
 	for _, mode := range []ScaleMode{ScalePow2, ScaleF32} {
 		got := make([]byte, len(src))
 		QuantE4M3(got, src, mode)
-		// 1 divided by the scale 2^-8 is 256, which is code 0x78; divided by 1/448 it is 448, code 0x7E.
+		// 1 divided by the scale 2^-8 is 256, which has code 0x78; 1 divided by 1/448 is 448, which has code 0x7E.
 		one := byte(0x78)
 		if mode == ScaleF32 {
 			one = 0x7E
@@ -95,8 +95,8 @@ func TestSpecialElementsStayAtTheirPlace(t *testing.T) {
 	}
 }
 
-// TestRoundTripError checks the bound that follows from four significant bits: at most 1/17 of the value where the code
-// is normal, half a subnormal step (2^-10 scales) below; and that nothing saturates.
+// TestRoundTripError checks the error bound that follows from four significant bits: at most 1/17 of the value if the
+// code is normal, and half a subnormal step (2^-10 scales) below that. It also checks that no value saturates.
 func TestRoundTripError(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := rapid.SliceOfN(rapid.Float32Range(-1e6, 1e6), 1, 128).Draw(t, "block")
@@ -115,7 +115,7 @@ func TestRoundTripError(t *testing.T) {
 			DequantE4M3(back, q, scale)
 			for i, v := range src {
 				err := math.Abs(float64(back[i]) - float64(v))
-				// The f32 scale and its division each round once, hence the last factor.
+				// The f32 scale and the division by it each round once, which the last factor allows for.
 				bound := max(math.Abs(float64(v))/17, float64(scale)*0x1p-10) * (1 + 0x1p-20)
 				if err > bound {
 					t.Fatalf("%s: %g came back as %g: error %g above %g", name, v, back[i], err, bound)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// ceilLog2 is ceil(log2 x) for a positive finite x, from the binary fraction: x = frac * 2^exp with frac in [.5, 1).
+// ceilLog2 returns ceil(log2 x) for a positive finite x. It uses the binary fraction x = frac * 2^exp with frac in [.5,
+// 1).
 func ceilLog2(x float32) int {
 	frac, exp := math.Frexp(float64(x))
 	if frac == 0.5 {
@@ -107,7 +108,7 @@ func TestIsPow2(t *testing.T) {
 }
 
 func TestE2M1PairsPackLowNibbleFirst(t *testing.T) {
-	// 1.5 is code 3, -4 is code 8+6 = 0xE; the even element sits in the low nibble.
+	// 1.5 is code 3, and -4 is code 8+6 = 0xE; the even element is in the low nibble.
 	if got := PackE2M1(E2M1(1.5), E2M1(-4)); got != 0xE3 {
 		t.Errorf("1.5, -4 pack to %#x, want 0xe3", got)
 	}

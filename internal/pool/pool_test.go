@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// open returns a pool that is closed, and checked, at the end of the test.
+// open returns a pool that is closed at the end of the test, where the error of Close is checked.
 func open(t testing.TB, workers int) *Pool {
 	t.Helper()
 	p := New(workers)
@@ -47,12 +47,12 @@ func TestEveryItemIsDoneOnce(t *testing.T) {
 	}
 }
 
-// Calls with the same worker number never overlap, across many short runs.
+// In many short runs, calls with the same worker number never overlap.
 func TestWorkerNumbersAreExclusive(t *testing.T) {
 	p := open(t, 4)
 	inside := make([]atomic.Int32, p.Workers())
 	var total int64
-	sums := make([]int64, p.Workers()) // not atomic: the race detector checks it
+	sums := make([]int64, p.Workers()) // not atomic, so that the race detector checks it
 	for run := range 2000 {
 		err := p.Run(5, Func(func(worker, item int) {
 			if inside[worker].Add(1) != 1 {
@@ -65,7 +65,7 @@ func TestWorkerNumbersAreExclusive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if run%500 == 0 {
-			time.Sleep(time.Millisecond) // let the workers park
+			time.Sleep(time.Millisecond) // lets the workers park
 		}
 	}
 	for _, s := range sums {
@@ -76,7 +76,7 @@ func TestWorkerNumbersAreExclusive(t *testing.T) {
 	}
 }
 
-// What tasks wrote is visible to the caller after Run, without locks.
+// After Run returns, the caller sees all memory that the tasks wrote, without locks.
 func TestRunOrdersMemory(t *testing.T) {
 	p := open(t, 3)
 	values := make([]int, 100)
@@ -96,7 +96,7 @@ func TestWorkIsShared(t *testing.T) {
 	p := open(t, 2)
 	var mu sync.Mutex
 	by := map[int]int{}
-	// Two items that wait for each other can only end on two workers.
+	// Two items that wait for each other can only end if two workers run them.
 	var met sync.WaitGroup
 	met.Add(2)
 	err := p.Run(2, Func(func(worker, _ int) {
@@ -134,7 +134,7 @@ func TestPanicIsReturnedAndThePoolSurvives(t *testing.T) {
 	}
 }
 
-// A task that ends its goroutine, as testing's FailNow does, fails its run; the worker is replaced.
+// A task that ends its goroutine, as testing's FailNow does, makes its run fail, and the worker is replaced.
 func TestGoexitIsReturnedAndTheWorkerReplaced(t *testing.T) {
 	p := open(t, 2)
 	for range 20 {
@@ -204,7 +204,7 @@ func TestCloseStopsTheWorkers(t *testing.T) {
 	await.Goroutines(t, before)
 }
 
-// ranges counts how often items were done.
+// ranges is a task that counts how often each item was done.
 type ranges struct{ done []atomic.Int32 }
 
 func (r *ranges) Do(_, _ int) { panic("a Ranger's items come in ranges") }
@@ -230,7 +230,7 @@ func TestRangesCoverTheItems(t *testing.T) {
 	}
 }
 
-// Workers that wait call idle with their number until it has nothing to do.
+// Waiting workers call the idle function with their number until it reports that it has nothing to do.
 func TestWaitingWorkersAreIdle(t *testing.T) {
 	var left [3]atomic.Int32
 	for w := range left {
@@ -278,7 +278,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// Workers that are kept awake do not park between runs. They park when they are no longer kept awake.
+// Workers that are kept awake do not park between runs. They park after they are no longer kept awake.
 func TestKeptAwake(t *testing.T) {
 	p := New(3)
 	defer p.Close()
@@ -313,7 +313,8 @@ func TestKeptAwake(t *testing.T) {
 	}
 }
 
-// Below the limit every item is done once, by workers within it; those beyond park, and return when it is raised.
+// With a limit, every item is done once by the workers within the limit. Workers beyond the limit park, and run again
+// when the limit is raised.
 func TestLimit(t *testing.T) {
 	p := open(t, 4)
 	for _, limit := range []int{4, 2, 1, 3, 9, 0} {
@@ -324,7 +325,7 @@ func TestLimit(t *testing.T) {
 		for _, items := range []int{2, 3, 50} {
 			seen := make([]atomic.Int32, items)
 			runs := 0
-			for late := true; late; runs++ { // a worker may have come before the limit was set
+			for late := true; late; runs++ { // a worker may have started before the limit was set
 				late = false
 				var took [4]atomic.Int32
 				if err := p.Run(items, Func(func(w, i int) { seen[i].Add(1); took[w].Add(1) })); err != nil {
@@ -351,12 +352,12 @@ func TestLimit(t *testing.T) {
 	parked := func() bool { return p.members[2].parked.Load() && p.members[3].parked.Load() }
 	await.True(t, "workers beyond the limit park", parked)
 	p.SetLimit(4)
-	var all sync.WaitGroup // each item waits for all the others
+	var all sync.WaitGroup // each item waits for all other items
 	all.Add(4)
 	if err := p.Run(4, Func(func(_, _ int) { all.Done(); all.Wait() })); err != nil {
 		t.Fatal(err)
 	}
-	for items := range 9 { // shares are those of the workers within the limit
+	for items := range 9 { // items are divided among the workers within the limit
 		p.SetLimit(3)
 		next := 0
 		for w := range 4 {

@@ -11,13 +11,13 @@ import (
 	"sparrow/internal/vec"
 )
 
-// products keeps every worker in assembly until it is stopped.
+// products is a task that keeps every worker in assembly until it is stopped.
 type products struct {
 	tier  *vec.Tier
 	begun atomic.Bool
 	stop  atomic.Bool
 	x, w  []float32
-	bytes []byte // of narrow weights
+	bytes []byte // bytes of narrow weights
 	scale []float32
 	y     [][]float32
 }
@@ -41,8 +41,9 @@ func (p *products) Do(worker, _ int) {
 	}
 }
 
-// Assembly has no safe points, so a garbage collection waits for the longest stretch of it: for all of the processor
-// time that workers use until the world has stopped. Without a preemptible call per block that is seconds.
+// Garbage collections do not wait long for assembly, which has no safe points: a collection waits for the longest
+// stretch of assembly on every worker before the world stops. Without a preemptible call for each block that would take
+// seconds.
 func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 	bound := time.Duration(runtime.GOMAXPROCS(0)) * 200 * time.Millisecond
 	for _, tier := range vec.Tiers() {
@@ -67,7 +68,7 @@ func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 			waits := make([]time.Duration, 15)
 			for i := range waits {
 				start := cputime.Process()
-				runtime.ReadMemStats(&stats) // stops the world, and little else
+				runtime.ReadMemStats(&stats) // little more than stopping the world
 				waits[i] = cputime.Process() - start
 				time.Sleep(5 * time.Millisecond)
 			}

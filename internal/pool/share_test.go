@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// Shares follow each other, cover every item and differ by one at most; the first workers have the larger ones.
+// Shares are consecutive, cover every item, and differ in size by at most one; the first workers have the larger
+// shares.
 func TestSharesCoverTheItems(t *testing.T) {
 	for workers := 1; workers <= 17; workers++ {
 		for items := range 70 {
@@ -25,8 +26,8 @@ func TestSharesCoverTheItems(t *testing.T) {
 	}
 }
 
-// Claims start at zero in every run, also when run numbers wrap around, and when they no longer fit into a word with
-// the count.
+// Claims start at zero in every run, also when run numbers wrap around and when the run number no longer fits into a
+// word together with the count.
 func TestClaimsBeginAnew(t *testing.T) {
 	for _, begin := range []uint64{0, resetRuns - 3, 1<<(64-countBits) - 3} {
 		p := open(t, 3)
@@ -43,8 +44,8 @@ func TestClaimsBeginAnew(t *testing.T) {
 	}
 }
 
-// More workers than processors, and items of very different length: all are done, and nothing waits for a worker that
-// does not run.
+// With more workers than processors and items of very different length, all items are done, and no worker waits for one
+// that does not run.
 func TestOversubscribed(t *testing.T) {
 	p := open(t, 64)
 	for range 200 {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Spinning is long, short for a while after contention, and then long again.
+// The spin time is long, short for a while after contention, and then long again.
 func TestSpinLimit(t *testing.T) {
 	const us = int64(time.Microsecond)
 	var p spinLimit
 	p.init(4)
-	p.switches = func() (int64, bool) { return 0, false } // only delays show it
+	p.switches = func() (int64, bool) { return 0, false } // without switch counts, only delays show contention
 	want := func(now, limit int64) {
 		t.Helper()
 		if got := p.limit(now); got != limit {
@@ -18,10 +18,10 @@ func TestSpinLimit(t *testing.T) {
 		}
 	}
 	want(0, longSpin)
-	p.ran(0, 100*us, 150*us) // others had a little more to do
+	p.ran(0, 100*us, 150*us) // other workers had a little more to do
 	p.ran(0, 5000*us, 9000*us)
 	want(9000*us, longSpin)
-	for i := range int64(3) { // others did not run, as often as there are others
+	for i := range int64(3) { // the others were delayed, once for each of them
 		want(3000*us+i*us, longSpin)
 		p.ran(0, 100*us, 3000*us+i*us)
 	}
@@ -41,12 +41,11 @@ func TestSpinLimit(t *testing.T) {
 	}
 }
 
-// Where the system did not switch to other threads, delays are not contention: the host of the virtual machine used its
-// processors.
+// Delays without thread switches do not count as contention: the host of the virtual machine used the processors.
 func TestDelaysWithoutSwitches(t *testing.T) {
 	var p spinLimit
 	p.init(4)
-	switches := int64(1000) // of long ago
+	switches := int64(1000) // switches of long ago
 	p.switches = func() (int64, bool) { return switches, true }
 	at := int64(time.Second)
 	p.contend(at)
@@ -61,7 +60,7 @@ func TestDelaysWithoutSwitches(t *testing.T) {
 	if p.limit(at) != longSpin {
 		t.Error("delays without switches count as contention")
 	}
-	for range 3 { // in a new window, three in a tenth of a second
+	for range 3 { // three delays within 0.1 s, in a new window
 		at += contentionTime / 2
 		switches++
 		p.contend(at)

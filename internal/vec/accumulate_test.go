@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// transposed is one accumulation in all three formats.
+// transposed holds the operands of one accumulation, with weights in all three formats.
 type transposed struct {
 	m, d, c       int
 	ldx, ldw, ldy int
@@ -19,7 +19,7 @@ type transposed struct {
 }
 
 func newTransposed(r *rand.Rand, m, d, c, pad, row0 int) *transposed {
-	// The weights and scales are those of a matrix product with d rows of c.
+	// The weights and scales are those of a matrix product with d rows of c columns.
 	a := newMatrix(r, 1, d, c, pad, row0)
 	return &transposed{
 		m: m, d: d, c: c, ldx: d + pad, ldw: a.ldw, ldy: c + pad,
@@ -80,8 +80,8 @@ func TestAccumulateMatchesFloat64Sums(t *testing.T) {
 	})
 }
 
-// Every element is one running sum: alone or in a batch, whole or cut in d or
-// c, narrow or widened, the bits are the same.
+// Every element is one running sum: it has the same bits alone and in a batch, with d or c whole or divided, and with
+// narrow or widened weights.
 func TestAccumulateIsOneRunningSum(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, c := range []int{1, 7, 16, 31, 64, 100, 128, 257} {
@@ -139,7 +139,7 @@ func TestAccumulatePropagatesNaN(t *testing.T) {
 							t.Fatalf("%s m=%d NaN in column %d: y[%d] = %v", formatNames[format], m, at, i, v)
 						}
 					}
-					// The other columns have the values that they have without the NaN.
+					// The other columns have the same values as without the NaN.
 					b := *a
 					b.fp8 = append([]byte(nil), a.fp8...)
 					b.fp8[2*a.ldw+at] = 0

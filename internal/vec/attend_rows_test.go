@@ -52,7 +52,7 @@ func TestLatentEntry(t *testing.T) {
 			for i := range 448 {
 				data[i] = numbersE4M3(r, 1)[0]
 				if r.IntN(3) == 0 {
-					data[i] &= 0x87 // zeros and subnormals
+					data[i] &= 0x87 // only zeros and subnormals
 				}
 			}
 			for g := range scales {
@@ -93,8 +93,8 @@ func TestLatentEntry(t *testing.T) {
 	})
 }
 
-// Rows of 512 elements give the same result as rows of 576 that end in zeros, with any distance between rows, and are
-// read only up to their last byte.
+// Rows of 512 elements give the same result as rows of 576 elements that end in zeros, with any distance between rows.
+// They are read only up to their last byte.
 func TestLatentAttendShortRows(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		long, short := tier.NewLatentAttend(LatentRow), tier.NewLatentAttend(LatentDim)
@@ -155,7 +155,7 @@ func TestLatentHolds(t *testing.T) {
 		for i := range places {
 			places[i] = 2 * LatentDim * (i * 3 % count)
 		}
-		binary.LittleEndian.PutUint16(memory, 0x8000) // zero
+		binary.LittleEndian.PutUint16(memory, 0x8000) // -0 in bf16
 		if !a.Holds(memory, places) || !a.Holds(memory, nil) {
 			t.Fatal("plain numbers are refused")
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // latentRows generates n random rows in a format: their bytes and their values. Zeros and subnormal codes, which are
-// decoded separately, are in some ranges of 64 and not in others.
+// decoded separately, occur in some ranges of 64 elements and not in others.
 func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values [][]float64) {
 	for range n {
 		row := make([]byte, rowBytes[format])
@@ -28,7 +28,7 @@ func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values []
 			default:
 				row[i] = numbersE4M3(r, 1)[0]
 				if any && r.IntN(4) == 0 {
-					row[i] &= 0x87 // zeros and subnormals
+					row[i] &= 0x87 // only zeros and subnormals
 				} else if row[i]&0x78 == 0 && !any {
 					row[i] |= 0x08
 				}
@@ -47,14 +47,14 @@ func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values []
 	return memory, values
 }
 
-// putHalf writes one bfloat16 around zero.
+// putHalf writes a random bfloat16 number near zero to b and returns its value.
 func putHalf(r *rand.Rand, b []byte) float64 {
 	bits := uint16(math.Float32bits(float32(r.NormFloat64())) >> 16)
 	binary.LittleEndian.PutUint16(b, bits)
 	return float64(math.Float32frombits(uint32(bits) << 16))
 }
 
-// attended is LatentAttend's result by the formula, in float64.
+// attended returns the result of LatentAttend computed by its formula in float64.
 func attended(q []float32, rows [][]float64, scale float32) (out []float64, top, sum float64) {
 	top = math.Inf(-1)
 	scores := make([]float64, len(rows))
@@ -90,7 +90,7 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 		for format := range rowFormats {
 			r := newRand(uint64(format))
 			memory, values := latentRows(r, 40, format)
-			spread := 0.0 // e4m3 rows of random codes are large: scores should stay in a range where many rows count
+			spread := 0.0 // random e4m3 rows are large; keep scores in a range where many rows contribute
 			for _, v := range values {
 				for _, x := range v {
 					spread += x * x / float64(40*LatentRow)
@@ -130,7 +130,7 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 	})
 }
 
-// A head has the same bits for any other heads, and in a second run.
+// A head has the same bits with any other heads, and in a second run.
 func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(9)
@@ -256,7 +256,8 @@ func TestLatentAttendNaN(t *testing.T) {
 	})
 }
 
-// 16 heads over 2048 random rows of 8192, with few codes that are decoded separately. Bytes counts the rows.
+// BenchmarkLatentAttend measures 16 heads over 2048 random rows of 8192, with few codes that are decoded separately.
+// Bytes counts the rows.
 func BenchmarkLatentAttend(b *testing.B) {
 	for _, tier := range Tiers() {
 		a := tier.NewLatentAttend(LatentRow)
@@ -293,7 +294,7 @@ func BenchmarkLatentAttend(b *testing.B) {
 	}
 }
 
-// Query rows that are processed together, and rows that are prefetched, change no bits.
+// Processing several query rows together and prefetching rows do not change any bit.
 func TestLatentAttendTakesTurns(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		const heads, queries = 17, 3
@@ -332,7 +333,8 @@ func TestLatentAttendTakesTurns(t *testing.T) {
 	})
 }
 
-// Scores that grow from block to block, by less and by more than the headroom of weights, or fall.
+// LatentAttend agrees with the reference if scores grow from block to block, by less and by more than the headroom of
+// the weights, or fall.
 func TestLatentAttendWhileScoresGrow(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		const n = 700
@@ -342,7 +344,7 @@ func TestLatentAttendWhileScoresGrow(t *testing.T) {
 		for _, v := range q {
 			length += float64(v) * float64(v)
 		}
-		for _, step := range []float64{-0.05, 0.01, 0.05, 0.4} { // score of each row above that of the one before
+		for _, step := range []float64{-0.05, 0.01, 0.05, 0.4} { // difference of a row's score to the previous row's
 			memory, values, places := make([]byte, n*2*LatentRow), make([][]float64, n), make([]int, n)
 			for i := range n {
 				values[i], places[i] = make([]float64, LatentRow), i*2*LatentRow

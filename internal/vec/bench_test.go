@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Memory rates are reported as a share of plain reading, measured in the same process, because machines differ and
-// shared ones change.
+// Memory rates are reported as a share of the rate of plain reading in the same process, because machines differ and
+// shared machines change.
 
 // memoryBytes is larger than the caches of a core.
 const memoryBytes = 512 << 20
 
-// readRate returns the best rate of reading mem, in bytes per second: one stream
-// with a comparison per register, or four with a multiplication.
+// readRate returns the best rate of reading mem in bytes per second: either one stream with a comparison for each
+// register, or four streams with a multiplication.
 func readRate(tier *Tier, mem []float32) float64 {
 	const k = 4096
 	x, y := make([]float32, k), make([]float32, len(mem)/k)
@@ -49,7 +49,7 @@ func BenchmarkMatMul(b *testing.B) {
 	}
 }
 
-// into multiplies by the whole matrix and writes the result to y.
+// into multiplies x by the whole matrix and writes the result to y.
 func (a *matrix) into(t *Tier, format int, y []float32) {
 	switch format {
 	case testF32:
@@ -61,7 +61,7 @@ func (a *matrix) into(t *Tier, format int, y []float32) {
 	}
 }
 
-// One row by weights from memory, as in decoding.
+// BenchmarkRowFromMemory measures the product of one row with weights from memory, as in decoding.
 func BenchmarkRowFromMemory(b *testing.B) {
 	const k = 4096
 	mem := make([]float32, memoryBytes/4)

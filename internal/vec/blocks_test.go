@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/block"
 )
 
-// blockFormatsWithProducts returns the formats that have products.
+// blockFormatsWithProducts returns the block formats that have matrix products.
 func blockFormatsWithProducts() (list []block.Format) {
 	for _, f := range block.Formats() {
 		if BlockGroup(f) > 0 {
@@ -21,14 +21,14 @@ func blockFormatsWithProducts() (list []block.Format) {
 	return list
 }
 
-// randomBlocks returns n rows of k values of a format.
+// randomBlocks returns n rows of k random values in the format f.
 func randomBlocks(r *rand.Rand, f block.Format, n, k int) []byte {
 	w := make([]byte, n*k/f.Values()*f.Bytes())
 	f.Random(w, r)
 	return w
 }
 
-// blockProduct quantises x and multiplies rows m0 to m1 of it.
+// blockProduct quantises x and multiplies its rows m0 to m1.
 func blockProduct(tier *Tier, f block.Format, x []float32, m, k, m0, m1 int, w []byte, n int, add bool) []float32 {
 	var rows BlockRows
 	tier.ResetBlocks(&rows, m, k, BlockGroup(f), false)
@@ -45,7 +45,7 @@ func blockProduct(tier *Tier, f block.Format, x []float32, m, k, m0, m1 int, w [
 	return y
 }
 
-// Every tier has the bits of plain Go, for every shape.
+// Block products of every tier have the same bits as those of plain Go, for every shape.
 func TestBlockProductsAreThoseOfPlainGo(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {
@@ -64,7 +64,7 @@ func TestBlockProductsAreThoseOfPlainGo(t *testing.T) {
 				for _, n := range []int{1, 15, 17, 32} {
 					w := randomBlocks(r, f, n, k)
 					if f == block.MXFP4 {
-						for i := range 4 { // every kind of scale: subnormal, small, infinite as float16
+						for i := range 4 { // scales that are subnormal, small, or infinite
 							w[i*len(w)/4/17*17] = []byte{0, 1, 2, 150}[i]
 						}
 					}
@@ -83,7 +83,7 @@ func TestBlockProductsAreThoseOfPlainGo(t *testing.T) {
 	})
 }
 
-// A row has the same bits alone and among others.
+// A row has the same bits alone and in a batch.
 func TestBlockRowsAreTheSameInAnyBatch(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {
@@ -103,8 +103,8 @@ func TestBlockRowsAreTheSameInAnyBatch(t *testing.T) {
 	})
 }
 
-// Matrix products are close to those of the decoded weights: eight bits of x are within 1/254 of the largest value of
-// a group.
+// Products with block formats are close to products with the decoded weights: rounding x to eight bits changes it by at
+// most 1/254 of the largest value of a group.
 func TestBlockProductsAreNearExactOnes(t *testing.T) {
 	const m, n, k = 18, 17, 512
 	r := newRand(33)
@@ -135,7 +135,8 @@ func TestBlockProductsAreNearExactOnes(t *testing.T) {
 	}
 }
 
-// Quantised rows have the bits of plain Go, with zeros, tiny and huge numbers; numbers that are not finite stay so.
+// Every tier quantises rows to the same bits as plain Go, also zeros, tiny and huge numbers. Results for numbers that
+// are not finite are not finite.
 func TestQuantisedRowsAreThoseOfPlainGo(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {
@@ -152,7 +153,7 @@ func TestQuantisedRowsAreThoseOfPlainGo(t *testing.T) {
 			x[i] *= 1e37
 		}
 		for i := 1024; i < 1280; i++ {
-			x[i] = float32(r.IntN(255)-127) / 2 // halves round to even
+			x[i] = float32(r.IntN(255)-127) / 2 // half-integers, which round to even
 		}
 		for _, group := range []int{32, 256} {
 			var got, want BlockRows
@@ -179,26 +180,26 @@ func TestQuantisedRowsAreThoseOfPlainGo(t *testing.T) {
 	})
 }
 
-// fma32 rounds once.
+// fma32 rounds its result once.
 func TestFma32(t *testing.T) {
 	r := newRand(35)
 	for range 100000 {
 		a, b, c := float32(r.NormFloat64()), float32(r.NormFloat64()), float32(r.NormFloat64())
 		if r.IntN(2) == 0 {
-			c = -a * b // the remainder is the rounding error of the product
+			c = -a * b // the result is the rounding error of the product
 		}
 		exact := math.FMA(float64(a), float64(b), float64(c))
 		if got := fma32(a, b, c); math.Abs(float64(got)-exact) > math.Abs(exact)*0x1p-24 {
 			t.Fatalf("%v * %v + %v is %v, want %v", a, b, c, got, exact)
 		}
 	}
-	// The product is 2^-24 - 2^-60. Rounded twice, the sum would be 1 + 2^-22.
+	// The product is 2^-24 - 2^-60. With two roundings the sum would be 1 + 2^-22.
 	if got, want := fma32(1-0x1p-18, 0x1p-24+0x1p-42, 1+0x1p-23), float32(1+0x1p-23); got != want {
 		t.Fatalf("%v, want %v", got, want)
 	}
 }
 
-// Once memory has grown, quantising rows and multiplying them allocates nothing.
+// After buffers have grown, quantising rows and multiplying them allocates nothing.
 func TestBlockProductsDoNotAllocate(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const n, k = 20, 512
@@ -225,7 +226,7 @@ func TestBlockProductsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Formats without kernels are slow and are reported as slow.
+// Formats without assembly kernels are reported as slow.
 func TestSlowFormatsAreNamed(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, f := range block.Formats() {

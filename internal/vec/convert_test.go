@@ -25,7 +25,7 @@ func TestWidenBF16OfEveryPattern(t *testing.T) {
 	})
 }
 
-// e4m3Value computes the format without the table under test.
+// e4m3Value returns the value of an e4m3 code, without the table under test.
 func e4m3Value(code int) float64 {
 	sign := 1 - 2*float64(code>>7)
 	exp, man := float64(code>>3&15), float64(code&7)
@@ -60,7 +60,7 @@ func TestWidenE4M3OfEveryCode(t *testing.T) {
 	})
 }
 
-// A row in groups has the bits of its groups, one after the other, NaN included.
+// Widening a row in groups gives the same bits as widening its groups one after the other, including NaN.
 func TestWidenE4M3Groups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		src := make([]byte, 1024)
@@ -91,7 +91,7 @@ func TestNarrowBF16(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 1))
 		var src []float32
 		for i := range 1 << 16 {
-			// Each pattern, its midpoint and the numbers next to that.
+			// Each upper half is tested with a midpoint and the numbers next to the midpoint.
 			for _, low := range []uint32{0, 0x7FFF, 0x8000, 0x8001, r.Uint32() & 0xFFFF} {
 				src = append(src, math.Float32frombits(uint32(i)<<16|low))
 			}
@@ -115,8 +115,8 @@ func TestNarrowBF16(t *testing.T) {
 	})
 }
 
-// nearestBF16 compares the two nearest numbers in float64 and returns the nearer one,
-// or the even one of two equally near. The step past the largest number is infinity.
+// nearestBF16 compares the two nearest numbers in float64 and returns the nearer one, or the even one of two equally
+// near. The number after the largest finite one is infinity.
 func nearestBF16(v float32) uint16 {
 	down := uint16(math.Float32bits(v) >> 16)
 	if math.IsInf(float64(v), 0) {

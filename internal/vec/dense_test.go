@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// denseCase is random attention with gaps between rows.
+// denseCase returns a random attention problem with gaps between rows.
 func denseCase(r *rand.Rand, nope, rope, v int, seen []int) DenseHead {
 	return DenseHead{Nope: nope, Rope: rope, V: v, Seen: seen, LdQ: nope + rope + 3, LdKeys: nope + v + 5,
 		LdRopes: rope + 1, LdOut: v + 7}.filled(r)
 }
 
-// filled has random numbers, values after keys.
+// filled fills h with random numbers, with the values after the keys, and returns it.
 func (h DenseHead) filled(r *rand.Rand) DenseHead {
 	nope, v, seen := h.Nope, h.V, h.Seen
 	h.LdValues, h.Scale = h.LdKeys, 0.1
@@ -25,7 +25,7 @@ func (h DenseHead) filled(r *rand.Rand) DenseHead {
 	return h
 }
 
-// want is row i in float64.
+// want returns the output of row i computed in float64.
 func (h *DenseHead) want(i int) []float64 {
 	out, scores := make([]float64, h.V), make([]float64, h.Seen[i])
 	q, largest, sum := h.Q[i*h.LdQ:], math.Inf(-1), 0.0
@@ -54,8 +54,9 @@ func (h *DenseHead) want(i int) []float64 {
 	return out
 }
 
-// Shapes of released models and odd ones, numbers of rows and keys around the kernels' block sizes: results are within
-// the rounding of scores and values; a row has the same bits alone; nothing is written outside the output.
+// For shapes of released models and odd shapes, with numbers of rows and keys around the kernels' block sizes, results
+// are within the rounding of scores and values, a row has the same bits alone, and nothing is written outside the
+// output.
 func TestAttendDense(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(61)
@@ -79,7 +80,8 @@ func TestAttendDense(t *testing.T) {
 				s.v)
 			got := h.Out[i*h.LdOut:][:h.V]
 			for c, want := range h.want(i) {
-				// Scores are up to 5 with errors of 2^-16 of the sums of magnitudes, which weights inherit.
+				// Scores are up to 5 with errors of 2^-16 of the sums of magnitudes, and the weights have these errors
+				// too.
 				if math.Abs(float64(got[c])-want) > 2e-4 {
 					t.Fatalf("%s: column %d is %v, want %v", name, c, got[c], want)
 				}
@@ -93,7 +95,7 @@ func TestAttendDense(t *testing.T) {
 	}
 }
 
-// ascendingFrom is n counts, each one more than the previous one.
+// ascendingFrom returns n counts that begin with first and increase by one.
 func ascendingFrom(first, n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -128,8 +130,8 @@ func TestAttendDenseNotFinite(t *testing.T) {
 	}
 }
 
-// BenchmarkAttendDense is one of 16 heads of DeepSeek-V3.2 with the distances of rows in a pass: the rows of prompts of
-// 64 tokens, of 512, and the last 512 of 2048; the best of all runs.
+// BenchmarkAttendDense measures one of 16 heads of DeepSeek-V3.2 with the row strides of a pass: all rows of prompts of
+// 64 and of 512 tokens, and the last 512 rows of 2048. It reports the best of all runs.
 func BenchmarkAttendDense(b *testing.B) {
 	tier := tiledTier(b)
 	for _, seen := range [][]int{ascendingFrom(1, 64), ascendingFrom(1, 512), ascendingFrom(1537, 512)} {

@@ -11,10 +11,10 @@ import (
 	"sparrow/internal/num"
 )
 
-// groupCase is random weights of groups, with their values.
+// groupCase holds random weights with scales of groups, and the values of the weights.
 type groupCase struct {
 	w    GroupWeights
-	wide []float32 // [n, k]
+	wide []float32 // values of the weights, [n, k]
 }
 
 func newGroupCase(r *rand.Rand, codes Codes, scale ScaleType, zeros bool, n, k, group int) groupCase {
@@ -22,7 +22,7 @@ func newGroupCase(r *rand.Rand, codes Codes, scale ScaleType, zeros bool, n, k, 
 	if codes.nibbles() {
 		size = k / 2
 	}
-	ld, ldScale := size+3, groups+1 // rows that lie apart
+	ld, ldScale := size+3, groups+1 // rows with gaps between them
 	g := groupCase{w: GroupWeights{Codes: codes, Group: group, Data: make([]byte, n*ld), Ld: ld, Type: scale,
 		LdScale: ldScale, Scale: make([]byte, n*ldScale*scale.size())}, wide: make([]float32, n*k)}
 	for i := range g.w.Data {
@@ -38,7 +38,7 @@ func newGroupCase(r *rand.Rand, codes Codes, scale ScaleType, zeros bool, n, k, 
 			binary.LittleEndian.PutUint16(at, num.BF16(v))
 			v = num.RoundBF16(v)
 		case ScaleF16:
-			binary.LittleEndian.PutUint16(at, 0x3800|uint16(i)%1024) // 0.5 to 1
+			binary.LittleEndian.PutUint16(at, 0x3800|uint16(i)%1024) // float16 scales from 0.5 to 1
 			v = num.FromF16(0x3800 | uint16(i)%1024)
 		case ScaleE4M3:
 			at[0] = num.E4M3(v)
@@ -82,7 +82,7 @@ func newGroupCase(r *rand.Rand, codes Codes, scale ScaleType, zeros bool, n, k, 
 	return g
 }
 
-// times multiplies x by the weights, row by row of x where alone is set.
+// times multiplies x by the weights. If alone is set, each row of x is multiplied in its own call.
 func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float32 {
 	y := make([]float32, m*n)
 	var rows BlockRows
@@ -100,9 +100,9 @@ func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float
 	return y
 }
 
-// Every tier multiplies weights of groups: all codes, types of scales and sizes of groups, ends of rows that are not
-// whole blocks. A result differs from the exact one by the rounding of x to eight bits, and has the same bits in any
-// batch.
+// Every tier multiplies weights with scales of groups, for all codes, scale types and group sizes, and rows that do not
+// end with a whole block. A result differs from the exact one by at most the rounding of x to eight bits, and has the
+// same bits in any batch.
 func TestMulGroups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if tier.ops.blocks == nil || tier.ops.blocks.groups == nil {
@@ -147,7 +147,7 @@ func TestMulGroups(t *testing.T) {
 					}
 				}
 			}
-			// Results are the results of the portable tier, up to the order of sums.
+			// Results equal those of the portable tier up to the order of sums.
 			for j, v := range g.times(portable, x, m, c.k, c.n, false) {
 				most := 1e-4 * math.Sqrt(float64(c.k)) * math.Max(1, math.Abs(float64(v)))
 				if d := math.Abs(float64(y[j] - v)); !(d <= most) {
@@ -158,7 +158,7 @@ func TestMulGroups(t *testing.T) {
 	})
 }
 
-// Once memory has grown, quantising rows and multiplying them allocates nothing.
+// After buffers have grown, quantising rows and multiplying them allocates nothing.
 func TestGroupProductsDoNotAllocate(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const m, n, k = 5, 20, 512

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fence allocates memory that ends, or begins, exactly at a page that must not be touched.
+// fence allocates memory that ends, or begins, exactly at a protected page, so that an access outside the memory fails.
 type fence struct {
 	t      *testing.T
 	before bool
 }
 
-// bytes returns n bytes against the fence.
+// bytes returns n bytes next to the protected page.
 func (f *fence) bytes(n int) []byte {
 	f.t.Helper()
 	page := os.Getpagesize()
@@ -42,7 +42,8 @@ func (f *fence) bytes(n int) []byte {
 	return mem[page+size-n:][:n:n]
 }
 
-// floats returns n float32 directly at the fence: whole pages and multiples of four bytes keep them aligned.
+// floats returns n float32 numbers next to the protected page. They are aligned because pages and n*4 are multiples of
+// four bytes.
 func (f *fence) floats(n int) []float32 {
 	if n == 0 {
 		return nil
@@ -100,7 +101,8 @@ func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 	})
 }
 
-// The same for e2m1 weights, whose kernels take blocks of 128, and for weights that run along the output.
+// Methods for e2m1 weights do not read or write outside their slices, for kernels that process blocks of 128 and for
+// weights that are stored along the output.
 func TestNibblesTouchNothingOutside(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -128,7 +130,7 @@ func TestNibblesTouchNothingOutside(t *testing.T) {
 	})
 }
 
-// The same for products with block formats, quantised rows and results included.
+// Products with block formats do not read or write outside their slices, including the quantised rows and the results.
 func TestBlockProductsTouchNothingOutside(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A block that is filled in any pieces gives every query the same bits as alone.
+// A block of keys gives every query the same bits as a call for that query alone, in whatever pieces the block is
+// filled.
 func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		b := tier.NewIndexBlock()
@@ -42,7 +43,7 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	})
 }
 
-// 64 heads over 32768 keys, one query. Bytes counts keys and scales.
+// BenchmarkIndexBlocks measures one query with 64 heads over 32768 keys. Bytes counts keys and scales.
 func BenchmarkIndexBlocks(b *testing.B) {
 	const heads, n = 64, 32768
 	q, w, keys, scales := queryAndKeys(1, heads, n)

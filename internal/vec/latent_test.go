@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every number of rows, of weights with and without gaps, within the rounding of x; a row has the same bits alone; and
-// nothing is written outside the output.
+// For every number of rows, and for weights with and without gaps, results are within the rounding of x, a row has the
+// same bits alone, and nothing is written outside the output.
 func TestTiledLatent(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(51)
@@ -20,7 +20,7 @@ func TestTiledLatent(t *testing.T) {
 		y := normals(r, s.m*ldy)
 		before := append([]float32(nil), y...)
 		tier.TiledLatent(y, ldy, x, ldx, s.m, w, ldw, s.d, s.ahead)
-		// Transposed, as sums are checked.
+		// wantSums expects transposed weights and results without gaps between rows.
 		turned, got := make([]float32, LatentDim*s.d), make([]float32, s.m*LatentDim)
 		for c := range LatentDim {
 			for n := range s.d {

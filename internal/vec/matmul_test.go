@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// matrix is one product in all three formats: the narrow weights and their widened values.
+// matrix holds the operands of one product in all three formats: the narrow weights and their widened values.
 type matrix struct {
 	m, n, k       int
 	ldx, ldw, ldy int
 	x             []float32
-	w             [formatsTested][]float32 // as float32
+	w             [formatsTested][]float32 // widened values of each format
 	bf16, fp8     []byte
 	scale         []float32
 	ldScale, row0 int
@@ -27,8 +27,8 @@ const (
 
 var formatNames = [formatsTested]string{"f32", "bf16", "fp8"}
 
-// newMatrix generates a random product whose rows are followed by pad elements of NaN, and whose scales are not
-// powers of two.
+// newMatrix generates the operands of a random product whose rows are followed by pad elements of NaN, and whose scales
+// are not powers of two.
 func newMatrix(r *rand.Rand, m, n, k, pad, row0 int) *matrix {
 	a := &matrix{m: m, n: n, k: k, ldx: k + pad, ldw: k + pad + 1, ldy: n + pad, row0: row0}
 	a.x = normals(r, m*a.ldx)
@@ -54,7 +54,7 @@ func newMatrix(r *rand.Rand, m, n, k, pad, row0 int) *matrix {
 	return a
 }
 
-// fillBetween writes NaN between rows of n elements.
+// fillBetween writes NaN into the gaps between rows of n elements.
 func fillBetween(x []float32, n, ld int) {
 	for i := range x {
 		if i%ld >= n {
@@ -82,7 +82,7 @@ func (a *matrix) withPowerScales() *matrix {
 	return a
 }
 
-// run multiplies rows [i, i+m) by weights [j, j+n) into a fresh [m, n].
+// run multiplies rows [i, i+m) by weights [j, j+n) and returns the result in a new slice [m, n].
 func (a *matrix) run(t *Tier, format, i, m, j, n int) []float32 {
 	y := make([]float32, m*n)
 	x := a.x[i*a.ldx:]
@@ -97,8 +97,8 @@ func (a *matrix) run(t *Tier, format, i, m, j, n int) []float32 {
 	return y
 }
 
-// check compares y = [m, n] with float64 sums. The bound is that of a sum of at most k/8 rounded terms, relative to
-// the sum of magnitudes. If tiles multiply narrow weights, x is rounded as well.
+// check compares y = [m, n] with float64 sums. The error bound is that of a sum of at most k/8 rounded terms, relative
+// to the sum of magnitudes. If tiles multiply narrow weights, x is rounded as well.
 func (a *matrix) check(t *testing.T, tier *Tier, format int, y []float32) {
 	t.Helper()
 	rounding := float64(a.k/4+8) * 0x1p-24
@@ -165,8 +165,8 @@ func TestHalfPrecisionWeightsAreWidened(t *testing.T) {
 	})
 }
 
-// A row and a column have the same bits alone, in every tile shape and at every position in it, and narrow weights have
-// the bits of widened ones, unless they are multiplied by tiles.
+// A row and a column have the same bits alone, in every tile shape and at every position in the tile. Narrow weights
+// give the same bits as widened weights, unless tile instructions multiply them.
 func TestMatMulRowsAndColumnsAreIndependent(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const rows, cols = 11, 13
@@ -226,7 +226,7 @@ func TestMatMulTilesAgree(t *testing.T) {
 	})
 }
 
-// More rows than one block of x, whose ends are at different positions.
+// Products with more rows than one block of x agree with the reference, with blocks that end at different positions.
 func TestMatMulBlocksAgree(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const rows, cols, k = 515, 9, 70
@@ -241,8 +241,8 @@ func TestMatMulBlocksAgree(t *testing.T) {
 	})
 }
 
-// Scales that are powers of two may be applied to x only where that is exact; values at the ends of the float32 range
-// must not change.
+// Scales that are powers of two may be applied to x only if that is exact; values at the ends of the float32 range must
+// not change.
 func TestMatMulPowerScalesAtTheEndsOfTheRange(t *testing.T) {
 	values := []float32{0x1p-149, 0x1.8p-140, 0x1p-126, 0x1.fffffep-120, 0x1p-100, 1, 0x1p100, 0x1.fffffep127, inf,
 		-inf}
@@ -344,8 +344,8 @@ func TestMatMulPropagatesNaNAndInf(t *testing.T) {
 	})
 }
 
-// Scratch is reused: NaN and infinities of one call must not reach the padding
-// of the next.
+// MatMul does not leak scratch memory between calls: NaN and infinities of one call do not reach the padding of the
+// next.
 func TestMatMulLeavesNothingBehind(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, m := range []int{1, 3, 13} {

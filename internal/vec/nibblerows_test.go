@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every tier multiplies e2m1 weights: every number of rows that a kernel supports, row lengths that are not a
-// multiple of a block or group, more weights than a chunk, and the smallest and largest scales.
+// Every tier multiplies e2m1 weights correctly, for every number of rows that a kernel supports, row lengths that are
+// not a multiple of a block or group, more weights than a chunk, and the smallest and largest scales.
 func TestMatMulFP4(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(41)
@@ -26,7 +26,7 @@ func TestMatMulFP4(t *testing.T) {
 				taken = inPlanes(x, k, m, k)
 			}
 			wantSums(t, "fp4", y, taken, k, m, f.wide, k, n, k, float64(k/8+8)*0x1p-24)
-			// A row has the same bits alone.
+			// Each row has the same bits alone.
 			for i := range m {
 				alone := make([]float32, n)
 				tier.MatMulFP4(alone, n, x[i*k:], k, 1, f.codes, k/2, n, k, f.scales, groups)
@@ -36,17 +36,18 @@ func TestMatMulFP4(t *testing.T) {
 	})
 }
 
-// Products without rounding of float32 support all scales: the smallest is a subnormal number, the last NaN.
+// Products that float32 represents exactly are correct for all scales: the smallest scale is a subnormal number, and
+// the last one is NaN.
 func TestMatMulFP4Scales(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		tier = tier.Precise()
-		const k = 512 // as many groups as lanes, so that scales are widened by the kernel
+		const k = 512 // one group per lane: the kernel widens the scales
 		for e := range 256 {
 			codes, scales := make([]byte, k/2), make([]byte, k/GroupFP4)
 			for i := range scales {
 				scales[i] = 127
 			}
-			codes[3*16+5], scales[3] = 0x95, byte(e) // 3 and -0.5
+			codes[3*16+5], scales[3] = 0x95, byte(e) // codes of 3 and -0.5
 			x := make([]float32, k)
 			x[3*GroupFP4+10], x[3*GroupFP4+11] = 0x1p3, 0x1p4
 			y := make([]float32, 1)

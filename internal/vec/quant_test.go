@@ -59,7 +59,7 @@ func TestRotateQuantIsThatOfNum(t *testing.T) {
 	})
 }
 
-// magnitudes drops the sign of NaN codes, which processors choose.
+// magnitudes clears the sign of NaN codes, which differs between processors.
 func magnitudes(codes []byte) []byte {
 	out := bytes.Clone(codes)
 	for i, c := range out {

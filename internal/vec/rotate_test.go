@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every tier gives the same bits as the plain rotation, with both pairings and in both directions, and changes
-// nothing else.
+// Every tier gives the same bits as the plain rotation, for both pairings and both directions, and changes no other
+// element.
 func TestRotate(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(5)

@@ -32,7 +32,7 @@ func TestCountAndCollect(t *testing.T) {
 				counted := tier.Collect(at, kept, x, nil, 100, floor)
 				from, numbers := append(append([]int32(nil), places...), make([]int32, CollectSlack)...),
 					append(clone(x), make([]float32, CollectSlack)...)
-				// In place: kept elements overwrite elements that were read.
+				// Collect also works in place: kept elements overwrite elements that were already read.
 				placed := tier.Collect(from, numbers, numbers[:n], from[:n], 0, floor)
 				k := 0
 				for i, v := range x {

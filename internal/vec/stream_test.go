@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Weights that a streaming kernel reads in units have the same bits as in panels: units of one block and of several,
-// more than one call processes, some with scales that are powers of two, and other rows before and after.
+// Weights that a streaming kernel reads in units give the same bits as weights in panels, for units of one block and of
+// several, for more units than one call processes, for scales of which some are powers of two, and with other rows
+// before and after.
 func TestTiledUnits(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33
@@ -53,7 +54,7 @@ func TestTiledRareCodes(t *testing.T) {
 	r := newRand(31)
 	for _, c := range []struct {
 		name string
-		rare func(j, i int) bool // of weight i of row j
+		rare func(j, i int) bool // reports whether weight i of row j is rare
 	}{
 		{"none", func(int, int) bool { return false }},
 		{"one in ten thousand", func(int, int) bool { return r.IntN(10000) == 0 }},
@@ -102,9 +103,9 @@ func TestTiledRareCodes(t *testing.T) {
 	}
 }
 
-// e2m1 weights give the same bits for any number of rows of x: units of one block and of several, more than a call
-// processes, ends of rows that are not whole blocks, rows before and after, and scales in one window, in several, and
-// at the ends of their range.
+// Products with e2m1 weights have the same bits for any number of rows of x, for units of one block and of several, for
+// more units than a call processes, for rows that do not end with a whole block, with rows before and after, and for
+// scales in one window, in several windows, and at the ends of their range.
 func TestTiledUnitsFP4(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33

@@ -27,8 +27,8 @@ func TestTiersEndInPlainGo(t *testing.T) {
 	}
 }
 
-// Tiers agree within rounding: no element of a product differs from that of plain Go by more than the error bounds of
-// the sums.
+// The results of tiers agree within rounding: no element of a product differs from that of plain Go by more than the
+// error bounds of the sums.
 func TestTiersAgree(t *testing.T) {
 	a := newMatrix(newRand(12), 13, 40, 300, 1, 64)
 	eachFormat(func(format int) {
@@ -44,7 +44,7 @@ func TestTiersAgree(t *testing.T) {
 	})
 }
 
-// A tier is shared by all workers; calls must not share scratch memory.
+// All workers share a tier, so concurrent calls must not share scratch memory.
 func TestTiersAreSafeForConcurrentUse(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		a := newMatrix(newRand(13), 20, 30, 333, 0, 7)
@@ -68,7 +68,7 @@ func TestTiersAreSafeForConcurrentUse(t *testing.T) {
 	})
 }
 
-// Decoding must not allocate: the assembly tiers reuse their scratch.
+// Decoding does not allocate, because the assembly tiers reuse their scratch memory.
 func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	a := newMatrix(newRand(14), 13, 20, 200, 0, 0).withPowerScales()

@@ -23,22 +23,22 @@ func quickest(b *testing.B, work func()) time.Duration {
 	return best
 }
 
-// The size at which rates of matrix products are compared.
+// These constants are the size at which rates of matrix products are compared.
 const (
 	rateM = 960
 	rateN = 1024
 	rateK = 1024
 )
 
-// Products of packed columns: one part for bfloat16 x, two for float32.
+// BenchmarkTiled measures products of packed columns, which have one part for bfloat16 x and two parts for float32 x.
 func BenchmarkTiled(b *testing.B) {
 	a := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0)
 	y := make([]float32, rateM*rateN)
 	xs := narrow(a.x)
-	held := make([]float32, len(a.x)) // that bfloat16 holds
+	held := make([]float32, len(a.x)) // x rounded to bfloat16
 	widenBF16Go(held, xs)
 	power := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0).withPowerScales()
-	a.ldw, power.ldw = rateK, rateK // rows begin cache lines, as in checkpoints
+	a.ldw, power.ldw = rateK, rateK // rows begin at cache lines, as in checkpoints
 	fp4, scales := make([]byte, rateN*rateK/2), make([]byte, rateN*rateK/GroupFP4)
 	for i := range scales {
 		scales[i] = 120
@@ -104,8 +104,8 @@ func BenchmarkTiled(b *testing.B) {
 	}
 }
 
-// Few rows by weights in the L2 cache, which shows the rate of the kernels, and by weights in memory, compared with
-// plain reading. Rows of weights are long, or as short as in small models.
+// BenchmarkFewRows measures products of few rows with weights in the L2 cache, which shows the rate of the kernels, and
+// with weights in memory, compared with plain reading. Rows of weights are long, or as short as in small models.
 func BenchmarkFewRows(b *testing.B) {
 	for _, k := range []int{4096, 1024} {
 		fewRowsBy(b, k)
@@ -114,9 +114,9 @@ func BenchmarkFewRows(b *testing.B) {
 
 func fewRowsBy(b *testing.B, k int) {
 	const near, far = 512 << 10, 512 << 20
-	const part = 16 << 20 // of the memory, in turn
+	const part = 16 << 20 // bytes that each run reads, in turn
 	mem := make([]float32, far/4)
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // in bounds: the same memory
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // the memory of mem, as bytes
 	scale := make([]float32, part/k/scaleBlock*(k/scaleBlock))
 	for i := range scale {
 		scale[i] = 0.015 + float32(i%7)/1000
@@ -139,7 +139,7 @@ func fewRowsBy(b *testing.B, k int) {
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0) }},
 		{"fp4", 4, Nibbles, func() { repeat(bytes, randomBytes(newRand(8), 1<<20+k)) },
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, exponents, k/GroupFP4) }},
-		{"fp4 in two windows", 4, Nibbles, func() {}, // of the same codes
+		{"fp4 in two windows", 4, Nibbles, func() {}, // the same codes with other scales
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, spread, k/GroupFP4) }},
 	}
 	for _, tier := range Tiers() {
@@ -167,7 +167,7 @@ func fewRowsBy(b *testing.B, k int) {
 						*best = min(*best, time.Since(start))
 					}
 					for b.Loop() {
-						for range 4 { // the first run loads them into the cache
+						for range 4 { // the first run loads the weights into the cache
 							timed(&cached, func() { multiply(bytes[:near]) })
 						}
 						i := next() / 4
@@ -200,7 +200,8 @@ func repeat(to, values []byte) {
 	}
 }
 
-// scalesE8M0 is scales as in checkpoints: powers of two that bring the largest of 32 normal numbers to 6 or below.
+// scalesE8M0 returns scales like those of checkpoints: powers of two with which the largest of 32 normal numbers is at
+// most 6.
 func scalesE8M0(r *rand.Rand, n int) []byte {
 	scales := make([]byte, n)
 	for i := range scales {
@@ -213,8 +214,8 @@ func scalesE8M0(r *rand.Rand, n int) []byte {
 	return scales
 }
 
-// weightsE4M3 is codes as in checkpoints, whose blocks of 128 x 128 are scaled so
-// that the largest of them is 448: one in ten thousand is zero or has no exponent.
+// weightsE4M3 returns codes like those of checkpoints, whose blocks of 128 x 128 are scaled so that the largest value
+// is 448: one code in ten thousand is zero or subnormal.
 func weightsE4M3(r *rand.Rand, n int) []byte {
 	codes := make([]byte, n)
 	for i := range codes {

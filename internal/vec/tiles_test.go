@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tiledTier returns the tier with tiles, where this machine has one.
+// tiledTier returns the tier with tile instructions, or skips the test if this machine has none.
 func tiledTier(t testing.TB) *Tier {
 	t.Helper()
 	for _, tier := range Tiers() {
@@ -23,13 +23,13 @@ func tiledTier(t testing.TB) *Tier {
 	return nil
 }
 
-// fourBit is weights in e2m1 with a scale per 32.
+// fourBit holds e2m1 weights with one scale for each 32 values.
 type fourBit struct {
 	codes, scales []byte
-	wide          []float32 // [n, k]
+	wide          []float32 // values of the weights, [n, k]
 }
 
-// newFourBit generates random weights whose scales are the given number of adjacent powers of two.
+// newFourBit returns random weights whose scales are taken from the given number of adjacent powers of two.
 func newFourBit(r *rand.Rand, n, k, powers int) *fourBit {
 	groups := (k + GroupFP4 - 1) / GroupFP4
 	f := &fourBit{codes: make([]byte, n*k/2), scales: make([]byte, n*groups), wide: make([]float32, n*k)}
@@ -91,8 +91,8 @@ func wantSums(t *testing.T, what string, y, x []float32, ldx, m int, w []float32
 	}
 }
 
-// inPlanes is rows of x in the form in which tiles multiply e2m1 weights: rounded to multiples of a power of two, the
-// least with which the largest number of a row has two digits of eight bits with a sign.
+// inPlanes returns the rows of x as tiles multiply them by e2m1 weights: rounded to multiples of a power of two. The
+// power is the smallest for which the largest number of a row fits two signed digits of eight bits.
 func inPlanes(x []float32, ldx, m, k int) []float32 {
 	out := make([]float32, len(x))
 	for i := range m {
@@ -114,8 +114,8 @@ func inPlanes(x []float32, ldx, m, k int) []float32 {
 	return out
 }
 
-// Every number of tiles along rows and columns, whole and ragged, and every end
-// of k.
+// Tiled products match sums in float64, for every number of tiles along rows and columns, full and partial tiles, and
+// every remainder of k.
 func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(21)
@@ -126,7 +126,7 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		m, n, k := s[0], s[1], s[2]
 		a := newMatrix(r, m, n, k, 2, 97)
 		summing := float64(k/8+8) * 0x1p-24
-		rounding := summing + 0x1p-17 // of x to two parts
+		rounding := summing + 0x1p-17 // rounding of x to two parts
 		y := make([]float32, m*n)
 		cut := Cut{Y: y, Ldy: n, X: packed(tier, InOrder, a.x, a.ldx, m, k), M1: m, N: n}
 		tier.TiledBF16(cut, a.bf16, a.ldw)
@@ -158,7 +158,7 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 	}
 }
 
-// A float32 of any size keeps 17 bits, in groups of every kind, and a bfloat16 number keeps all of its bits.
+// A float32 number of any size keeps 17 bits, in groups of every kind, and a bfloat16 number keeps all of its bits.
 func TestTiledPrecision(t *testing.T) {
 	tier := tiledTier(t)
 	const k = 64
@@ -189,8 +189,8 @@ func TestTiledPrecision(t *testing.T) {
 	}
 }
 
-// A row has the same bits alone, among a few rows that read weights in place, in larger blocks that read panels, and
-// in any part of these, also if all rows of a block are exact in bfloat16.
+// A row has the same bits alone, in a small batch that reads weights in place, in larger blocks that read panels, and
+// in any part of these blocks, also if all rows of a block are exact in bfloat16.
 func TestTiledRowsAreIndependent(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 300, 150, 1090
@@ -230,7 +230,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 						whole[(m0+r)*cols+n0:][:n])
 				}
 			}
-			// A part of columns that were packed together.
+			// The product uses only some of the columns that were packed together.
 			got := make([]float32, 40*cols)
 			run(Cut{Y: got, Ldy: cols, X: all, M0: 16, M1: 56, N: cols}, 0)
 			wantSame(t, name+" cut", got, whole[16*cols:56*cols])
@@ -238,7 +238,8 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 	}
 }
 
-// Sums longer than a call of the streaming kernel continue correctly, for every number of rows that it supports.
+// Sums that are longer than one call of the streaming kernel are continued correctly, for every number of rows that the
+// kernel supports.
 func TestTiledLongSums(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 18, 32 + 128 + 65, 8192 + 300
@@ -257,7 +258,7 @@ func TestTiledLongSums(t *testing.T) {
 	}
 }
 
-// Short rows without gaps are read in another order, with the same bits.
+// Short rows without gaps are read in another order and give the same bits.
 func TestTiledShortRows(t *testing.T) {
 	tier := tiledTier(t)
 	for _, s := range [][2]int{{32, 64}, {64, 63}, {96, 70}, {512, 545}, {1024, 1100}, {2016, 200}} {
@@ -308,8 +309,8 @@ func TestTiledProductsAdd(t *testing.T) {
 	}
 }
 
-// Numbers at the upper end of the range keep their size, infinities and NaN are preserved, and none affects another
-// row.
+// Numbers at the upper end of the range keep their magnitude, infinities and NaN are preserved, and none of them
+// affects another row.
 func TestTiledExtremes(t *testing.T) {
 	tier := tiledTier(t)
 	const k = 40
@@ -374,7 +375,7 @@ func TestTiledFP4Precision(t *testing.T) {
 					}
 				}
 			}
-			// A single element of each row, so that the sum is a product.
+			// Each row has a single nonzero element, so that the sum is one product.
 			clear(x)
 			for i := range m {
 				x[i*k+7*i%k] = whole[i*k]
@@ -392,7 +393,7 @@ func TestTiledFP4Precision(t *testing.T) {
 	}
 }
 
-// A NaN or infinity makes the sums of its row NaN, and of no other row.
+// A NaN or infinity makes all sums of its row NaN and does not change other rows.
 func TestTiledFP4NaN(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k = 64, 256
@@ -413,16 +414,16 @@ func TestTiledFP4NaN(t *testing.T) {
 	}
 }
 
-// The longest rows of the largest weights by rows of the largest numbers: a row alone and one of several have the same
-// sums, which are exact.
+// The longest rows with the largest weights and the largest numbers have exact sums, which are the same for a row alone
+// and in a batch.
 func TestTiledFP4LargestSums(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k, m = 16, MostFP4, 4
 	codes, scales := bytes.Repeat([]byte{0x77}, n*k/2), bytes.Repeat([]byte{127}, n*k/GroupFP4)
-	copy(codes[k/2:], bytes.Repeat([]byte{0xFF}, k/2)) // row 1: -6
+	copy(codes[k/2:], bytes.Repeat([]byte{0xFF}, k/2)) // row 1 has only -6
 	x := make([]float32, m*k)
 	for i := range x {
-		x[i] = []float32{0x7F7F, -0x7F7F, 0x7F00, -0x7F}[i/k] // the largest integers, and the largest of each plane
+		x[i] = []float32{0x7F7F, -0x7F7F, 0x7F00, -0x7F}[i/k] // the largest integers, and the largest of each digit
 	}
 	for _, rows := range []int{1, m} {
 		for first := 0; first < m; first += rows {
@@ -442,7 +443,7 @@ func TestTiledFP4LargestSums(t *testing.T) {
 	}
 }
 
-// Rows too long for sums of integers are multiplied in another way.
+// Rows that are too long for integer sums are multiplied by another method, with the same precision.
 func TestLongRowsFP4(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k = 2, MostFP4 + 64
@@ -452,7 +453,7 @@ func TestLongRowsFP4(t *testing.T) {
 	wantSums(t, "long rows", y, x, k, 1, f.wide, k, n, k, float64(k/8)*0x1p-24)
 }
 
-// Scales at both ends of the range are exact, and NaN is a possible scale.
+// Products with scales at both ends of the range are exact, and a NaN scale gives NaN.
 func TestTiledFP4ExtremeScales(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k = 40, 608
@@ -460,7 +461,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 	for _, e := range []byte{0, 1, 2, 3, 126, 251, 252, 253, 254, 255} {
 		f := newFourBit(newRand(25), n, k, 1)
 		for i := range f.codes {
-			f.codes[i] = 0x22 // ones
+			f.codes[i] = 0x22 // all weights are 1
 		}
 		for i := range f.scales {
 			f.scales[i] = 127

@@ -16,7 +16,7 @@ func eachTier(t *testing.T, test func(t *testing.T, tier *Tier)) {
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// normals returns n numbers around zero.
+// normals returns n normally distributed numbers with mean zero.
 func normals(r *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -43,13 +43,12 @@ func narrow(x []float32) []byte {
 	return b
 }
 
-// same reports whether two results are the same bits, any NaN being equal to
-// any other.
+// same reports whether two results have the same bits. Any NaN equals any other NaN.
 func same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// wantSame fails at the first element that differs.
+// wantSame fails the test at the first element of got that differs from want.
 func wantSame(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {

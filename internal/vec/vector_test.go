@@ -112,7 +112,8 @@ func TestExpSumMasksAndPropagates(t *testing.T) {
 	})
 }
 
-// The sum depends only on the values: not on the alignment of the slice, nor on whether it is computed in place.
+// The sum depends only on the values. It does not depend on the alignment of the slice or on whether it is computed in
+// place.
 func TestExpSumIgnoresAlignment(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const n = 1003

@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Workers prefetch the stage that followed the last time, piece by piece and once; before it is known, and after a
-// stage that was the last, they prefetch nothing.
+// Workers prefetch the stage that followed this stage in the previous pass, piece by piece and only once. Until the
+// next stage is known, and after the last stage, they prefetch nothing.
 func TestStagesAreLearned(t *testing.T) {
 	a := ahead{places: make([]aheadPlace, 2)}
 	made := 0
@@ -40,7 +40,7 @@ func TestStagesAreLearned(t *testing.T) {
 	if n := pieces(0); n != 1 || made != 2 {
 		t.Errorf("%d pieces, spans were made %d times; want 1 and 2", n, made)
 	}
-	begin(0, 2*aheadPiece) // other weights with the same first matrix
+	begin(0, 2*aheadPiece) // other weights that begin with the same matrix
 	if begin(1, 3*aheadPiece); pieces(0) != 2 || made != 3 {
 		t.Errorf("spans were made %d times, want 3", made)
 	}
@@ -49,7 +49,7 @@ func TestStagesAreLearned(t *testing.T) {
 var weights = []*host.Matrix{{}, {}}
 
 // A worker prefetches the weights that it multiplies first: the spans of all workers are in the order of their shares,
-// and none is longer than the limit.
+// and no span is longer than the limit.
 func TestSpansAreTheShares(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 3})
 	defer d.Close()

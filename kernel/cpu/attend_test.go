@@ -16,8 +16,8 @@ import (
 	"sparrow/layout"
 )
 
-// sparseCase is attention over lists of several chunks: the last row's list ends inside one, and some entries are
-// masked.
+// sparseCase returns the arguments of attention over lists of several chunks: the last row's list ends inside a chunk,
+// and some entries are masked.
 func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, damage func([]byte)) kernel.SparseArgs {
 	t.Helper()
 	const rows, entries, pages, tokens = 6, 1300, 20, 16
@@ -50,7 +50,7 @@ func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, dama
 		host.I32(a.Indices)[i] = int32(r.IntN(pages*tokens+20) - 20)
 	}
 	for i := 512; i < 1024; i++ {
-		host.RowI32(a.Indices, 2)[i] = -1 // a chunk of nothing
+		host.RowI32(a.Indices, 2)[i] = -1 // all entries of a chunk are masked
 	}
 	for i := range rows {
 		host.I32(a.Lens)[i] = entries
@@ -59,10 +59,10 @@ func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, dama
 	return a
 }
 
-// A row has the same bits when one worker computes it, when several share it, and with any number of workers; and it is
-// right.
+// A row has the same bits when one worker computes it, when several workers share it, and with any number of workers.
+// It also agrees with the reference.
 func TestSparseAttendInChunks(t *testing.T) {
-	thirds := func(row []byte) { // a scale that is not a power of two: another code path, the same sums
+	thirds := func(row []byte) { // a scale that is not a power of two uses another code path
 		binary.LittleEndian.PutUint32(row[layout.BlockScaleOffset+4:], math.Float32bits(1.0/3))
 	}
 	for _, tier := range vec.Tiers() {
@@ -113,12 +113,13 @@ func TestSparseAttendInChunks(t *testing.T) {
 	}
 }
 
-// Many workers share the heads of a row too: whole tiles of them, the last of which is not full, with the same bits.
+// With many workers, the heads of a row are also divided among workers, in whole tiles of which the last is not full.
+// The bits are the same.
 func TestSparseAttendSharesHeads(t *testing.T) {
 	for _, tier := range vec.Tiers() {
 		for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656} {
 			var first []byte
-			for _, workers := range []int{1, 3, 9} { // 40, 32 and 16 heads of 40 in an item
+			for _, workers := range []int{1, 3, 9} { // an item has 40, 32 or 16 of the 40 heads
 				d := cpu.Open(tier, kernel.Options{Workers: workers})
 				defer d.Close()
 				a := sparseCase(t, d, 40, kind, nil)
@@ -141,7 +142,7 @@ func TestSparseAttendSharesHeads(t *testing.T) {
 	}
 }
 
-// nearReference compares computed attention with the reference.
+// nearReference compares the output of sparse attention with the reference.
 func nearReference(t *testing.T, a kernel.SparseArgs) {
 	t.Helper()
 	d := &ref.Device{}

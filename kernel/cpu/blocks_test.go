@@ -84,7 +84,7 @@ func (r *blockRig) prepare(w kernel.Weight) (dev, exact kernel.Matrix) {
 	return dev, exact
 }
 
-// near compares a result with the result of the reference.
+// near checks that a result differs from the reference by at most the allowed error.
 func (r *blockRig) near(what string, got, want kernel.Tensor, most float64) {
 	r.Helper()
 	var wrong, norm float64
@@ -100,7 +100,7 @@ func (r *blockRig) near(what string, got, want kernel.Tensor, most float64) {
 	}
 }
 
-// same compares the bits of two rows.
+// same checks that two rows have the same bits.
 func (r *blockRig) same(what string, got, want kernel.Tensor) {
 	r.Helper()
 	g, w := host.RowF32(got, 0), host.RowF32(want, 0)
@@ -111,10 +111,11 @@ func (r *blockRig) same(what string, got, want kernel.Tensor) {
 	}
 }
 
-// blockFormats are all formats, a few at a time, so that a projection has several kinds of them.
+// blockFormats returns all block formats in small groups, so that a projection has several formats.
 func blockFormats() [][]block.Format { return slices.Collect(slices.Chunk(block.Formats(), 6)) }
 
-// Matrix products of several weights are near the reference, and a row's bits do not depend on the others.
+// Products of several weights in one projection are close to the reference, and a row's bits do not depend on the other
+// rows.
 func TestBlockProjections(t *testing.T) {
 	for _, formats := range blockFormats() {
 		eachBlockRig(t, func(r *blockRig, most float64) {
@@ -127,7 +128,7 @@ func TestBlockProjections(t *testing.T) {
 	}
 }
 
-// projections compares products of rows, few and many, by weights of 256 columns.
+// projections compares products of few and of many rows with weights of 256 columns.
 func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 	const in = 256
 	for _, rows := range []int{1, 3, 5, 37} {
@@ -156,7 +157,8 @@ func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 	}
 }
 
-// Results of experts of several formats are near the reference, and a token's bits do not depend on the others.
+// Results of experts in several formats are close to the reference, and a token's bits do not depend on the other
+// tokens.
 func TestBlockExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},
@@ -168,7 +170,8 @@ func TestBlockExperts(t *testing.T) {
 	})
 }
 
-// experts compares experts of 256 x 256, whose gate and up are made by one function and down by another.
+// experts compares experts of 256 x 256 with the reference; gate makes the gate and up matrices, and down makes the
+// down matrix.
 func (r *blockRig) experts(name string, gate, down func() kernel.Weight, most float64) {
 	const count, hidden, topk = 3, 256, 2
 	var w kernel.ExpertWeights
@@ -193,7 +196,7 @@ func (r *blockRig) experts(name string, gate, down func() kernel.Weight, most fl
 		want.Out, want.Experts = r.zeros(tokens, hidden), exact
 		r.must(kernel.Do(r.dev, a))
 		r.must(kernel.Do(r.ref, want))
-		// Three products follow each other.
+		// The allowed error is larger because three products follow each other.
 		r.near(fmt.Sprintf("%d tokens, experts of %s", tokens, name), a.Out, want.Out, 2*most)
 		for t := 0; t < tokens; t += 6 {
 			one := a
@@ -211,8 +214,7 @@ func (r *blockRig) zeros(rows, cols int) kernel.Tensor {
 	return t
 }
 
-// If there are more tokens than are grouped at once, the additional tokens have the same experts, weights and bits as
-// alone.
+// Tokens beyond the number that is grouped at once have the same experts, weights and bits as alone.
 func TestManyTokensOfExperts(t *testing.T) {
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
 	if err != nil {

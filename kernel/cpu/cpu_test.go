@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Tiers that this machine lacks are listed with a reason and cannot be opened.
+// Tiers that this machine does not support are listed with a reason and cannot be opened.
 func TestMissingTiersSayWhy(t *testing.T) {
 	for _, b := range cpu.Backends() {
 		reason := b.Available()

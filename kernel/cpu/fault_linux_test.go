@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Weights whose file is truncated while it is mapped fail the operation with a clear error, on every kind of kernel;
-// the process and the device continue.
+// If the file of mapped weights is truncated, the operation fails with a clear error, for every kind of kernel; the
+// process and the device continue.
 func TestTruncatedWeightsFailTheOperation(t *testing.T) {
 	const out, in = 512, 1024
 	for _, b := range Backends() {

@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// Gathered index keys equal the keys of the slots read one by one: runs within a page, runs that end with a page,
+// Gathered index keys equal the keys of the slots read one by one, for runs within a page, runs that end with a page,
 // runs with another page before or after, and single slots.
 func TestGatherIndexCopiesRuns(t *testing.T) {
 	const pages, size, n = 9, 64, 300

@@ -9,10 +9,10 @@ import (
 	"sparrow/kernel"
 )
 
-// grouped is a kind of weights whose scales belong to blocks, groups or rows.
+// grouped describes weights whose scales belong to blocks, groups or rows.
 type grouped struct {
 	data, scale kernel.DType
-	rows, cols  int // of a block; 0 for all
+	rows, cols  int // size of a block; 0 means the whole side
 	zeros       bool
 }
 
@@ -25,7 +25,7 @@ var groupedKinds = []grouped{
 	{kernel.E4M3, kernel.F32, 1, 128, false}, {kernel.U4x2, kernel.BF16, 1, 8, false},
 }
 
-// grouped returns a random weight of a kind.
+// grouped returns a random weight of the kind g.
 func (r *blockRig) grouped(g grouped, out, in int) kernel.Weight {
 	bytes := make([]byte, out*in/g.data.Values())
 	for i := range bytes {
@@ -72,8 +72,8 @@ func (r *blockRig) tensor(d kernel.DType, rows, cols int) kernel.Tensor {
 	return t
 }
 
-// Matrix products with integers, NVFP4 and FP8 of any scales are near the reference, and a row's bits do not depend
-// on the other rows.
+// Products with integer, NVFP4 and FP8 weights, with any layout of scales, are close to the reference, and a row's bits
+// do not depend on the other rows.
 func TestGroupProjections(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		var weights []kernel.Weight
@@ -84,7 +84,7 @@ func TestGroupProjections(t *testing.T) {
 	})
 }
 
-// Results of experts with such weights are near the reference too.
+// Results of experts with integer, NVFP4 and FP8 weights are close to the reference.
 func TestGroupExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		for _, kinds := range [][2]int{{0, 0}, {1, 3}, {6, 6}, {4, 7}, {7, 8}} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Positions are found in pages of any size, and those outside the table are named, from the first one on.
+// Positions are found in pages of any size. If positions are outside the table, the error names the first of them.
 func TestPositionsOutsideTheTable(t *testing.T) {
 	for _, tokens := range []int{3, 4, 64, 100} {
 		table := []int32{5, 0, 2}

@@ -15,7 +15,7 @@ import (
 	"sparrow/kernel"
 )
 
-// nodes is a system that records its calls.
+// nodes is a fake system with several memory nodes that records its calls.
 type nodes struct {
 	mu        sync.Mutex
 	bound     [][]int
@@ -46,8 +46,8 @@ func half(rng *rand.Rand, out, in int) kernel.Weight {
 		Stride: in}}
 }
 
-// On several memory nodes workers are bound and rows of weights placed by node, workers read the rows of their own
-// node, and results are the same.
+// On a machine with several memory nodes, workers are bound to nodes, rows of weights are placed by node, workers read
+// the rows of their own node, and results do not change.
 func TestNodesShareProducts(t *testing.T) {
 	const workers, in = 4, 256
 	sys := &nodes{}
@@ -125,7 +125,8 @@ func TestNodesShareProducts(t *testing.T) {
 		sys.preferred[len(sys.preferred)-1] != -1 {
 		t.Errorf("memory was asked of nodes %v", sys.preferred)
 	}
-	// The first rows that each worker reads are on its own node, except blocks of rows at the border.
+	// The first rows that each worker reads are on its own node, except for blocks of rows at the boundary between
+	// nodes.
 	parts := make([]part, len(list))
 	for i, w := range list {
 		parts[i] = part{w: w.(*host.Matrix)}

@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// random returns a weight in e4m3 with block scales, or in bf16.
+// random returns a random weight in e4m3 with block scales, or in bf16.
 func random(rng *rand.Rand, t kernel.DType, out, in int) kernel.Weight {
 	data := make([]byte, out*in*t.Size())
 	w := kernel.Weight{Data: kernel.Tensor{DType: t, Rows: out, Cols: in, Stride: in}}
@@ -50,7 +50,7 @@ func floats(t *testing.T, d kernel.Device, rng *rand.Rand, rows, cols int) kerne
 	return x
 }
 
-// wholes returns a tensor of integers.
+// wholes returns an i32 tensor with the values v.
 func wholes(t *testing.T, d kernel.Device, rows, cols int, v []int32) kernel.Tensor {
 	t.Helper()
 	x, err := kernel.New(d, kernel.I32, rows, cols)
@@ -92,8 +92,8 @@ func onEach(t *testing.T, run func(t *testing.T, d kernel.Device, rng *rand.Rand
 	}
 }
 
-// Any range of rows of a weight, also inside a block, gives the same columns of a product, and ranges of columns give
-// parts of its sum.
+// A shard of any rows of a weight, also one that begins inside a block, gives the same columns of a product, and shards
+// of columns give parts of its sum.
 func TestShardsOfWeights(t *testing.T) {
 	const out, in, rows = 384, 256, 5
 	onEach(t, func(t *testing.T, d kernel.Device, rng *rand.Rand) {
@@ -152,7 +152,7 @@ func TestParts(t *testing.T) {
 		}
 		choice, tokens := make([]int32, rows*k), make([]int32, rows)
 		for i := range choice {
-			choice[i] = int32(rng.IntN(4)) // the last two experts get nothing
+			choice[i] = int32(rng.IntN(4)) // no row chooses the last two experts
 		}
 		for i := range tokens {
 			tokens[i] = int32(rng.IntN(vocabulary))

@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// verified returns the scores of the last rows of one request over the given number of keys.
+// verified returns the arguments that score the last rows of one request over the given number of keys.
 func verified(t testing.TB, d *Device, rows, keys, heads int) kernel.ScoreArgs {
 	t.Helper()
 	pages := ceilDiv(keys, layout.PageTokens)
@@ -38,8 +38,8 @@ func verified(t testing.TB, d *Device, rows, keys, heads int) kernel.ScoreArgs {
 		TableRow: tensor(kernel.I32, rows, 1, owner...), Lens: tensor(kernel.I32, rows, 1, lens...), Heads: heads}
 }
 
-// Rows of a paged cache are scored in groups that share blocks of keys only if the caller requests it: native verify
-// and split verify are two paths. Rows that are declared to share keys but do not are refused.
+// Rows of a paged cache are scored in groups that share blocks of keys only if the caller requests it. Native verify
+// requests it and split verify does not. Rows that are declared to share keys but do not are refused.
 func TestPagedRowsShareKeysAsToldTo(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 1})
 	defer d.Close()

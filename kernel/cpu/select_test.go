@@ -35,8 +35,8 @@ func chosen(scores []float32, k int) []int32 {
 	return all
 }
 
-// rowsOfScores are rows long enough to be sampled and, for one row and several workers, to be divided. In some the
-// sample is misleading.
+// rowsOfScores generates rows that are long enough to be sampled and, for one row and several workers, to be divided.
+// In some rows the sample is not representative.
 var rowsOfScores = map[string]func(r *rand.Rand, i, n int) float32{
 	"normal":          func(r *rand.Rand, i, n int) float32 { return float32(r.NormFloat64()) },
 	"all zero":        func(r *rand.Rand, i, n int) float32 { return 0 },
@@ -103,7 +103,7 @@ func newTensor(t testing.TB, d kernel.Device, k kernel.DType, rows, cols int) ke
 	return x
 }
 
-// Top 2048 of one row, against one read of its scores; and of 64 rows.
+// BenchmarkSelect measures the top 2048 of one row, compared with one read of its scores, and of 64 rows.
 func BenchmarkSelect(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()

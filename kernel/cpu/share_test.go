@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Every row belongs to one share, blocks are not cut, and shares differ from equal ones by at most a block.
+// Every row belongs to one share, blocks are not divided, and shares differ from equal shares by at most a block.
 func TestSharesAreEqual(t *testing.T) {
 	weight := func(d kernel.DType, rows, cols int) part {
 		return part{to: rows, w: &host.Matrix{
@@ -57,8 +57,8 @@ func TestSharesAreEqual(t *testing.T) {
 	}
 }
 
-// While a worker multiplies the last rows of its shares, it prefetches its next rows, and after those the beginning
-// of the next product.
+// While a worker multiplies the last rows of its shares, it prefetches its next rows, and then the beginning of the
+// next product.
 func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 2})
 	defer d.Close()

@@ -34,8 +34,8 @@ func ints(b *testing.B, d kernel.Device, rows, cols int, v func(i int) int32) ke
 	return t
 }
 
-// Decode of V4-Flash: 64 heads over 128 window entries and 512 selected entries, a batch of 8. Bytes counts the
-// entries.
+// BenchmarkDualAttend measures a decode batch of 8 with V4-Flash: 64 heads over 128 window entries and 512 selected
+// entries. Bytes counts the entries.
 func BenchmarkDualAttend(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
@@ -68,7 +68,8 @@ func BenchmarkDualAttend(b *testing.B) {
 	b.ReportMetric(flops/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
 
-// One token through one packed expert matrix of V4-Flash, 2048 x 4096. Bytes counts the weight.
+// BenchmarkMultiplyFP4 measures one token through one packed expert matrix of V4-Flash, 2048 x 4096. Bytes counts the
+// weight.
 func BenchmarkMultiplyFP4(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
@@ -94,7 +95,8 @@ func BenchmarkMultiplyFP4(b *testing.B) {
 	}
 }
 
-// 32 tokens of one ratio-4 layer of V4: 8 entries of 512 channels, 8 slots each. Bytes are the raw rows.
+// BenchmarkCompress measures 32 tokens of one ratio-4 layer of V4: 8 entries of 512 channels, from 8 slots each. Bytes
+// counts the raw rows.
 func BenchmarkCompress(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()

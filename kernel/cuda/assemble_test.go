@@ -11,11 +11,11 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// assembled are the architectures that portable images are assembled for.
+// assembled lists the architectures for which portable images are assembled.
 var assembled = []string{"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
 
-// Every portable image assembles for the GPUs that it is for. It needs NVIDIA's assembler, named by SPARROW_PTXAS
-// ('make assemble'), and takes minutes. Kernels that spill registers are logged.
+// Every portable image can be assembled for its GPUs. The test needs NVIDIA's assembler, named by SPARROW_PTXAS ('make
+// assemble'), and takes minutes. Kernels that spill registers are logged.
 func TestPTXAssembles(t *testing.T) {
 	ptxas := os.Getenv("SPARROW_PTXAS")
 	if ptxas == "" {

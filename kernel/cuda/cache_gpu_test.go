@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// hostMain returns a main layout on the host with the scale the tests use for 576-byte rows.
+// hostMain returns a main layout on the host, with the scale that the tests use for 576-byte rows.
 func hostMain(kind layout.Kind, scale float32) layout.Main {
 	switch kind {
 	case layout.BF16Row1152:
@@ -31,7 +31,7 @@ type mainInput struct {
 	tableRows        int
 }
 
-// newMainInput has every bf16 pattern in its first 128 latents, and random values in the rest.
+// newMainInput returns inputs whose first 128 latents contain every bf16 pattern; the other latents are random.
 func newMainInput(rng *rand.Rand, tokens, slots int) mainInput {
 	in := mainInput{
 		latent: randomBF16(rng, tokens*512), key: randomBF16(rng, tokens*64),
@@ -41,7 +41,7 @@ func newMainInput(rng *rand.Rand, tokens, slots int) mainInput {
 	for i := range min(1<<16, tokens*512) {
 		in.latent[i] = uint16(i)
 	}
-	for i := range 128 { // a zero tile and a zero row
+	for i := range 128 { // one tile and one row of zeros
 		in.latent[(tokens-1)*512+128+i] = 0
 	}
 	return in
@@ -52,7 +52,7 @@ func (in *mainInput) row(t int) []float32 {
 	return expect.MainRow(in.latent[t*512:][:512], in.key[t*64:][:64], in.table[int(in.positions[t])*64:])
 }
 
-// written returns the pool after the write; bytes that nothing wrote are poisoned.
+// written returns the pool after the write; bytes that are not written stay poisoned.
 func (in *mainInput) written(m layout.Main, pageBytes, pages int) []byte {
 	pool := make([]byte, pages*pageBytes)
 	for i := range pool {
@@ -92,7 +92,7 @@ func TestGPUWriteMainEqualsTheHostByteForByte(t *testing.T) {
 				const pages = 8
 				in := newMainInput(rng, tokens, 64*pages)
 				m := hostMain(kind, scale)
-				pageBytes := m.PageBytes(65) // pages with a row of padding
+				pageBytes := m.PageBytes(65) // pages have one row of padding
 				a := in.args(r, pageBytes, pages, scale)
 				check(t, r.k.WriteMain(r.s, kind, a))
 				name := fmt.Sprintf("%v tokens %d scale %g", kind, tokens, scale)
@@ -146,7 +146,7 @@ func newPool(rng *rand.Rand, m layout.Main, pageBytes, pages int) []byte {
 			}
 		}
 		if slot%5 == 0 && m.Kind() == layout.FP8Row656 {
-			for j := range 4 { // a scale that is not a power of two, as older writers left them
+			for j := range 4 { // a scale that is not a power of two, as older writers stored
 				binary.LittleEndian.PutUint32(row[512+4*j:], math.Float32bits(rng.Float32()*3+0.001))
 			}
 		}
@@ -184,7 +184,7 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 			return out
 		}
 		slots := scatter(rng, 201, 64*pages)
-		slots[5] = 64 * pages // beyond the pool: zeros and a fault
+		slots[5] = 64 * pages // beyond the pool: gives zeros and a fault
 		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)},
 			Rows: r.poisoned(int64(len(slots) * layout.BF16RowBytes)), Faults: r.faultWord(),
 			RowBytes: layout.BF16RowBytes, Count: int32(len(slots)), KScale: scale}
@@ -212,7 +212,7 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 	}
 }
 
-// pagedSource is a page-table source on the host.
+// pagedSource holds the page tables of several requests on the host.
 type pagedSource struct {
 	table, starts []int32
 	stride        int
@@ -227,7 +227,7 @@ func pagedRequests(rng *rand.Rand, pages int, lengths []int) (src pagedSource, s
 			row[i] = int32(rng.IntN(pages))
 		}
 		if n > 100 {
-			row[1] = -1 // a page that is gone: its tokens become zeros
+			row[1] = -1 // a missing page: its tokens become zeros
 		}
 		src.table = append(src.table, row...)
 		src.starts = append(src.starts, src.starts[len(src.starts)-1]+int32(n))
@@ -254,7 +254,7 @@ func TestGPURawToBlockEqualsTheHostByteForByte(t *testing.T) {
 		m := layout.FP8Raw{Scale: scale}
 		const pages = 5
 		host := newPool(rng, m, m.PageBytes(64), pages)
-		for i := range host { // NaN codes are never written; what they become is not compared
+		for i := range host { // NaN codes are never written, so their values are not compared
 			if host[i]&0x7F == 0x7F {
 				host[i] = 0x38
 			}
@@ -299,7 +299,7 @@ func TestGPURepeatedRunsAreBitIdentical(t *testing.T) {
 	}
 }
 
-// toBF16 rewrites one row of another layout as a row of bf16.
+// toBF16 converts one row of layout l to bf16 and writes it to dst.
 func toBF16(dst, src []byte, l layout.Main) {
 	var v [layout.RowDim]float32
 	l.Decode(v[:], src, 0)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The call path is exercised with the C library, which every machine has: frames reused, arguments copied, no
-// allocation.
+// Calls to the C library, which every machine has, reach C functions, copy their arguments, reuse frames and allocate
+// nothing.
 func TestInvokeReachesCAndAllocatesNothing(t *testing.T) {
 	lib, err := openLibrary("libc.so.6")
 	if err != nil {
@@ -26,7 +26,7 @@ func TestInvokeReachesCAndAllocatesNothing(t *testing.T) {
 		t.Errorf("getpid gave %d, want %d", got, os.Getpid())
 	}
 	d := &driver{}
-	d.address[cuInit] = labs // answers its argument: 0 is success
+	d.address[cuInit] = labs // returns its argument; 0 means success
 	f := new(frame)
 	if err := d.call(f, cuInit, 0); err != nil {
 		t.Errorf("status 0 gave %v", err)

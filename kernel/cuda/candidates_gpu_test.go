@@ -12,8 +12,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// logits are rows of different kinds: spread, full of ties, with NaN, with infinities, all equal, none finite, NaN
-// alone, one infinite.
+// logits returns rows of different kinds: spread values, many ties, with NaN, with infinities, all equal, without a
+// finite value, only NaN, and with one infinity.
 func logits(rng *rand.Rand, rows, columns int) []float32 {
 	v := make([]float32, rows*columns)
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
@@ -94,7 +94,7 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 					t.Errorf("%s: log-sum %g, want %g", name, got, logSum)
 				}
 			}
-			// A row has the same bits alone and among others.
+			// A row has the same bits alone and in a batch.
 			one := a
 			size := int64(kind.bytes())
 			one.Logits, one.Rows = a.Logits.Add(int64(c.rows-1)*size*int64(c.stride)), 1

@@ -12,25 +12,25 @@ import (
 	"sparrow/internal/num"
 )
 
-// Invariants of this file: a sum over ranks has the bits of float32 additions in the order of the ranks, rounded
-// once, on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does not arrive
-// is named, and no rank waits for it forever. Ranks are streams of one device, so transfers over NVLink are not
-// tested.
+// The tests of this file check these invariants: a sum over ranks has the bits of float32 additions in the order of the
+// ranks, rounded once, on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does
+// not arrive is named, and no rank waits for it forever. Ranks are streams of one device, so transfers over NVLink are
+// not tested.
 
-// peers are ranks that are streams of one device.
+// peers holds several ranks that are streams of one device.
 type peers struct {
 	*rig
 	streams []*Stream
 	args    []AllReduceArgs
 }
 
-// in returns the rig for a part of a test.
+// in returns the same rig for a subtest.
 func (r rig) in(t testing.TB) *rig {
 	r.t = t
 	return &r
 }
 
-// newPeers creates ranks whose sums have up to the given number of bytes.
+// newPeers creates ranks that can sum up to the given number of bytes.
 func newPeers(r *rig, ranks int, bytes int64, t ElementType) *peers {
 	r.t.Helper()
 	p := &peers{rig: r}
@@ -54,7 +54,7 @@ func newPeers(r *rig, ranks int, bytes int64, t ElementType) *peers {
 	return p
 }
 
-// launch makes every rank sum its first bytes.
+// launch makes every rank sum the first bytes of its tensor.
 func (p *peers) launch(kernel string, bytes int64) {
 	p.t.Helper()
 	for i := range p.args {
@@ -79,7 +79,7 @@ func (p *peers) fault(rank int) uint32 {
 // parts returns the bytes of every rank and their sum.
 func parts(rng *rand.Rand, ranks int, bytes int64, t ElementType) (x [][]byte, sum []byte) {
 	x, sum = make([][]byte, ranks), make([]byte, bytes)
-	// A long part repeats a shorter one, because generating random values takes longer than summing.
+	// A long tensor repeats a shorter one, because generating random values takes longer than summing.
 	period := min(bytes, 1<<20)
 	for r := range x {
 		x[r] = make([]byte, bytes)
@@ -219,7 +219,7 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 		return time.Since(begun)
 	}
 	for r := range 3 {
-		launch(r) // one after the other: each but the last misses those after it too
+		launch(r) // in sequence: each rank but the last also misses those after it
 	}
 	for r, least := range []uint32{2, 3, 4} {
 		if f := p.fault(r); f < least || f > 4 {
@@ -231,8 +231,8 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 	}
 }
 
-// The rows of all ranks are gathered on every rank, in place and in adjacent columns, also if a rank has none, in
-// units of 16 and of 4 bytes.
+// The rows of all ranks are gathered on every rank, in place and into adjacent columns, in units of 16 and of 4 bytes,
+// also if a rank has no rows.
 func TestGatherRanks(t *testing.T) {
 	gpu := onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
@@ -240,7 +240,7 @@ func TestGatherRanks(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(ranks), 3))
 		gather := func(what string, all []GatherRanksArgs, want []byte) {
 			t.Helper()
-			check(t, p.s.Sync()) // what is gathered was written there
+			check(t, p.s.Sync()) // the gathered rows were written in place
 			for r := range all {
 				check(t, p.k.GatherRanks(p.streams[r], &all[r]))
 			}
@@ -275,7 +275,7 @@ func TestGatherRanks(t *testing.T) {
 				gather(fmt.Sprintf("rows of %d bytes, round %d", width, round), all, want)
 			}
 		}
-		// Adjacent columns: 5 rows of each rank.
+		// Gathering into adjacent columns is tested with 5 rows of each rank.
 		for _, narrow := range []int64{32, 12} {
 			const height = 5
 			full := int64(ranks) * narrow
@@ -305,7 +305,7 @@ func TestReduceScatterOfRanks(t *testing.T) {
 	gpu := onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
 		for _, typ := range []ElementType{ElementBF16, ElementF32} {
-			// width: bytes of a rank's part of a row
+			// The field width is the number of bytes of a rank's part of a row.
 			for _, c := range []struct{ rows, width int64 }{{1, 16}, {3, 48}, {70, 1024}, {9, 14336}} {
 				whole := c.width * int64(ranks)
 				p := newPeers(gpu, ranks, c.rows*whole, typ)
@@ -322,7 +322,7 @@ func TestReduceScatterOfRanks(t *testing.T) {
 					all[r].Peers.X = upload(p.rig, gaps)
 				}
 				check(t, p.s.Sync())
-				for range 3 { // in every run
+				for range 3 { // the result is the same in every run
 					for r := range all {
 						check(t, p.k.ReduceScatter(p.streams[r], &all[r]))
 					}
@@ -352,7 +352,7 @@ func randomBytes(rng *rand.Rand, n int) []byte {
 	return out
 }
 
-// Ids of other ranks, and negative ids, become -1; an id that no rank has raises a fault.
+// Ids of other ranks and negative ids become -1; an id that no rank holds raises a fault.
 func TestPartIDs(t *testing.T) {
 	r := onGPU(t)
 	run := func(ids []int32) ([]byte, uint32) {
@@ -372,7 +372,7 @@ func TestPartIDs(t *testing.T) {
 	}
 }
 
-// BenchmarkAllReduce measures an all-reduce in a graph with 64 of them; all ranks share one device.
+// BenchmarkAllReduce measures one of the 64 all-reduces in a graph; all ranks share one device.
 func BenchmarkAllReduce(b *testing.B) {
 	const sums = 64
 	gpu := onGPU(b)

@@ -11,11 +11,11 @@ import (
 	"sparrow/internal/num"
 )
 
-// request is a run of query rows over the same keys: the last row attends to all of them, each earlier row to one
-// less.
+// request is a run of query rows over the same keys: the last row attends to all keys, and each earlier row attends to
+// one key less than the next.
 type request struct{ rows, keys int }
 
-// denseCase is a launch and its inputs on the host. There are gaps of some rows between the keys of requests; unused
+// denseCase holds a launch and its inputs on the host. There are gaps of some rows between the keys of requests; unused
 // keys are NaN.
 type denseCase struct {
 	nope, values, heads int
@@ -26,7 +26,7 @@ type denseCase struct {
 
 const denseScale = 0.08
 
-// denseHeads are the heads there are kernels for: columns of keys without the rotated ones, columns of values.
+// denseHeads lists the head sizes that have kernels: the key columns without the rotated ones, and the value columns.
 var denseHeads = [][2]int{{128, 128}, {192, 256}}
 
 func newDenseCase(r *rig, rng *rand.Rand, dims [2]int, heads, gap int, requests []request) *denseCase {
@@ -86,7 +86,7 @@ func (c *denseCase) run(r *rig, from, to int) (out, lse []byte) {
 	return r.download(x.Out, n*int64(c.values)*2), r.download(x.LSE, n*4)
 }
 
-// check compares one head of every stride-th row with the host's and stops at the first that is wrong.
+// check compares one head of every stride-th row with the host's result and stops at the first wrong one.
 func (c *denseCase) check(t *testing.T, name string, out, lse []byte, stride int) {
 	t.Helper()
 	for row := 0; row < len(c.start); row += stride {
@@ -140,7 +140,7 @@ func TestGPUDenseAttentionEqualsTheHost(t *testing.T) {
 			out, lse := x.run(r, 0, len(x.start))
 			x.check(t, name, out, lse, c.stride)
 		}
-		// Lengths in any order, and none.
+		// Lengths may be in any order and may be zero.
 		x := newDenseCase(r, rng, dims, 3, 2, []request{{11, 200}})
 		x.lens = []int32{1, 200, 39, 0, 128, 129, 64, 80, 81, 7, 127}
 		x.args.Lens = upload(r, x.lens)
@@ -183,6 +183,6 @@ func TestGPUDenseRowsOutsideTheKeysAreAFault(t *testing.T) {
 	if f := r.faults(x.Faults); f != FaultKeys {
 		t.Errorf("fault bits %#x, want %#x", f, FaultKeys)
 	}
-	c.lens = []int32{48, 0, 50} // a row with a length out of range counts as a row without keys
+	c.lens = []int32{48, 0, 50} // a length out of range counts as no keys
 	c.check(t, "outside", r.download(x.Out, 3*2*128*2), r.download(x.LSE, 3*2*4), 1)
 }

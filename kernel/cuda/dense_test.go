@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// someDense has addresses that no launch reaches.
+// someDense returns arguments with addresses that no launch uses.
 func someDense() Dense {
 	return Dense{Q: somewhere, KV: somewhere, Rope: somewhere, Start: somewhere, Lens: somewhere, Out: somewhere,
 		Plan: somewhere, QStride: 3 * 192, KVStride: 3 * 256, RopeStride: 576, StartStride: 1, LenStride: 1,

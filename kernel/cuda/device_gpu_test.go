@@ -99,7 +99,7 @@ func TestGPUFunctionsMatchTheManifest(t *testing.T) {
 	r := onHopper(t)
 	for _, im := range loadManifest(t).Images {
 		if !im.Native() {
-			continue // portable kernels: the driver's compiler decides
+			continue // for portable kernels the driver's compiler decides
 		}
 		for _, k := range im.Kernels {
 			fn, err := r.k.Function(k.Name)
@@ -136,7 +136,7 @@ func TestGPUPortableKernelsCompileFromPTX(t *testing.T) {
 	}
 }
 
-// copyArgs gathers n bf16 rows in order: a launch whose result is easy to check.
+// copyArgs returns a launch that copies n bf16 rows in order, and its expected result.
 func copyArgs(r *rig, n int) (args GatherSlotsArgs, want []byte) {
 	want = make([]byte, n*layout.BF16RowBytes)
 	for i := range want {

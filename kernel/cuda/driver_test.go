@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// gpu reports whether this machine has a device the kernels run on.
+// gpu reports whether this machine has a device that can run the kernels.
 func gpu() bool { return Available() == nil }
 
 func TestWithoutADeviceEveryEntryPointSaysWhy(t *testing.T) {

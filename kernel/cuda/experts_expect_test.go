@@ -8,17 +8,17 @@ import (
 	"sparrow/internal/num"
 )
 
-// blockMatrix is a weight [Rows, Columns]: e4m3 codes with a scale for each 128 x 128 block, or bf16 values, or values
-// that kernels hold exactly.
+// blockMatrix is a weight [Rows, Columns] in one of three forms: e4m3 codes with a scale for each 128 x 128 block, bf16
+// values, or values that the kernels represent exactly.
 type blockMatrix struct {
 	Rows, Columns int
 	Codes         []byte
 	Scales        []float32 // [ceil(Rows/128), ceil(Columns/128)]
-	Values        []uint16  // bf16, instead of Codes
-	Exact         []float64 // instead of Codes and Values
+	Values        []uint16  // bf16 values, if Codes is nil
+	Exact         []float64 // exact values, if Codes and Values are nil
 }
 
-// Row returns one row with the values that the kernels use.
+// Row returns one row as the values that the kernels use.
 func (m *blockMatrix) Row(r int) []float64 {
 	if m.Exact != nil {
 		return m.Exact[r*m.Columns:][:m.Columns]
@@ -35,8 +35,8 @@ func (m *blockMatrix) Row(r int) []float64 {
 	return out
 }
 
-// expectedExpert is one expert's result for a row of bf16 values: quantised or rounded where the kernels do so, sums in
-// float64, not yet rounded to bf16.
+// expectedExpert returns one expert's result for a row of bf16 values. It quantises or rounds where the kernels do,
+// adds in float64, and does not round the result to bf16.
 func expectedExpert(x []float32, gate, up, down *blockMatrix, scaled bool, limit float32,
 	mode num.ScaleMode) []float64 {
 	if scaled {
@@ -59,7 +59,7 @@ func expectedExpert(x []float32, gate, up, down *blockMatrix, scaled bool, limit
 	return out
 }
 
-// Two experts of 16 x 16 whose matrices are multiples of the identity: every column of the result is a function of
+// For two experts of 16 x 16 whose matrices are multiples of the identity, every column of the result is a function of
 // one number.
 func TestExpertOfDiagonalMatrices(t *testing.T) {
 	diagonal := func(v float32) *blockMatrix {

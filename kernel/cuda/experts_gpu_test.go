@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// expertRig is a layer of random experts on the device and on the host.
+// expertRig holds a layer of random experts on the device and on the host.
 type expertRig struct {
 	*rig
 	shape          ExpertShape
@@ -55,7 +55,7 @@ func (r *expertRig) matrix(rows, columns int) (*blockMatrix, Matrix) {
 		ScaleStride: int64((columns + 127) / 128)}
 }
 
-// packed4 fills a matrix of e2m1: all codes, and scales that are up to 14 binades apart, or few.
+// packed4 fills m with random e2m1 weights: all codes occur, and scales differ by a factor of up to 2^14 or by less.
 func (r *expertRig) packed4(m *blockMatrix) Matrix {
 	codes, scales := make([]byte, m.Rows*m.Columns/2), make([]byte, m.Rows*m.Columns/32)
 	binades := 5 + r.rng.IntN(2)*10
@@ -73,7 +73,7 @@ func (r *expertRig) packed4(m *blockMatrix) Matrix {
 		ScaleStride: int64(m.Columns / 32)}
 }
 
-// expertKinds returns the formats of experts; sides of e2m1 are multiples of 32.
+// expertKinds returns the shape s in every format of experts; sides of e2m1 are multiples of 32.
 func expertKinds(s ExpertShape) []ExpertShape {
 	bf16, folded := s, s
 	bf16.BF16, folded.E2M1 = true, true
@@ -99,7 +99,7 @@ func newExperts(g *rig, shape ExpertShape) *expertRig {
 	return r
 }
 
-// batch holds rows with their choices, on the host.
+// batch holds rows and their chosen experts on the host.
 type batch struct {
 	x, out  []uint16
 	ids     []int32
@@ -127,7 +127,7 @@ func (b batch) rows(from, to, hidden int) batch {
 		ids: b.ids[from*b.top : to*b.top], weights: b.weights[from*b.top : to*b.top], top: b.top}
 }
 
-// run returns the rows' new Out.
+// run computes the experts of a batch and returns Out.
 func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, ExpertsArgs) {
 	r.t.Helper()
 	rows, h := len(b.ids)/b.top, int64(r.shape.Hidden)
@@ -152,7 +152,7 @@ func (r *expertRig) expected(x []float32, e int32, limit float32, mode num.Scale
 	return expectedExpert(x, r.gate[e], r.up[e], r.down[e], !r.shape.BF16, limit, mode)
 }
 
-// want returns the expected value of one row.
+// want returns the expected output of one row.
 func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []float64 {
 	h := int(r.shape.Hidden)
 	out := make([]float64, h)
@@ -171,7 +171,7 @@ func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []
 	return out
 }
 
-// compareRow compares the error of a row with the norm of the row.
+// compareRow checks that the norm of a row's error is small relative to the norm of the row.
 func compareRow(t *testing.T, what string, got []byte, want []float64) {
 	t.Helper()
 	var off, size float64
@@ -180,8 +180,8 @@ func compareRow(t *testing.T, what string, got []byte, want []float64) {
 		off += (g - w) * (g - w)
 		size += w * w
 	}
-	// A sum that differs in its last bits may be quantised to the next code, which differs by a sixteenth. The effect
-	// is visible in short rows.
+	// A sum that differs in its last bits may be quantised to the next code, which differs by 1/16. This changes the
+	// error of short rows visibly.
 	if !(math.Sqrt(off) <= 0.04*math.Sqrt(size)) {
 		t.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
 	}
@@ -200,7 +200,7 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 					mode, limit = num.ScaleF32, 1.5
 				}
 				b := r.batch(rows, top)
-				if rows == 9 { // all rows to one expert first, one choice missing
+				if rows == 9 { // all rows choose one expert first, and one choice is missing
 					for i := 0; i < len(b.ids); i += top {
 						b.ids[i] = 1
 					}
@@ -218,7 +218,7 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 				for _, row := range []int{0, rows / 2, rows - 1} {
 					compareRow(t, fmt.Sprintf("%s row %d", name, row), out[2*row*h:][:2*h], r.want(b, row, limit, mode))
 				}
-				// The same rows alone, and in other batches.
+				// The same rows have the same bits alone and in other batches.
 				for row := 0; row < rows; row += 1 + rows/7 {
 					alone, _ := r.run(b.rows(row, row+1, h), limit, mode)
 					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {
@@ -240,7 +240,7 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 	}
 }
 
-// More experts than a byte counts, up to the limit, and 16 choices of a row.
+// Results equal those of the host with more than 255 experts, up to the limit, and with 16 chosen experts per row.
 func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 	g := onGPU(t)
 	for _, shape := range []ExpertShape{{Experts: 257, Hidden: 48, Inner: 16}, {Experts: 384, Hidden: 144, Inner: 160},
@@ -281,7 +281,7 @@ func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 	}
 }
 
-// Routing in the launch that sorts gives the same choices, order and codes as two launches.
+// Routing in the launch that sorts the rows gives the same choices, order and codes as two launches.
 func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 	g := onGPU(t)
 	rng := rand.New(rand.NewPCG(4, 3))
@@ -335,7 +335,8 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 	}
 }
 
-// The released width, with few rows computed on the host: one row alone, and among 300 that share its experts.
+// At the released width, sampled rows match the host, and a row has the same bits alone and in a batch of 300 rows that
+// share its experts.
 func TestGPUExpertsOfRealWidth(t *testing.T) {
 	g := onGPU(t)
 	for _, shape := range expertKinds(ExpertShape{Experts: 2, Hidden: 7168, Inner: 2048}) {

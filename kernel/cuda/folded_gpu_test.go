@@ -9,7 +9,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// Products with folded weights have the bits of products with their codes of e4m3, with few rows and many.
+// Products with folded weights have the same bits as products with the e4m3 codes of these weights, for few and many
+// rows.
 func TestGPUFoldedProductsAreThoseOfTheirCodes(t *testing.T) {
 	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(47, 1))

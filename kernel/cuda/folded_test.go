@@ -2,7 +2,8 @@ package cuda
 
 import "testing"
 
-// Codes of folded weights are in scratch memory in bands of whole tiles, at most 128 MiB where a tile has less.
+// Scratch memory holds the codes of folded weights in bands of whole tiles. A band has at most 128 MiB if one tile is
+// smaller than that.
 func TestFoldedBands(t *testing.T) {
 	for _, c := range []struct {
 		rows, columns, k int32

@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel"
 )
 
-// rig is a device with its kernels and a stream; its allocations are freed when the test ends.
+// rig holds a device with its kernels and a stream; its allocations are freed when the test ends.
 type rig struct {
 	t testing.TB
 	d *Device
@@ -58,7 +58,7 @@ func onGPU(t testing.TB) *rig {
 	return &rig{t, d, k, s}
 }
 
-// onHopper is onGPU for features that only the kernels for Hopper have.
+// onHopper is like onGPU, for features that only the kernels for Hopper have.
 func onHopper(t testing.TB) *rig {
 	t.Helper()
 	if *portableTier {
@@ -74,16 +74,16 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// bytesOf views a slice of plain numbers as bytes.
+// bytesOf returns the memory of a slice of numbers as bytes.
 func bytesOf[T uint16 | int32 | uint32 | float32 | byte](v []T) []byte {
 	if len(v) == 0 {
 		return nil
 	}
-	// Exactly the memory of v's elements.
+	// The result covers exactly the memory of v's elements.
 	return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*int(unsafe.Sizeof(v[0])))
 }
 
-// upload puts host values in fresh device memory.
+// upload copies host values to new device memory.
 func upload[T uint16 | int32 | uint32 | float32 | byte](r *rig, v []T) Ptr {
 	r.t.Helper()
 	b := bytesOf(v)
@@ -100,7 +100,7 @@ func (r *rig) alloc(n int64) Ptr {
 	return b.Ptr()
 }
 
-// poisoned is device memory filled with a pattern no result contains by chance.
+// poisoned returns n bytes of device memory filled with a pattern that no result contains by chance.
 func (r *rig) poisoned(n int64) Ptr {
 	r.t.Helper()
 	p := r.alloc(n)
@@ -110,7 +110,7 @@ func (r *rig) poisoned(n int64) Ptr {
 
 const poison = 0xAB
 
-// download waits for the stream and reads memory back.
+// download waits for the stream and returns n bytes of device memory.
 func (r *rig) download(p Ptr, n int64) []byte {
 	r.t.Helper()
 	b := make([]byte, n)
@@ -124,7 +124,7 @@ func (r *rig) faultWord() Ptr { return upload(r, []uint32{0}) }
 
 func (r *rig) faults(p Ptr) uint32 { return binary.LittleEndian.Uint32(r.download(p, 4)) }
 
-// sameBytes compares two buffers and names the first difference.
+// sameBytes checks that two buffers are equal and reports the first difference.
 func sameBytes(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -139,7 +139,7 @@ func sameBytes(t testing.TB, what string, got, want []byte) {
 	}
 }
 
-// sameBF16 compares bf16 values bit for bit, except that all NaNs are equal.
+// sameBF16 checks that bf16 values are equal bit for bit, except that all NaNs are equal.
 func sameBF16(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	for i := 0; i+1 < len(want); i += 2 {
@@ -152,7 +152,8 @@ func sameBF16(t testing.TB, what string, got, want []byte) {
 	}
 }
 
-// randomBF16 is n values of very different sizes: a few zeros, mostly normal, some tiny, some large.
+// randomBF16 returns n values of very different magnitudes: a few zeros, mostly normal values, some tiny and some
+// large.
 func randomBF16(rng *rand.Rand, n int) []uint16 {
 	v := make([]uint16, n)
 	for i := range v {
@@ -170,7 +171,7 @@ func randomBF16(rng *rand.Rand, n int) []uint16 {
 	return v
 }
 
-// scatter returns n distinct slots below limit in random order, with about one in nine replaced by -1.
+// scatter returns n distinct slots below limit in random order; about one in nine is replaced by -1.
 func scatter(rng *rand.Rand, n, limit int) []int32 {
 	perm := rng.Perm(limit)[:n]
 	slots := make([]int32, n)
@@ -183,7 +184,7 @@ func scatter(rng *rand.Rand, n, limit int) []int32 {
 	return slots
 }
 
-// positionsBelow returns n random positions.
+// positionsBelow returns n random positions below limit.
 func positionsBelow(rng *rand.Rand, n, limit int) []int32 {
 	v := make([]int32, n)
 	for i := range v {

@@ -126,7 +126,7 @@ var newer = []string{"wgmma", "tcgen05", "griddepcontrol", "cp.async.bulk", "clu
 // newerCodes lists those instructions of newer that PTX for compute capability 8.9 may contain.
 var newerCodes = []string{"e4m3", "e5m2"}
 
-// checkPTX searches an image for instructions that a device of its lowest compute capability does not support.
+// checkPTX checks that an image has no instruction that a device of its lowest compute capability does not support.
 func checkPTX(t *testing.T, im *image.Image) {
 	t.Helper()
 	text, err := im.Text()
@@ -159,7 +159,7 @@ func checkPTX(t *testing.T, im *image.Image) {
 	}
 }
 
-// plain turns a C or Go field name into a form both share.
+// plain converts a C or Go field name to a form in which both are equal.
 func plain(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
 func TestArgumentStructsMatchTheDeviceCompiler(t *testing.T) {
@@ -200,7 +200,7 @@ func compareStruct(t *testing.T, where string, s cubin.Struct, mirror reflect.Ty
 		t.Errorf("%s: %s has %d bytes, the Go mirror %d", where, s.Name, s.Size, mirror.Size())
 	}
 	fields := reflect.VisibleFields(mirror)
-	if last := len(fields) - 1; fields[last].Name == "_" { // tail padding that only the device compiler adds by itself
+	if last := len(fields) - 1; fields[last].Name == "_" { // padding at the end, which the device compiler adds itself
 		fields = fields[:last]
 	}
 	if len(fields) != len(s.Fields) {

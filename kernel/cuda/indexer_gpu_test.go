@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// every recipe the kernels take.
+// recipes returns every recipe that the kernels support.
 func recipes() (list []IndexRecipeView) {
 	for _, at := range []int32{0, 64} {
 		for choice := range int32(8) {
@@ -37,7 +37,7 @@ func TestGPUIndexKeysEqualTheHostByteForByte(t *testing.T) {
 	const tokens, pages = 203, 5
 	rng := rand.New(rand.NewPCG(6, 6))
 	keys, table := randomBF16(rng, tokens*128), expect.RotaryTable(700, 10000)
-	clear(keys[128*3 : 128*4]) // a zero vector
+	clear(keys[128*3 : 128*4]) // a vector of zeros
 	positions, slots := positionsBelow(rng, tokens, 700), scatter(rng, tokens, 64*pages)
 	gamma, beta := make([]float32, 128), make([]float32, 128)
 	for i := range gamma {

@@ -10,8 +10,8 @@ import (
 	"sparrow/layout"
 )
 
-// Addresses that no launch reaches: the kernels of these tests are not loaded, so a call that passes its checks ends
-// with ErrUnknown.
+// No launch uses this address: the kernels of these tests are not loaded, so a call that passes its checks ends with
+// ErrUnknown.
 const somewhere Ptr = 1 << 20
 
 var (
@@ -201,7 +201,7 @@ func TestExpertArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// with returns a copy of a launch with one argument changed.
+// with returns a copy of launch arguments with one argument changed.
 func with[T any](a T, change func(*T)) *T {
 	change(&a)
 	return &a
@@ -213,7 +213,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
-		says string // empty: the arguments are fine
+		says string // empty if the arguments are valid
 	}{
 		{"write", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), keep)), ""},
 		{"write nothing", k.WriteMain(s, layout.BF16Row1152,
@@ -502,7 +502,8 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 	}
 }
 
-// launchChecked reports whether a launch was refused with such words or, without words, reached its kernel.
+// launchChecked reports whether a launch was refused with an error that contains says or, if says is empty, reached its
+// kernel.
 func launchChecked(err error, says string) bool {
 	if says == "" {
 		return errors.Is(err, image.ErrUnknown)

@@ -6,9 +6,10 @@ import (
 	"sparrow/kernel"
 )
 
-// A limited GPU: kernels run on some of its multiprocessors, captured or not, and copies take the time of their bytes.
+// On a limited GPU, kernels run on some of the multiprocessors, captured or not, and copies take at least the time that
+// their bytes need at the limited rate.
 func TestGPULimits(t *testing.T) {
-	r := onGPU(t) // its portable kernels are in the driver's cache afterwards
+	r := onGPU(t) // loads portable kernels into the driver's cache
 	if r.d.Properties().SMs < 64 {
 		t.Skip("needs a GPU of 64 multiprocessors")
 	}
@@ -42,7 +43,7 @@ func TestGPULimits(t *testing.T) {
 	end, err := d.NewEvent()
 	check(t, err)
 	defer func() { check(t, begin.Close()); check(t, end.Close()) }()
-	// 64 MiB take 16.8 ms at 4 GB/s, and 1.2 ms on the real bus.
+	// A copy of 64 MiB takes 16.8 ms at 4 GB/s, and 1.2 ms on the real bus.
 	copied := func() error { return s.CopyToDevice(to.Ptr(), host.Bytes()) }
 	g, err := s.Capture(copied)
 	check(t, err)

@@ -10,8 +10,8 @@ import (
 
 var rtx4090 = kernel.Limits{Profile: "rtx4090", Arch: "sm89", Memory: 24e9, Shared: 101376, SMs: 128, Bus: 25e9}
 
-// A limited device has the smaller figure of each pair, and reports which limits are in effect and which it cannot
-// reach.
+// A limited device has the smaller value of each of its limits and properties, and reports which limits are in effect
+// and which cannot be reached.
 func TestLimitsOfADevice(t *testing.T) {
 	p, text, err := H200.limit(rtx4090)
 	if err != nil || p.Hardware() != "sm89" || p.MemoryBytes != 24e9 || p.SharedOptinBytes != 101376 || p.SMs != 128 ||
@@ -39,7 +39,7 @@ func TestLimitsOfADevice(t *testing.T) {
 	}
 }
 
-// The kernels for Hopper need its architecture and its shared memory.
+// The tier for Hopper is chosen only if the limits leave its architecture and its shared memory.
 func TestLimitsDecideTheTier(t *testing.T) {
 	for _, c := range []struct {
 		l    kernel.Limits
@@ -55,8 +55,8 @@ func TestLimitsDecideTheTier(t *testing.T) {
 	}
 }
 
-// Memory is counted and refused beyond the limit, and the portable kernels fit the shared memory of consumer cards but
-// not less than they need.
+// Memory is counted and refused beyond the limit. The portable kernels are accepted with the shared memory of consumer
+// cards and refused with less than they need.
 func TestLimitedMemory(t *testing.T) {
 	p, _, err := H200.limit(rtx4090)
 	check(t, err)

@@ -9,7 +9,7 @@ import (
 )
 
 // Kernels for 64, 128 and 256 rows and those for pairs of blocks give the same bits. The packed weights are random
-// bytes, of which the mask leaves scales that are finite.
+// bytes; a mask makes their scales finite.
 func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
 	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(46, 1))
@@ -32,7 +32,7 @@ func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
 			var want []byte
 			_, _, parts := x.size()
 			for _, n := range []int32{packedFew64, packedMany, packedWide, packedPair} {
-				if n == packedWide && parts > 1 { // experts have one
+				if n == packedWide && parts > 1 { // experts have one part
 					continue
 				}
 				bytes := 4 * int64(s.rows) * int64(s.columns)

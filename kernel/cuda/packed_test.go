@@ -2,8 +2,8 @@ package cuda
 
 import "testing"
 
-// Many rows are multiplied by pairs of blocks, or experts in wide groups, where a format has such kernels and the SMs
-// stay as busy as with smaller groups.
+// Many rows are multiplied by kernels for pairs of blocks, or experts in wide groups, if the format has such kernels
+// and the SMs stay as busy as with smaller groups.
 func TestPackedGroups(t *testing.T) {
 	for _, c := range []struct {
 		format PackedFormat

@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// cards are devices that the portable kernels support, with the maximum shared memory of a block on them.
+// cards lists devices that the portable kernels support, with their maximum shared memory of a block.
 var cards = map[string]Properties{
 	"a100":    {Name: "A100", Major: 8, Minor: 0, SMs: 108, SharedOptinBytes: 166912, MemoryBytes: 80e9},
 	"rtx3090": {Name: "RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptinBytes: 101376, MemoryBytes: 24e9},
@@ -19,7 +19,7 @@ var cards = map[string]Properties{
 	"rtx5090": {Name: "RTX 5090", Major: 12, Minor: 0, SMs: 170, SharedOptinBytes: 101376, MemoryBytes: 32e9},
 }
 
-// Every operation that has a kernel for Hopper has a portable one, which fits every card.
+// Every operation that has a kernel for Hopper also has a portable kernel, which fits every card.
 func TestPortableKernelsAreThereOnEveryCard(t *testing.T) {
 	for name, card := range cards {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestPortableKernelsAreThereOnEveryCard(t *testing.T) {
 	}
 }
 
-// launchEverything calls every launcher that has kernels of two tiers with good arguments.
+// launchEverything calls every launcher that has kernels of two tiers, with valid arguments.
 func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 	t.Helper()
 	for _, kind := range []ProductType{ProductFP8, ProductBF16} {

@@ -11,16 +11,16 @@ import (
 	"sparrow/internal/num"
 )
 
-// productCase is a product and its operands on the host, scales folded in.
+// productCase holds a product and its operands on the host, with scales already applied.
 type productCase struct {
 	x             Product
 	input, weight []float32 // [batch, rows, k], [batch, columns, k]
 }
 
-// gap is the number of elements between rows, which no product may read or write.
+// gap is the number of elements between rows. No product may read or write them.
 const gap = 16
 
-// newProductCase generates random operands. There are gaps of NaN between the rows of inputs and weights.
+// newProductCase returns a product with random operands. There are gaps of NaN between the rows of inputs and weights.
 func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) *productCase {
 	c := &productCase{}
 	stride := k + gap
@@ -78,7 +78,7 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 	return c
 }
 
-// outBytes returns the size of the result.
+// outBytes returns the size of the result in bytes.
 func (x *Product) outBytes() int64 {
 	size := int64(2)
 	if x.OutF32 {
@@ -87,7 +87,7 @@ func (x *Product) outBytes() int64 {
 	return int64(x.Rows) * int64(x.Batch) * x.OutStride * size
 }
 
-// run launches rows [from, to) of the case, which has no batch unless all rows run, into poisoned memory.
+// run launches rows [from, to) of the case into poisoned memory. A case with a batch must run all rows.
 func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 	r.t.Helper()
 	x := c.x
@@ -97,7 +97,7 @@ func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 		x.InputScales = c.scalesFrom(r, from)
 	}
 	x.Out = r.poisoned(x.outBytes())
-	if n := x.SumBytes(r.d); n > 0 && from%2 == 0 { // with and without
+	if n := x.SumBytes(r.d); n > 0 && from%2 == 0 { // with and without SumBytes of memory
 		x.Sums = r.poisoned(n)
 	}
 	call, err := x.Encode(r.d)
@@ -106,7 +106,8 @@ func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 	return r.download(x.Out, x.outBytes())
 }
 
-// scalesFrom returns a copy of the input's scales that begins with a row: their address is a multiple of 16.
+// scalesFrom returns a copy of the input's scales that begins with row from; the address of the copy is a multiple of
+// 16.
 func (c *productCase) scalesFrom(r *rig, from int) Ptr {
 	if from%4 == 0 {
 		return c.x.InputScales.Add(int64(from) * 4)
@@ -117,8 +118,8 @@ func (c *productCase) scalesFrom(r *rig, from int) Ptr {
 	return p
 }
 
-// check compares elements with a float64 sum: all of small results, some of large ones. Rounded results must equal
-// the float32 results after rounding.
+// check compares all elements of small results, and some elements of large ones, with sums in float64. Rounded results
+// must equal the float32 results after rounding.
 func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, exact []byte) {
 	t.Helper()
 	rows, columns, k, batch := int(c.x.Rows), int(c.x.Columns), int(c.x.K), int(c.x.Batch)
@@ -212,7 +213,7 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 	}
 }
 
-// A row's bits are the same alone, in any batch, in any kernel, and every time.
+// A row has the same bits alone, in any batch, in any kernel, and in every run.
 func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	r := onGPU(t)
 	const rows = 300
@@ -237,8 +238,8 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	}
 }
 
-// bandsCase returns a case whose inputs are adjacent columns of the same rows, and so are its results: the product of
-// one matrix [batch * columns, k] in bands.
+// bandsCase returns a case for the product of one matrix [batch * columns, k] in bands: the inputs of the bands are
+// adjacent columns of the same rows, and so are the results.
 func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) Product {
 	c := newProductCase(r, rng, t, rows, batch*columns, k, 1)
 	x := c.x
@@ -250,7 +251,7 @@ func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch in
 	return x
 }
 
-// Bands of a matrix in one launch have the bits that each has alone, for any number of rows.
+// Bands of a matrix in one launch have the same bits as each band alone, for any number of rows.
 func TestGPUBandsInOneLaunchHaveTheBitsOfEach(t *testing.T) {
 	r := onGPU(t)
 	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
@@ -286,7 +287,7 @@ func TestGPUBandsInOneLaunchHaveTheBitsOfEach(t *testing.T) {
 	}
 }
 
-// everyChoice lists all kernels that can compute a product, and ways to launch them.
+// everyChoice returns all kernels that can compute a product, with the ways to launch them.
 func everyChoice(x *Product) []productChoice {
 	var list []productChoice
 	add := func(c productChoice) {

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// someProduct has addresses that no launch reaches.
+// someProduct returns a product with addresses that no launch uses.
 func someProduct() Product {
 	return Product{Weight: somewhere, WeightScales: somewhere, Input: somewhere, InputScales: somewhere,
 		Out: somewhere, WeightStride: 7168, InputStride: 7168, ScaleStride: 8,
@@ -52,13 +52,14 @@ func TestProductArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 		}
 	}
 	x := someProduct()
-	x.OutStride, x.OutF32 = 2116, true // float32 rows need a multiple of 4 only
+	x.OutStride, x.OutF32 = 2116, true // float32 rows only need a multiple of 4
 	if _, err := x.Encode(d); !errors.Is(err, ErrClosed) {
 		t.Errorf("float32 rows 2116 apart: %v", err)
 	}
 }
 
-// The order of summation is part of a result: a change here changes bits.
+// The number of parts of a sum depends only on the weight. It determines the order of summation, so changing it changes
+// bits.
 func TestPartsDependOnTheWeightAlone(t *testing.T) {
 	for _, c := range []struct {
 		typ                       ProductType
@@ -86,7 +87,7 @@ func TestPartsDependOnTheWeightAlone(t *testing.T) {
 	}
 }
 
-// Every choice for every number of rows is a kernel that exists, takes the rows and fits into shared memory.
+// The choice for every number of rows is a kernel that exists, supports the rows and fits into shared memory.
 func TestProductChoicesExistAndFit(t *testing.T) {
 	m := loadManifest(t)
 	seen := map[string]bool{}
@@ -98,7 +99,7 @@ func TestProductChoicesExistAndFit(t *testing.T) {
 		for _, form := range []Product{{Type: ProductFP8}, {Type: ProductBF16}, {Type: ProductFP8, Folded: true}} {
 			for _, rows := range []int32{1, 8, 9, 16, 17, 33, 64, 65, 128, 129, 300, 512, 1000, 4096, 8192} {
 				if form.Folded && rows > FoldedFew {
-					continue // such a weight is unfolded first
+					continue // a folded weight is unfolded first
 				}
 				x := form
 				x.Rows, x.Columns, x.K, x.Batch = rows, s[0], s[1], s[2]
@@ -121,7 +122,7 @@ func TestProductChoicesExistAndFit(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"sparrow_product_fold", "sparrow_product_unfold"} {
-		seen[name] = true // they write a weight in another form and compute no product
+		seen[name] = true // converts a weight and computes no product
 	}
 	for _, im := range m.Images {
 		for _, k := range im.Kernels {

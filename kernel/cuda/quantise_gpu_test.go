@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// quantised returns the host's result for bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride],
-// poison between them.
+// quantised returns the host's result for bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride].
+// The gaps are poisoned.
 func quantised(x []uint16, rows, columns, stride int, mode num.ScaleMode) (codes, scales []byte) {
 	blocks := (columns + 127) / 128
 	codes, scales = make([]byte, rows*(columns+gap)), make([]byte, blocks*stride*4)
@@ -38,12 +38,12 @@ var quantSizes = [][2]int{{1, 16}, {3, 128}, {2, 272}, {65, 1536}, {5, 7168}, {1
 func TestGPUQuantisedRowsEqualTheHost(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(51, 1))
-	for _, size := range append(quantSizes, [2]int{8*manyBlocks + 1, 144}) { // the last by the kernel of many rows
+	for _, size := range append(quantSizes, [2]int{8*manyBlocks + 1, 144}) { // the last uses the kernel of many rows
 		for mode, exact := range map[num.ScaleMode]int32{num.ScalePow2: 0, num.ScaleF32: 1} {
 			rows, columns := size[0], size[1]
 			stride := rows + 3
 			x := randomBF16(rng, rows*columns)
-			if rows*columns > 4000 { // every special value somewhere
+			if rows*columns > 4000 { // every special value occurs somewhere
 				copy(x[len(x)/2:], []uint16{0x7F80, 0xFF80, 0x7FC1, 0xFFC1, 0x8000, 0x0001, 0x7F7F})
 				copy(x[:128], make([]uint16, 128))
 			}
@@ -98,7 +98,7 @@ func TestGPUNormQuantiseEqualsItsSteps(t *testing.T) {
 		sameBytes(t, name+": norm", r.download(a.Out, int64(2*n)), norm)
 		sameBytes(t, name+": codes", r.download(a.Codes, int64(len(codes))), codes)
 		sameBytes(t, name+": scales", r.download(a.Scales, int64(len(scales))), scales)
-		// Without a second operand, in place, and without codes.
+		// The operation is also run without a second operand, in place, and without codes.
 		b := a
 		b.X, b.Delta, b.Sum, b.Out, b.Codes = upload(r, sum), 0, 0, r.poisoned(int64(2*n)), 0
 		check(t, r.k.NormQuantise(r.s, &b))

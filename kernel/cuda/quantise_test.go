@@ -24,7 +24,7 @@ func TestQuantisersNameTheArgumentThatIsWrong(t *testing.T) {
 	norm := func(change func(*NormQuantiseArgs)) error { return k.NormQuantise(s, with(someNorm(), change)) }
 	for _, c := range []struct {
 		err  error
-		says string // empty: the arguments are fine
+		says string // empty if the arguments are valid
 	}{
 		{rows(func(*QuantiseRowsArgs) {}), ""},
 		{rows(func(a *QuantiseRowsArgs) { a.Columns = 24 }), "columns 24"},

@@ -11,10 +11,10 @@ import (
 	"sparrow/layout"
 )
 
-// repeats is how often a launch must give the same bits.
+// repeats is the number of runs in which a launch must give the same bits.
 const repeats = 100
 
-// sameEveryTime runs a launch again and again over poisoned outputs.
+// sameEveryTime runs a launch repeatedly over poisoned outputs and checks that the bits are the same.
 func sameEveryTime(r *rig, name string, out Ptr, n int64, launch func() error) {
 	r.t.Helper()
 	var first []byte
@@ -83,7 +83,7 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 			return r.k.ScoreRagged(r.s, x.Heads, &a)
 		})
 		for nextN := 1; nextN <= 4; nextN++ {
-			// In the second case a thread block has several times as many keys as fit its ring.
+			// In the second case a thread block has several times as many keys as its shared-memory ring holds.
 			for _, c := range []struct{ requests, blocks int }{{37, 20}, {12, 1500}} {
 				if testing.Short() && c.blocks > 20 {
 					continue
@@ -125,7 +125,7 @@ func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 	}
 }
 
-// A row's scores and its selection have the same bits alone and in any batch.
+// The scores and the selection of a row have the same bits alone and in any batch.
 func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(23, 1))
@@ -173,7 +173,7 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 	}
 }
 
-// Native and split verifies agree to the bit: rows of a request that are scored at once, in groups, and each alone.
+// Native and split verify give the same bits, whether rows of a request are scored at once, in groups, or each alone.
 func TestGPUNativeAndSplitScoresAgree(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(24, 1))
@@ -187,7 +187,7 @@ func TestGPUNativeAndSplitScoresAgree(t *testing.T) {
 			for i := range owner {
 				owner[i] = int32(i / each)
 			}
-			x := randomPaged(r, rng, rows, blocks, 1, heads) // of its tables the first of each request counts
+			x := randomPaged(r, rng, rows, blocks, 1, heads) // only the first table of each request is used
 			x.TableRows = upload(r, owner)
 			for together := 1; together <= min(each, 4); together++ {
 				if each%together != 0 {

@@ -28,14 +28,14 @@ func TestGPUSampleEqualsTheHost(t *testing.T) {
 			}
 		}
 	}
-	// Rows have the same tokens together and alone.
+	// Rows are given the same tokens together and alone.
 	const rows, columns, stride = 70, 20000, 20003
 	logits, words := make([]float32, rows*stride), make([]int32, rows*sample.DrawWords)
 	want, best := make([]int32, rows), make([]int32, rows)
 	scratch, err := sample.NewScratch(columns)
 	check(t, err)
 	for i, c := range drawCases(t, rng, 8*rows, columns) {
-		if i%8 != 0 { // the others have fewer columns
+		if i%8 != 0 { // the other rows have fewer columns
 			continue
 		}
 		i /= 8
@@ -43,7 +43,7 @@ func TestGPUSampleEqualsTheHost(t *testing.T) {
 		c.draw.Put(words[i*sample.DrawWords:])
 		best[i], want[i] = c.best, scratch.Choose(c.logits, c.best, c.draw)
 	}
-	ids := upload(r, best) // in place
+	ids := upload(r, best) // the result replaces ids in place
 	a := SampleArgs{Logits: upload(r, logits), Draws: upload(r, words), Best: ids, IDs: ids, Stride: stride,
 		IDStride: 1, Rows: rows, Columns: columns}
 	check(t, r.k.SampleRows(r.s, &a))

@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// codes are random e4m3 values without NaN.
+// codes returns n random e4m3 codes without NaN.
 func codes(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -21,7 +21,7 @@ func codes(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// floats are random values of a given size, shifted.
+// floats returns n random values with standard deviation size and mean shift.
 func floats(rng *rand.Rand, n int, size, shift float64) []float32 {
 	v := make([]float32, n)
 	for i := range v {

@@ -14,13 +14,13 @@ import (
 )
 
 // sparsePool is a pool on the device in which only some slots hold rows: all other bytes are NaN in every format, so
-// a row that is read without being selected shows in the result.
+// that reading a row that is not selected changes the result.
 type sparsePool struct {
 	view   PoolView
 	values map[int32][]float32
 }
 
-// poolDim returns the number of values of a row; gathered V4 rows are kind 0.
+// poolDim returns the number of values of a row; kind 0 means gathered V4 rows.
 func poolDim(kind layout.Kind) int {
 	if kind == 0 || kind == layout.V4Row584 {
 		return V4Dim
@@ -73,7 +73,7 @@ func newSparsePool(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens i
 	return p
 }
 
-// sparseStream is a pool and the slots that each row selects.
+// sparseStream holds a pool and the slots that each row selects.
 type sparseStream struct {
 	pool    *sparsePool
 	indices []int32
@@ -82,7 +82,7 @@ type sparseStream struct {
 	view    SelectionView
 }
 
-// newSparseStream selects width slots for every row, one in eight of them -1 or beyond the pool.
+// newSparseStream selects width slots for every row; one in eight of them is -1 or beyond the pool.
 func newSparseStream(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens, width int,
 	lens []int32) *sparseStream {
 	s := &sparseStream{lens: lens, width: width}
@@ -126,7 +126,7 @@ func (s *sparseStream) rows(row int) [][]float32 {
 	return list
 }
 
-// sparseCase is one launch and its inputs on the host.
+// sparseCase holds one launch and its inputs on the host.
 type sparseCase struct {
 	kind    layout.Kind
 	heads   int
@@ -135,7 +135,7 @@ type sparseCase struct {
 	sinks   []float32
 	args    SparseAttendArgs
 
-	withoutMax bool // the largest scores are not requested
+	withoutMax bool // if set, largest scores are not requested
 }
 
 const sparseScale = 0.05
@@ -167,13 +167,13 @@ func newSparseCase(r *rig, rng *rand.Rand, kind layout.Kind, heads int, sinks bo
 // sparseResult holds the outputs of a launch.
 type sparseResult struct{ out, lse, max []byte }
 
-// run launches rows [from, to) in segments of a number of blocks, 0 for one segment, into poisoned memory.
+// run launches rows [from, to) into poisoned memory, in segments of the given number of blocks; 0 means one segment.
 func (c *sparseCase) run(r *rig, from, to int, blocks int32) sparseResult {
 	r.t.Helper()
 	return c.prepare(r, from, to, blocks)()
 }
 
-// prepare returns a function that poisons one set of outputs, launches and reads back.
+// prepare returns a function that poisons one set of outputs, launches the kernel and returns the outputs.
 func (c *sparseCase) prepare(r *rig, from, to int, blocks int32) func() sparseResult {
 	r.t.Helper()
 	a := c.args
@@ -272,7 +272,7 @@ func (a sparseResult) row(i, heads int) sparseResult {
 	return sparseResult{a.out[i*heads*valueDim*2:][:heads*valueDim*2], a.lse[i*n:][:n], a.max[i*n:][:n]}
 }
 
-// sparseKinds are the rows there are kernels for; 0 means gathered V4 rows.
+// sparseKinds lists the row layouts that have kernels; 0 means gathered V4 rows.
 var sparseKinds = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, 0}
 
 func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
@@ -300,7 +300,7 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 // a unit reuse the memory of the previous unit while that is still in use.
 func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	r := onGPU(t)
-	rows := 1200 // so that the rings of a thread block go round over many units
+	rows := 1200 // so many that each ring is reused by many units
 	if testing.Short() {
 		rows = 300
 	}
@@ -317,14 +317,14 @@ func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Kernels may skip the search for the largest score where it is not needed.
+// Results are the same if kernels skip the search for the largest score because it is not requested.
 func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	r := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 200, 319, 320}
 	for i, kind := range sparseKinds {
 		rng := rand.New(rand.NewPCG(10, uint64(i)))
 		c := newSparseCase(r, rng, kind, 100, true, newSparseStream(r, rng, kind, 640, 64, 320, lens))
-		for _, scale := range []float32{1, 30} { // with the second, many blocks outgrow the largest score so far
+		for _, scale := range []float32{1, 30} { // with scale 30, many blocks exceed the largest score so far
 			c.args.ScoreScale = sparseScale * math.Log2E * scale
 			for _, blocks := range []int32{0, 2} {
 				c.withoutMax = false
@@ -337,7 +337,7 @@ func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	}
 }
 
-// The byte offset of a row does not fit 32 bits.
+// Attention reads the right row if the byte offset of the row does not fit 32 bits.
 func TestGPUSparsePagesMayBeFarApart(t *testing.T) {
 	r := onGPU(t)
 	const pages, apart = 6, 1 << 30

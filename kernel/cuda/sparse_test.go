@@ -22,7 +22,7 @@ func someSparse() SparseAttendArgs {
 }
 
 func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
-	k, s := &Kernels{device: OpenDetached(Properties{})}, &Stream{} // rows of bf16 need its tensor maps
+	k, s := &Kernels{device: OpenDetached(Properties{})}, &Stream{} // bf16 rows need tensor maps of the device
 	for says, change := range map[string]func(*SparseAttendArgs){
 		"":                           func(*SparseAttendArgs) {},
 		"first pool is not given":    func(a *SparseAttendArgs) { a.Streams[0].Base = 0 },
@@ -126,7 +126,7 @@ func attendBF16(k *Kernels, s *Stream, a *SparseAttendArgs) error {
 	return k.SparseAttend(s, layout.BF16Row1152, a)
 }
 
-// word returns the i-th word of a frame whose address the driver was given.
+// word returns the i-th word of a frame at an address that was passed to the driver.
 func word(address uintptr, i int) uint64 {
 	return *(*uint64)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&address)), 8*i))
 }
@@ -166,7 +166,7 @@ func TestFewUnitsAreSharedByBlocks(t *testing.T) {
 		{sparseKernels, layout.FP8Row656, 8, 4, "sparrow_sparse_block_duo", 16},
 		{sparseKernels, layout.FP8Row576, 66, 4, "sparrow_sparse_raw_duo", 132},
 		{sparseKernels, layout.FP8Row656, 67, 4, "sparrow_sparse_block", 67},
-		// rows in one piece write their result at once
+		// Rows that are not divided write their result directly.
 		{sparseKernels, layout.FP8Row656, 2, 1, "sparrow_sparse_block", 2},
 		{sparseKernels, layout.V4Row584, 8, 4, "sparrow_sparse_entry", 8},
 		{sparseKernels, layout.BF16Row1152, 8, 4, "sparrow_sparse_bf16", 8},

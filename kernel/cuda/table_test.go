@@ -15,8 +15,8 @@ import (
 	"sparrow/layout"
 )
 
-// The kernel of a product, its tiles and its shared memory, the segments of attention, and the memory that launches
-// ask for, are those of the table for shapes of released models and for odd ones.
+// For shapes of released models and for odd shapes, the golden table lists the kernel of a product, its tiles and its
+// shared memory, the segments of attention, and the memory that launches request.
 func TestTableOfChoices(t *testing.T) {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -113,10 +113,10 @@ func TestTableOfChoices(t *testing.T) {
 	table.Check(t, "choices.txt", lines)
 }
 
-// launcher is a launch, and arguments that it takes.
+// launcher is a launch with valid arguments.
 type launcher struct {
 	name string
-	args any // a pointer
+	args any // a pointer to the arguments
 	call func(k *Kernels, s *Stream, args any) error
 }
 
@@ -124,8 +124,8 @@ func launcherOf[T any](name string, args T, call func(*Kernels, *Stream, *T) err
 	return launcher{name, &args, func(k *Kernels, s *Stream, a any) error { return call(k, s, a.(*T)) }}
 }
 
-// Each argument of each launch is refused, or not, as in the table, if it is missing, negative, one less or
-// one more than another, or at another alignment: a check that is lost changes a line.
+// Each argument of each launch is accepted or refused as in the golden table if it is missing, negative, one less or
+// one more than another argument, or has another alignment. Removing a check changes a line of the table.
 func TestTableOfRefusals(t *testing.T) {
 	main := func(kind layout.Kind) func(*Kernels, *Stream, *WriteMainArgs) error {
 		return func(k *Kernels, s *Stream, a *WriteMainArgs) error { return k.WriteMain(s, kind, a) }
@@ -204,12 +204,12 @@ func TestTableOfRefusals(t *testing.T) {
 	table.Check(t, "refusals.txt", lines)
 }
 
-// passed reports whether a call got as far as the kernel, or the driver.
+// passed reports whether a call passed its checks and reached the kernel or the driver.
 func passed(err error) bool {
 	return err == nil || errors.Is(err, image.ErrUnknown) || errors.Is(err, ErrClosed)
 }
 
-// eachField visits the settable numbers of a struct.
+// eachField calls visit for each settable number of a struct.
 func eachField(v reflect.Value, path string, visit func(path string, f reflect.Value)) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), path+v.Type().Field(i).Name
@@ -223,7 +223,7 @@ func eachField(v reflect.Value, path string, visit func(path string, f reflect.V
 	}
 }
 
-// others are values that a number may wrongly have.
+// others returns wrong values for the number f.
 func others(f reflect.Value) (list []reflect.Value) {
 	add := func(v any) { list = append(list, reflect.ValueOf(v).Convert(f.Type())) }
 	switch {

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/cuda/expect"
 )
 
-// distributions are scores of very different kinds, by name: those that occur in practice, and those for which
+// distributions generates scores of very different kinds, by name: kinds that occur in practice, and kinds for which
 // estimates of a threshold fail.
 var distributions = map[string]func(rng *rand.Rand, i, n int) float32{
 	"normal":            func(rng *rand.Rand, _, _ int) float32 { return float32(rng.NormFloat64()) },
@@ -67,21 +67,21 @@ func mixed(rng *rand.Rand, _, _ int) float32 {
 	return float32(rng.NormFloat64())
 }
 
-// selection is one launch of top-k with its expected result.
+// selection holds one launch of top-k and its expected result.
 type selection struct {
 	args   TopKArgs
 	want   []int32
 	counts []int32
 }
 
-// topKCase describes a selection: rows of some lengths, from one distribution.
+// topKCase describes a selection: rows of the given lengths with scores of one distribution.
 type topKCase struct {
 	k       int
 	kind    TopKTransform
 	lengths []int32
-	starts  bool // rows begin at odd columns
+	starts  bool // if set, rows begin at odd columns
 	score   func(rng *rand.Rand, i, n int) float32
-	columns int // hint; 0 leaves it to the stride
+	columns int // hint; 0 means that the stride is used
 }
 
 const testPage = 64
@@ -140,7 +140,7 @@ func (c topKCase) build(r *rig, rng *rand.Rand) selection {
 	return s
 }
 
-// run poisons the outputs, selects and compares.
+// run poisons the outputs, launches the selection and compares the outputs with the expected result.
 func (s selection) run(r *rig, name string) {
 	r.t.Helper()
 	check(r.t, r.s.Fill(s.args.Out, poison, int64(4*len(s.want))))
@@ -150,7 +150,7 @@ func (s selection) run(r *rig, name string) {
 	sameBytes(r.t, name+" counts", r.download(s.args.Counts, int64(4*len(s.counts))), bytesOf(s.counts))
 }
 
-// without returns the selection with whole rows, for the kernels that stream long rows.
+// without returns the selection with whole rows, for kernels that stream long rows.
 func (s selection) without() selection {
 	s.args.Kept, s.args.Via = 0, 0
 	return s
@@ -185,7 +185,7 @@ func TestGPUTopKIsExactForLongRows(t *testing.T) {
 	s.without().run(r, "a million streamed")
 }
 
-// Few small rows through every kernel: little enough for a memory or race checker.
+// Every kernel selects exactly from a few small rows. The test is small enough for a memory or race checker.
 func TestGPUTopKOfAFewRows(t *testing.T) {
 	r := onGPU(t)
 	for _, name := range []string{"normal", "few behind a relu", "louder at the end", "everything at once"} {
@@ -210,7 +210,8 @@ func TestGPUTopKOfAFewRows(t *testing.T) {
 	}
 }
 
-// More rows than SMs: blocks take several rows through their ring, and the streaming kernel uses small blocks.
+// Selections from more rows than SMs are exact: a block processes several rows through its ring, and the streaming
+// kernel uses small blocks.
 func TestGPUTopKIsExactForManyRows(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(15, 1))
@@ -233,9 +234,9 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 		s := topKCase{k: 256, kind: TopKPosition, score: distributions[name], lengths: long}.build(r, rng)
 		s.run(r, "many long rows, "+name)
 		if *portableTier {
-			continue // the portable tier has one kernel
+			continue // the portable tier has only one kernel
 		}
-		alone := s.args // the kernel for marked rows accepts any row
+		alone := s.args // the kernel for marked rows supports any row
 		alone.Parts = 1
 		check(t, r.s.Fill(alone.Out, poison, int64(4*len(s.want))))
 		check(t, runPersistent(r.k, r.s, "sparrow_topk_t256", alone.Rows, 3, &alone))
@@ -243,7 +244,8 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 	}
 }
 
-// More rows than SMs, all short: a block holds several of them, with lengths up to the capacity of a row.
+// Selections from more rows than SMs are exact if all rows are short: a block holds several rows, with lengths up to
+// the capacity of a row.
 func TestGPUTopKIsExactForManyShortRows(t *testing.T) {
 	r := onGPU(t)
 	for name, score := range distributions {

@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Drawn values have the bits that the host computes, in every type and with gaps between rows.
+// Values that the GPU generates have the bits that the host computes, in every type and with gaps between rows.
 func TestGPUDrawnValues(t *testing.T) {
 	r := onGPU(t)
 	for _, c := range []struct {
@@ -28,7 +28,7 @@ func TestGPUDrawnValues(t *testing.T) {
 			size := c.host.Size()
 			bytes := int64(((c.rows-1)*c.stride + c.columns) * size)
 			p := r.poisoned(bytes)
-			// A part of a matrix that is wider by 10 columns.
+			// The values are a part of a matrix that is wider by 10 columns.
 			const first = 1026
 			wide := c.columns + 10
 			check(t, r.k.DrawValues(r.s, &DrawArgs{Out: p, Stride: int64(c.stride), Rows: int64(c.rows),
@@ -48,7 +48,8 @@ func TestGPUDrawnValues(t *testing.T) {
 	}
 }
 
-// A widened weight equals what the host computes from its values and scales, rounded once, plain and transposed.
+// A widened weight equals the product of values and scales that the host computes, rounded once, both untransposed and
+// transposed.
 func TestGPUWidenedWeights(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(1, 2))

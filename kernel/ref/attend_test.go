@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// latentRows stores latent rows at consecutive slots of a float32 cache with pages of two tokens; each is given by
+// latentRows stores latent rows at consecutive slots of a float32 cache with pages of two tokens. Each row is given by
 // value 0 and value 512 (rope).
 func (b *bench) latentRows(v ...[2]float32) kernel.Pool {
 	b.Helper()
@@ -40,11 +40,11 @@ func TestSparseAttend(t *testing.T) {
 	out, lse, top := b.f32(rows, 512), b.f32(rows, 1), b.f32(rows, 1)
 	b.must(b.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Max: top, Q: q, Pool: pool, Heads: 1, Scale: 2,
 		Indices: b.i32(rows, 4,
-			0, 1, 2, -1, // all three
-			-1, 0, -1, 1, // holes: 2/3 and 1/3
-			2, 3, 3, 3, // only the first entry counts: the others are NaN
-			-1, -1, -1, -1, // nothing valid
-			0, 0, 0, 0), // nothing counted
+			0, 1, 2, -1, // all three keys
+			-1, 0, -1, 1, // with missing entries: 2/3 and 1/3
+			2, 3, 3, 3, // only the first entry counts; the others are NaN
+			-1, -1, -1, -1, // no valid entry
+			0, 0, 0, 0), // the count is zero
 		Lens: b.i32(rows, 1, 4, 4, 1, 4, 0)}))
 	b.near("value 0", []float32{host.RowF32(out, 0)[0], host.RowF32(out, 1)[0], host.RowF32(out, 2)[0],
 		host.RowF32(out, 3)[0], host.RowF32(out, 4)[0]},
@@ -63,14 +63,15 @@ func TestSparseAttend(t *testing.T) {
 	}
 }
 
-// Two heads of nope 1, rope 2, value 1. Row 0 sees only key 1, row 1 sees keys 0 and 1 of a second request that starts
-// at row 1. Head 0, row 1: q = (1 | 0 0); keys 1, 2 have k = ln 2, 0: weights 2/3, 1/3 over values 30, 60: 40. Head 1,
-// row 1: q = (0 | 1 0); ropes 0, ln 4: weights 1/5, 4/5 over values 5, 10: 9.
+// Two heads have nope 1, rope 2 and value 1. Row 0 attends only to key 1; row 1 attends to keys 0 and 1 of a second
+// request that starts at row 1. Head 0 of row 1 has q = (1 | 0 0); keys 1 and 2 have k = ln 2 and 0, so the weights are
+// 2/3 and 1/3, and with values 30 and 60 the result is 40. Head 1 of row 1 has q = (0 | 1 0); the rope parts are 0 and
+// ln 4, so the weights are 1/5 and 4/5, and with values 5 and 10 the result is 9.
 func TestDenseAttend(t *testing.T) {
 	b := newBench(t)
 	d := kernel.LatentDims{Heads: 2, Nope: 1, Rope: 2, V: 1, Latent: 512}
 	ln2, ln4 := float32(math.Log(2)), float32(math.Log(4))
-	kv := b.f32(3, 4, // per head: key, value
+	kv := b.f32(3, 4, // key and value of each head
 		9, 1, 9, 2,
 		ln2, 30, 9, 5,
 		0, 60, 9, 10)
@@ -87,8 +88,9 @@ func TestDenseAttend(t *testing.T) {
 	}
 }
 
-// The absorbed and the expanded form are one computation (v32 spec, 11.2): keys and values up-projected from latents
-// and attended to densely, or queries moved into latent space, attended there, and moved back.
+// The absorbed and the expanded form of attention compute the same result (v32 spec, 11.2). The expanded form projects
+// latents up to keys and values and attends to them densely. The absorbed form projects queries into latent space,
+// attends there, and projects the result back.
 func TestAbsorbedEqualsExpanded(t *testing.T) {
 	for _, d := range []kernel.LatentDims{{Heads: 3, Nope: 128, Rope: 64, V: 128, Latent: 512},
 		{Heads: 2, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
@@ -138,7 +140,7 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 	}
 }
 
-// cosdiff is 1 - 2ab/(aa+bb): zero for equal vectors (v32 spec, 8).
+// cosdiff returns 1 - 2ab/(aa+bb), which is zero for equal vectors (v32 spec, 8).
 func cosdiff(a, b []float32) float64 {
 	var ab, aa, bb float64
 	for i := range a {

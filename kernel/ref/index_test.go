@@ -19,7 +19,7 @@ var (
 	up   = float32(math.Inf(1))
 )
 
-// keys stores keys at consecutive slots of a float32 index cache with pages of two tokens. A key is given by its
+// keys stores keys at consecutive slots of a float32 index cache with pages of two tokens. Each key is given by its
 // first two values.
 func (b *bench) keys(pages int, v ...[2]float32) kernel.Pool {
 	b.Helper()
@@ -32,7 +32,7 @@ func (b *bench) keys(pages int, v ...[2]float32) kernel.Pool {
 	return p
 }
 
-// queries is rows of heads, each given by its first two values.
+// queries returns rows of query heads. Each head is given by its first two values.
 func (b *bench) queries(heads int, v ...[2]float32) kernel.Tensor {
 	b.Helper()
 	t := b.f32(len(v)/heads, heads*layout.IndexDim)
@@ -50,7 +50,7 @@ func (b *bench) queries(heads int, v ...[2]float32) kernel.Tensor {
 //	key (-5, -1): both products are cut off: 0, not 2*-5 + 3*1 = -7
 //	key (2, -9):  2*2 - 3*0 = 4
 //
-// Pages of the request are 3 and 1 (in that order); column 3 of row 1 is beyond its length and stays as it was.
+// The pages of the request are 3 and 1 in that order. Column 3 of row 1 is beyond its length and is not written.
 func TestScores(t *testing.T) {
 	b := newBench(t)
 	pool := b.keys(4, [2]float32{}, [2]float32{}, [2]float32{-5, -1}, [2]float32{2, -9}, [2]float32{}, [2]float32{},
@@ -69,8 +69,8 @@ func TestScores(t *testing.T) {
 	b.near("row 1 needs no scores", host.RowF32(args.Out, 1), 7, 7, 7, 7)
 }
 
-// Two requests extend by 3 of 10 and by 2 of 4 tokens: rows see keys [0,8) [0,9) [0,10) and [10,13) [10,14) of the
-// gathered keys (v32 spec, 6.5). Key i is (i, 0) and the query (1, 0), so column s of row r is Start[r]+s.
+// Two requests extend by 3 of 10 and by 2 of 4 tokens: their rows see keys [0,8), [0,9), [0,10) and [10,13), [10,14) of
+// the gathered keys (v32 spec, 6.5). Key i is (i, 0) and the query is (1, 0), so column s of row r is Start[r]+s.
 func TestScoresOverGatheredKeys(t *testing.T) {
 	b := newBench(t)
 	pool := b.pool(layout.IndexF32Row512, layout.IndexF32{}.PageBytes(14), 1, 14)
@@ -97,10 +97,10 @@ func TestScoresOverGatheredKeys(t *testing.T) {
 	}
 }
 
-// For quantised keys the query scale and n^-1/2 d^-1/2 go into the weights: 4 heads of 128, so 1/sqrt(512) =
-// 0.0441941738. Head 0 is 448 everywhere: scale 1, bytes 448. Head 1 is 449: 449/448 is above 1, so the power of two
-// is 2 and 224.5 rounds to 224. Head 2 is zero: max(0, 1e-4)/448 = 2.2e-7 rounds up to 2^-22. Head 3 has one value 1:
-// 1/448 rounds up to 2^-8, 1*256 = 256.
+// For quantised keys the query scale and n^-1/2 d^-1/2 are multiplied into the weights: 4 heads of 128 give 1/sqrt(512)
+// = 0.0441941738. Head 0 is 448 everywhere, so its scale is 1 and its codes are 448. Head 1 is 449: 449/448 is above 1,
+// so the power of two is 2, and 224.5 rounds to 224. Head 2 is zero: max(0, 1e-4)/448 = 2.2e-7 rounds up to 2^-22. Head
+// 3 has a single value 1: 1/448 rounds up to 2^-8, and 1*256 = 256.
 func TestIndexQueryQuantises(t *testing.T) {
 	b := newBench(t)
 	q := b.f32(1, 4*128)
@@ -123,7 +123,8 @@ func TestIndexQueryQuantises(t *testing.T) {
 	}
 }
 
-// The Hadamard rotation spreads one value over all: H v has ±v/sqrt(128) everywhere, and twice is the vector itself.
+// The Hadamard rotation spreads one value over all elements: H v is ±v/sqrt(128) everywhere, and rotating twice gives
+// the original vector.
 func TestIndexQueryHadamard(t *testing.T) {
 	b := newBench(t)
 	q, out := b.f32(1, 128), b.f32(1, 128)
@@ -143,7 +144,7 @@ func TestSelect(t *testing.T) {
 		name   string
 		scores []float32
 		len    int32
-		want   []int32 // K is 3
+		want   []int32 // the expected indices, for K = 3
 	}{
 		{"the best three, in ascending order", []float32{1, 9, 5, 7, 3}, 5, []int32{1, 2, 3}},
 		{"the lowest position wins a tie at the cut", []float32{0, 5, 0, 0, 0}, 5, []int32{0, 1, 2}},
@@ -186,8 +187,8 @@ func TestSelect(t *testing.T) {
 	})
 }
 
-// Lengths around the width of the selection (v32 spec, 11.8): position p has score p, so the last K of n are chosen,
-// all of them up to K.
+// Select is right for lengths around K (v32 spec, 11.8): position p has score p, so the last K of n positions are
+// chosen, or all of them if n <= K.
 func TestSelectAroundTopK(t *testing.T) {
 	const k = 2048
 	b := newBench(t)
@@ -210,8 +211,8 @@ func TestSelectAroundTopK(t *testing.T) {
 	}
 }
 
-// Paged: position p of request 1, whose pages are 7 and 3, is page*64 + p%64: 0 → 448, 63 → 511, 64 → 192, 100 → 228.
-// Ragged: p + offset. Both keep -1 (v32 spec, 6.6).
+// For paged keys, position p of request 1, whose pages are 7 and 3, is slot page*64 + p%64: 0 → 448, 63 → 511, 64 →
+// 192, 100 → 228. For ragged keys the result is p + offset. Both keep -1 (v32 spec, 6.6).
 func TestLocate(t *testing.T) {
 	b := newBench(t)
 	positions := b.i32(2, 5, 0, 63, -1, 64, 100, 5, -1, -1, -1, 0)
@@ -233,7 +234,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Gathered index keys are the same bytes in the order of the slots, whatever the page sizes; scales are copied
+// GatherIndex copies the bytes of index keys in the order of the slots, for any page sizes; scales are copied
 // separately from keys.
 func TestGatherIndex(t *testing.T) {
 	for _, kind := range []layout.Kind{layout.IndexPage132, layout.IndexF32Row512} {

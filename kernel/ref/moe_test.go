@@ -11,7 +11,7 @@ import (
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// route runs one row of logits.
+// route runs the router for one row of logits.
 func (b *bench) route(logits, bias []float32, k, groups, keep int, normalize bool, scale float32) ([]int32, []float32) {
 	b.Helper()
 	ids, w := b.i32(1, k), b.f32(1, k)
@@ -37,13 +37,13 @@ func TestBiasChoosesButDoesNotWeigh(t *testing.T) {
 	b.near("normalised to 2.5", w, 2.5*0.5/sum, 2.5*sigmoid(3)/sum)
 }
 
-// All logits 0: every score is 0.5. Groups of two; biases make the sums of two
+// All logits are 0, so every score is 0.5. Groups have two experts; biases make the sums of two
 //
 //	group 0: -0.6 - 0.9 = -1.5   (biased scores, each 0.5 + bias)
 //	group 1: -0.7 - 0.7 = -1.4
 //	group 2: -0.5 - 3.5 = -4.0
 //
-// Groups 1 and 0 stay although group 2 holds the single best expert (-0.5), and the choice is -0.6 (expert 0), then
+// Groups 1 and 0 are kept although group 2 holds the single best expert (-0.5), and the choice is -0.6 (expert 0), then
 // -0.7 (expert 2 before 3). Masking with zero instead of minus infinity would choose the dropped experts 4 and 5.
 func TestGroupsWithNegativeScores(t *testing.T) {
 	b := newBench(t)
@@ -57,7 +57,7 @@ func TestGroupsWithNegativeScores(t *testing.T) {
 	b.ints("no groups", ids, 4)
 }
 
-// Equal scores go to the lower index, among groups and among experts.
+// Of equal scores the one with the lower index is chosen, for groups and for experts.
 func TestRouterTies(t *testing.T) {
 	b := newBench(t)
 	ids, _ := b.route(make([]float32, 8), make([]float32, 8), 3, 4, 2, true, 1)
@@ -75,7 +75,7 @@ func TestRouterRefusesImpossibleChoices(t *testing.T) {
 	}
 }
 
-// silu(2) * 3 = 2/(1+e^-2) * 3 = 5.2847825; silu(-2) * 3 = -0.7152175; silu(0) * 9 = 0.
+// Gate returns silu(2) * 3 = 2/(1+e^-2) * 3 = 5.2847825, silu(-2) * 3 = -0.7152175 and silu(0) * 9 = 0.
 func TestGate(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(1, 3)
@@ -83,12 +83,13 @@ func TestGate(t *testing.T) {
 	b.near("gate", host.F32(out), 5.2847825, -0.7152175, 0)
 }
 
-// Two experts over one value, hidden 1 and inner 1: FFN_e(x) = down * silu(gate x) * (up x). For x = 2:
+// Two experts have hidden size 1 and inner size 1: FFN_e(x) = down * silu(gate x) * (up x). For x = 2:
 //
 //	expert 0: gate 1, up 1, down 10:  10 * silu(2) * 2 = 35.2318832
 //	expert 1: gate 0.5, up 2, down 1: silu(1) * 4      =  2.9242343
 //
-// Row 0 takes expert 1 with 0.5 and expert 0 with 0.25 on top of 100; row 1 takes expert 1 twice.
+// Row 0 chooses expert 1 with weight 0.5 and expert 0 with weight 0.25, and its result is added to 100; row 1 chooses
+// expert 1 twice.
 func TestExperts(t *testing.T) {
 	b := newBench(t)
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
@@ -104,13 +105,13 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// The sum over experts is kept wide and rounded once, in the order of the choice: 2^25 + 1 - 2^25 is 1, which float32
-// sums would lose.
+// The sum over experts is computed in float64 in the order of the choices and rounded once: 2^25 + 1 - 2^25 is 1, which
+// sums in float32 would lose.
 func TestExpertSumIsRoundedOnce(t *testing.T) {
 	b := newBench(t)
 	big := float32(1 << 25)
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
-	// For x = 64 silu(x) is 64 and up x is 1, so the experts give 64 * down: 2^25 and 1.
+	// For x = 64, silu(x) is 64 and up x is 1, so the results of the experts are 64 * down: 2^25 and 1.
 	one := kernel.ExpertArgs{Out: b.f32(1, 1), X: b.f32(1, 1, 64), IDs: b.i32(1, 3, 0, 1, 0),
 		Weights: b.f32(1, 3, 1, 1, -1),
 		Experts: b.experts([]kernel.Weight{w(1), w(1)}, []kernel.Weight{w(1.0 / 64), w(1.0 / 64)},
@@ -126,7 +127,7 @@ func TestMultiplyAppliesBlockScales(t *testing.T) {
 	data, err := kernel.New(&b.Device, kernel.E4M3, 130, 130)
 	b.must(err)
 	for i := range host.Bytes(data) {
-		host.Bytes(data)[i] = 0x40 // 2 in e4m3
+		host.Bytes(data)[i] = 0x40 // code of 2 in e4m3
 	}
 	x, y := b.f32(1, 130), b.f32(1, 130)
 	host.F32(x)[0], host.F32(x)[128] = 1, 1

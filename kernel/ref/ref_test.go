@@ -13,7 +13,7 @@ import (
 	"sparrow/layout"
 )
 
-// bench is the reference with short ways to make tensors.
+// bench holds the reference device and has short methods to make tensors.
 type bench struct {
 	*testing.T
 	ref.Device
@@ -28,7 +28,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// f32 returns a tensor of rows of cols values; without values it is zero.
+// f32 returns a tensor [rows, cols] with the values v; without values it is zero.
 func (b *bench) f32(rows, cols int, v ...float32) kernel.Tensor {
 	b.Helper()
 	t, err := kernel.New(&b.Device, kernel.F32, rows, cols)
@@ -45,13 +45,13 @@ func (b *bench) i32(rows, cols int, v ...int32) kernel.Tensor {
 	return t
 }
 
-// weight returns a float32 matrix.
+// weight returns a float32 weight [out, in] with the values v.
 func (b *bench) weight(out, in int, v ...float32) kernel.Weight {
 	b.Helper()
 	return kernel.Weight{Data: b.f32(out, in, v...)}
 }
 
-// prepare returns a matrix of a weight.
+// prepare returns the matrix that the reference prepares from a weight.
 func (b *bench) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 	b.Helper()
 	m, err := b.Prepare(w, role)
@@ -59,7 +59,7 @@ func (b *bench) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 	return m
 }
 
-// experts are experts of weights.
+// experts returns the experts that the reference prepares from weights.
 func (b *bench) experts(gate, up, down []kernel.Weight) kernel.Experts {
 	b.Helper()
 	x, err := b.PrepareExperts(kernel.ExpertWeights{Gate: gate, Up: up, Down: down})
@@ -109,8 +109,8 @@ func (b *bench) ints(what string, got []int32, want ...int32) {
 	}
 }
 
-// mean(x²) = (9+16)/2 = 12.5; with eps 12.5 the root is 5, so x/5 * w = 0.6*10, -0.8*0.5.
-// The second row is zero: rsqrt(0 + eps) stays finite.
+// For the first row, mean(x²) = (9+16)/2 = 12.5. With eps 12.5 the root is 5, so x/5 * w is 0.6*10 and -0.8*0.5. The
+// second row is zero: rsqrt(0 + eps) is finite.
 func TestNorm(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(2, 2)
@@ -118,7 +118,7 @@ func TestNorm(t *testing.T) {
 	b.near("norm", host.F32(out), 6, -0.4, 0, 0)
 }
 
-// noRotation returns the angle 0 for every pair: cosine 1, sine 0.
+// noRotation returns angle 0 (cosine 1, sine 0) for every pair.
 func (b *bench) noRotation(rows int) kernel.Tensor {
 	b.Helper()
 	t := b.f32(rows, layout.RopeDim)
@@ -130,9 +130,9 @@ func (b *bench) noRotation(rows int) kernel.Tensor {
 	return t
 }
 
-// The indexer's key norm is a real LayerNorm. Half of 128 values are 5, half are 1: mean 3, variance 4; with eps 0
-// the normalised values are +1 and -1, times weight 2 plus bias 0.25: 2.25 and -1.75. RMSNorm would give 5/sqrt(13)
-// and 1/sqrt(13) instead.
+// The indexer's key norm is a LayerNorm with bias. Half of 128 values are 5 and half are 1, so the mean is 3 and the
+// variance is 4. With eps 0 the normalised values are +1 and -1; times weight 2 plus bias 0.25 they are 2.25 and -1.75.
+// RMSNorm would give 5/sqrt(13) and 1/sqrt(13) instead.
 func TestIndexKeyIsLayerNormalisedWithBias(t *testing.T) {
 	b := newBench(t)
 	key, w, bias := b.f32(1, 128), b.f32(1, 128), b.f32(1, 128)
@@ -156,7 +156,7 @@ func TestIndexKeyIsLayerNormalisedWithBias(t *testing.T) {
 	}
 }
 
-// A slot below zero is padding: nothing is written, whichever store it is.
+// A slot below zero is padding: no store operation writes anything for it.
 func TestPaddingIsNotStored(t *testing.T) {
 	b := newBench(t)
 	index, main := b.indexPool(layout.IndexPage132, 1, 4), b.mainPool(layout.FP8Row656, 1, 4)
@@ -174,9 +174,9 @@ func TestPaddingIsNotStored(t *testing.T) {
 	}
 }
 
-// Token 130 of an index cache is in page 2: its key at byte 2*8448 + (130-128)*128 = 17152, its scale at 2*8448 +
-// 8192 + 2*4 = 25096 (v32 spec, 5.4). LayerNorm of +1, -1 alternating is itself; weight 3 makes ±3; 3/448 = 0.0067
-// rounds up to the scale 2^-7, and 3 * 128 = 384 is representable.
+// Token 130 of an index cache is in page 2: its key is at byte 2*8448 + (130-128)*128 = 17152 and its scale at 2*8448 +
+// 8192 + 2*4 = 25096 (v32 spec, 5.4). LayerNorm does not change alternating +1 and -1, and weight 3 gives ±3. 3/448 =
+// 0.0067 rounds up to the scale 2^-7, and 3 * 128 = 384 is representable.
 func TestIndexPageAddresses(t *testing.T) {
 	b := newBench(t)
 	key, w := b.f32(1, 128), b.f32(1, 128)
@@ -205,9 +205,10 @@ func TestIndexPageAddresses(t *testing.T) {
 	}
 }
 
-// Only the 512 latent values are normalised; the rope part is rotated, interleaved, and stored after them. Norm:
-// mean(x²) = 4 with eps 0, so 2 becomes 1, times weight 0.5. Rope: pair 0 is (3, 4), turned by 90 degrees: (-4, 3).
-// In 656-byte rows the scale of tile 0 is at byte 512 and rope element r at 528 + 2r (v32 spec, 11.6).
+// Only the 512 latent values are normalised. The rope part is rotated in interleaved pairs and stored after them. Norm:
+// mean(x²) = 4 with eps 0, so 2 becomes 1, times weight 0.5. Rope: pair 0 is (3, 4), which a rotation by 90 degrees
+// makes (-4, 3). In 656-byte rows the scale of tile 0 is at byte 512, and rope element r is at 528 + 2r (v32 spec,
+// 11.6).
 func TestStoreRows(t *testing.T) {
 	b := newBench(t)
 	kv, norm := b.f32(1, 576), b.f32(1, 512)
@@ -219,7 +220,7 @@ func TestStoreRows(t *testing.T) {
 	host.F32(angles)[0], host.F32(angles)[32] = 0, 1
 	pool := b.mainPool(layout.FP8Row656, 2, 3)
 	b.must(b.StoreRows(kernel.StoreArgs{KV: kv, Norm: norm, Eps: 0, Angles: angles, Slots: b.i32(1, 1, 4), Pool: pool}))
-	row := host.Page(pool, 1)[656:][:656] // slot 4: page 1, token 1
+	row := host.Page(pool, 1)[656:][:656] // slot 4 is token 1 of page 1
 	scale := math.Float32frombits(binary.LittleEndian.Uint32(row[512:]))
 	if got := num.FromE4M3(row[0]) * scale; got != 0.5 {
 		t.Errorf("latent value 0 is %v, want 0.5", got)

@@ -9,7 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// Position 2 with frequencies π/4 and 0, times a scale of 3: the angle is π/2, cosine 0, sine 1.
+// Position 2 with frequencies π/4 and 0 is multiplied by a scale of 3: the first angle is π/2, which has cosine 0 and
+// sine 1.
 func TestAngles(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(2, 4)
@@ -19,9 +20,9 @@ func TestAngles(t *testing.T) {
 	b.near("position 0", host.RowF32(out, 1), 3, 3, 0, 0)
 }
 
-// Vector (1, 2, 3, 4) after one untouched value, pair 0 turned by 90 degrees, pair 1 not at all. (a, b) becomes (-b,
-// a): interleaved pairs are (1,2) and (3,4): -2 1 3 4; half-split pairs are (1,3) and (2,4): -3 2 1 4. The second
-// head likewise.
+// Vector (1, 2, 3, 4) follows one unchanged value. Pair 0 is rotated by 90 degrees, pair 1 is not rotated. (a, b)
+// becomes (-b, a). Interleaved pairs are (1,2) and (3,4), which gives -2 1 3 4; half-split pairs are (1,3) and (2,4),
+// which gives -3 2 1 4. The second head is rotated in the same way.
 func TestPairings(t *testing.T) {
 	for _, c := range []struct {
 		pairing kernel.Pairing
@@ -38,8 +39,8 @@ func TestPairings(t *testing.T) {
 	}
 }
 
-// By 30 degrees: cos 0.8660254, sin 0.5. (1, 2) becomes (0.8660254 - 1, 0.5 + 1.7320508). The length of a pair does
-// not change.
+// A rotation by 30 degrees has cosine 0.8660254 and sine 0.5: (1, 2) becomes (0.8660254 - 1, 0.5 + 1.7320508). The
+// length of a pair does not change.
 func TestRotationSign(t *testing.T) {
 	b := newBench(t)
 	x := b.f32(1, 2, 1, 2)
@@ -48,9 +49,9 @@ func TestRotationSign(t *testing.T) {
 	b.near("30 degrees", host.F32(x), -0.1339746, 2.2320508)
 }
 
-// The indexer rotates the first 64 of its 128 values, the families in different pairs: with only value 1 set and
-// every pair turned by 90 degrees, half-split moves it to 1+32, interleaved from the second place of pair 0 to the
-// first, negated.
+// The indexer rotates the first 64 of its 128 values, and model families use different pairs. With only value 1 set and
+// every pair rotated by 90 degrees, half-split rotation moves it to value 1+32. Interleaved rotation moves it from the
+// second place of pair 0 to the first and negates it.
 func TestIndexerRotatesItsFirstHalf(t *testing.T) {
 	for _, c := range []struct {
 		pairing kernel.Pairing

@@ -11,15 +11,15 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows that multiply FP8 blocks, FP8 with a scale for each row, or MXFP4 that folds, are quantised per 128 columns,
-// with the kind of scale that the weight has; rows of other weights are not quantised.
+// Rows are quantised in groups of 128 columns if the weight is FP8 in blocks, FP8 with a scale for each row, or MXFP4
+// whose scales can be folded. The kind of scale is that of the weight. Rows of other weights are not quantised.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
 	for i := range in {
 		host.F32(x)[i] = 1 + float32(i)/1024
 	}
-	host.F32(x)[0], host.F32(x)[128] = 300, 448*3 // largest of their 128 columns
+	host.F32(x)[0], host.F32(x)[128] = 300, 448*3 // each is the largest of its 128 columns
 	for _, c := range []struct {
 		name string
 		dev  Device
@@ -27,19 +27,19 @@ func TestRoundedProducts(t *testing.T) {
 		pow2 bool
 		at   int
 		want float32
-		rows bool // a scale for each row
+		rows bool // if set, each row of the weight has a scale
 	}{
 		{"plain", Device{}, kernel.E4M3, false, 1, 1 + 1./1024, false},
 		{"bf16", Device{Rounded: true}, kernel.BF16, false, 1, 1 + 1./1024, false},
-		// 300/448 is the scale: 1.0009765625 / scale = 1.4948, whose nearest of 3 bits is 1.5.
+		// The scale is 300/448: 1.0009765625 / scale = 1.4948, and the nearest number with 3 mantissa bits is 1.5.
 		{"any scale", Device{Rounded: true}, kernel.E4M3, false, 1, float32(1.5) * (float32(300) / 448), false},
 		{"a scale for each row", Device{Rounded: true}, kernel.E4M3, true, 1, 1, true},
 		{"plain, a scale for each row", Device{}, kernel.E4M3, true, 1, 1 + 1./1024, true},
 		{"e2m1 that folds", Device{Rounded: true}, kernel.E2M1x2, true, 1, 1, false},
 		{"plain e2m1", Device{}, kernel.E2M1x2, true, 1, 1 + 1./1024, false},
-		// The scale is 1: 1.0009765625 becomes 1.
+		// The scale is 1, so 1.0009765625 becomes 1.
 		{"a power of two", Device{Rounded: true}, kernel.E4M3, true, 1, 1, false},
-		// The scale is 3: 1.1259765625 / 3 = 0.3753 becomes 0.375.
+		// The scale is 3, so 1.1259765625 / 3 = 0.3753 becomes 0.375.
 		{"the second block", Device{Rounded: true}, kernel.E4M3, false, 129, 1.125, false},
 	} {
 		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, in*c.kind.Size()), DType: c.kind, Rows: 1,
@@ -47,7 +47,7 @@ func TestRoundedProducts(t *testing.T) {
 		raw := []byte(w.Data.Buf.(kernel.HostBuffer))
 		switch {
 		case c.kind == kernel.BF16:
-			raw[2*c.at], raw[2*c.at+1] = 0x80, 0x3F // one
+			raw[2*c.at], raw[2*c.at+1] = 0x80, 0x3F // 1 in bf16
 		case c.kind == kernel.E2M1x2:
 			raw[c.at/2], w.Data.Cols, w.Data.Stride = 2<<(4*(c.at%2)), in/2, in/2
 			w.BlockRows, w.BlockCols = 1, 32
@@ -79,17 +79,17 @@ func floats(rows, cols int) kernel.Tensor {
 		Stride: cols}
 }
 
-// Weights of keys are rounded relative to the largest score of the tile that is weighed first, and to another base only
-// when a later tile has outgrown it 2^8 times.
+// Attention weights are rounded relative to the largest score of the first tile. The base changes only when a later
+// tile has a score that is more than 2^8 times larger.
 func TestRoundedWeights(t *testing.T) {
 	d := Device{Rounded: true}
 	round := func(p float64) float64 { return float64(num.RoundBF16(float32(p))) }
 	ln2 := math.Ln2
 	for _, c := range []struct {
 		name   string
-		scores []float64 // in powers of two
+		scores []float64 // base-2 logarithms of the weights
 		tiles  tiles
-		want   []float64 // before they are divided by the sum
+		want   []float64 // expected weights before division by their sum
 	}{
 		{"one tile", []float64{0, -1.3, -2.7}, tiles{keys: 4},
 			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(-2.7))}},
@@ -98,7 +98,7 @@ func TestRoundedWeights(t *testing.T) {
 			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(0.3)), round(math.Exp2(0.1))}},
 		{"from the last tile on", []float64{0.3, 0.1, 0, -1.3}, tiles{keys: 2, fromLast: true},
 			[]float64{round(math.Exp2(0.3)), round(math.Exp2(0.1)), 1, round(math.Exp2(-1.3))}},
-		// Values that were rounded relative to 0 are multiplied by 2^-9.5 later.
+		// Values that were rounded relative to base 0 are multiplied by 2^-9.5 later.
 		{"a later tile that outgrows the base", []float64{0, -1.3, 9.5, 9}, tiles{keys: 2},
 			[]float64{math.Exp2(-9.5), round(math.Exp2(-1.3)) * math.Exp2(-9.5), 1, round(math.Exp2(-0.5))}},
 	} {
@@ -129,7 +129,8 @@ func TestRoundedWeights(t *testing.T) {
 	}
 }
 
-// Perturbed sums differ by about as much as the same kind of product on a GPU, and are the same for the same sum.
+// Perturbed sums differ from exact ones by about as much as the same product on a GPU, and equal sums are perturbed
+// equally.
 func TestMovedSums(t *testing.T) {
 	weight := func(kind kernel.DType) *host.Matrix {
 		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 256), DType: kind, Rows: 1, Cols: 16,

@@ -1,10 +1,10 @@
 // Package bench times CUDA kernels and compares them with the peak rates of the device.
 //
-// Its inputs are cases: a kernel at a shape with its minimum bytes and operations; peers.tsv contains the times of
-// other engines. It returns results that marshal to JSON. Every case is checked against the host before it is timed,
-// with its outputs poisoned first; timing replays captured graphs whose launches rotate over several sets of inputs,
-// together larger than the L2 cache, and reports the median of many replays with its spread. Nothing is timed with
-// zeros, because these use less power and run faster than real data.
+// A case is a kernel at a shape, with its minimum bytes and operations; peers.tsv contains the times of other engines.
+// Results can be written as JSON. Every case is checked against the host before it is timed, with its outputs poisoned
+// first; timing replays captured graphs whose launches rotate over several sets of inputs, together larger than the L2
+// cache, and reports the median of many replays with its spread. Nothing is timed with zeros, because these use less
+// power and run faster than real data.
 package bench
 
 import (
@@ -22,7 +22,7 @@ import (
 // Rate is the kind of arithmetic that bounds a case.
 type Rate int
 
-// The kinds. Memory cases have almost no arithmetic.
+// The kinds of arithmetic are these. Memory cases have almost no arithmetic.
 const (
 	Memory Rate = iota
 	BF16
@@ -31,27 +31,27 @@ const (
 
 // Roofs holds the peak rates that results are compared with.
 type Roofs struct {
-	BytesPerSecond float64 `json:"bytes_per_second"` // read and written together
-	BF16           float64 `json:"bf16_flops"`       // per second
+	BytesPerSecond float64 `json:"bytes_per_second"` // sum of reads and writes
+	BF16           float64 `json:"bf16_flops"`       // operations per second
 	FP8            float64 `json:"fp8_flops"`
 }
 
-// H200 returns the peak rates measured on an H200: a large copy, a large bf16 GEMM on random data, the issue rate of
-// FP8 instructions.
+// H200 returns the peak rates that were measured on an H200 with a large copy, a large bf16 GEMM on random data, and
+// the issue rate of FP8 instructions.
 func H200() Roofs { return Roofs{BytesPerSecond: 4.3e12, BF16: 790e12, FP8: 1650e12} }
 
 // Case is one kernel at one shape.
 type Case struct {
 	harness.Case
 	FLOPs    float64 // operations of one run
-	Bytes    float64 // fewest bytes through device memory in one run
+	Bytes    float64 // minimum bytes of device memory traffic in one run
 	Rate     Rate
 	SetBytes float64 // device memory of one set; 0 means Bytes
 	// New makes one set of inputs and outputs in memory of the holder. Different sets use different memory.
 	New func(*holder) Set
 }
 
-// titled returns a case with a name, and a shape from a format.
+// titled returns a case with the given name and a shape formatted from the arguments.
 func titled(name, shape string, args ...any) harness.Case {
 	return harness.Case{Name: name, Shape: fmt.Sprintf(shape, args...)}
 }
@@ -95,43 +95,43 @@ type Rig struct {
 // Options set how long to measure.
 type Options struct {
 	Replays int // timed graph replays; 0 means 20
-	// idle time before each timed replay: without it the power limit lowers the clock during heavy cases
+	// Pause is the idle time before each timed replay. Without it the power limit lowers the clock during heavy cases.
 	Pause time.Duration
-	// Check compares results with the host's and times nothing, for tools that count or check each launch.
+	// Check compares results with the host's without timing, for tools that count or check each launch.
 	Check    bool
 	Progress harness.Progress
 }
 
 const (
 	warm    = 3 // replays before the timed replays
-	l2Times = 3 // how many times the L2 the sets together hold
+	l2Times = 3 // total size of the sets as a multiple of the L2 size
 )
 
 // Result is the result of one case.
 type Result struct {
 	Name      string  `json:"name"`
 	Shape     string  `json:"shape"`
-	Micros    float64 `json:"us"`     // median
+	Micros    float64 `json:"us"`     // median time
 	MinMicros float64 `json:"us_min"` // fastest replay
 	MaxMicros float64 `json:"us_max"` // slowest replay
 	Spread    float64 `json:"spread"` // (90th - 10th percentile) / median
 	TFLOPs    float64 `json:"tflops,omitempty"`
 	GBs       float64 `json:"gb_per_s"`
-	RoofUS    float64 `json:"roof_us"`    // time at the ceiling
+	RoofUS    float64 `json:"roof_us"`    // time at the peak rate
 	RoofShare float64 `json:"roof_share"` // roof_us / us
 	Peer      string  `json:"peer,omitempty"`
 	PeerUS    float64 `json:"peer_us,omitempty"`
 	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us: above 1 is faster than the peer
 	Sets      int     `json:"sets"`
-	Launches  int     `json:"launches"` // per replay
+	Launches  int     `json:"launches"` // launches per replay
 	Checked   bool    `json:"checked"`
 }
 
-// Report is a whole run.
+// Report holds the results of a whole run.
 type Report struct {
 	Device  cuda.Properties `json:"device"`
 	Date    time.Time       `json:"date"`
-	Commit  string          `json:"commit,omitempty"` // of the program that measured
+	Commit  string          `json:"commit,omitempty"` // commit of the program that measured
 	Pause   string          `json:"pause,omitempty"`  // idle time before each replay
 	Roofs   Roofs           `json:"roofs"`
 	Results []Result        `json:"results"`
@@ -202,7 +202,7 @@ func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 		return &Result{Name: c.Name, Shape: c.Shape, Sets: n, Checked: true}, nil
 	}
 	launches := n
-	if want := 20; n < want { // short cases need several launches because of the events' resolution
+	if want := 20; n < want { // the events' resolution requires several launches
 		launches = n * ((want + n - 1) / n)
 		if c.setBytes() > 1<<28 {
 			launches = max(n, 4)
@@ -289,7 +289,7 @@ func timed(s *cuda.Stream, g *cuda.Graph, ev [2]*cuda.Event) (time.Duration, err
 	return ev[1].Since(ev[0])
 }
 
-// summarise computes a result from times.
+// summarise computes a result from measured times.
 func summarise(c *Case, times []float64, roofs Roofs) *Result {
 	t := harness.Summarise(times)
 	us := t.Median

@@ -84,7 +84,8 @@ func TestEveryCaseHasItsFloor(t *testing.T) {
 	}
 }
 
-// Every time of another engine belongs to an existing case; a case that is renamed fails here.
+// Every recorded time of another engine refers to an existing case: renaming a case without its recorded times fails
+// this test.
 func TestPeersAreOfCases(t *testing.T) {
 	known, err := peers()
 	if err != nil || len(known) < 100 {

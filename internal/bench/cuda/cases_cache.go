@@ -75,7 +75,7 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 	}
 }
 
-// written returns a pool to which tokens are written, its bytes, and the tokens' slots and positions.
+// written returns a pool for writing tokens, its bytes on the host, and the slots and positions of the tokens.
 func (h *holder) written(tokens, pageTokens, pageBytes int) (pool cuda.PoolView, size int, slots, positions []int32) {
 	pages := (tokens + pageTokens - 1) / pageTokens
 	size = pages * pageBytes
@@ -89,7 +89,7 @@ func (h *holder) rotary() cuda.RotaryView {
 	return cuda.RotaryView{Table: putAll(h, angles()), Rows: tableRows}
 }
 
-// gatherSet copies rows of a pool by a list of slots; convert returns the expected row.
+// gatherSet returns a set that copies rows of a pool by a list of slots; convert returns the expected row.
 func gatherSet(h *holder, pool cuda.PoolView, rowBytes, count int,
 	launch func(*cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
 	slots := h.permutation(int(pool.Slots))[:count]
@@ -225,8 +225,8 @@ func combineCase(tokens, ks, ke int) Case {
 	}
 }
 
-// recipe is the preparation of indexer vectors in V3.2.
+// recipe describes how V3.2 prepares indexer vectors.
 var recipe = cuda.IndexRecipeView{Hadamard: 1}
 
-// hostRecipe is the same on the host.
+// hostRecipe is the host's form of recipe.
 var hostRecipe = expect.Recipe{Hadamard: true, Mode: num.ScalePow2}

@@ -18,7 +18,7 @@ func TestEveryOperationHasACase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	called := map[string]bool{"TallyArgs": true} // BenchmarkTally of package model measures it
+	called := map[string]bool{"TallyArgs": true} // Tally is measured by BenchmarkTally of package model
 	for _, f := range files {
 		if strings.HasSuffix(f, "_test.go") {
 			continue
@@ -33,7 +33,7 @@ func TestEveryOperationHasACase(t *testing.T) {
 	}
 	methods, op := reflect.TypeFor[*ref.Device](), reflect.TypeFor[kernel.Op]()
 	for i := range methods.NumMethod() {
-		m := methods.Method(i).Type // of the receiver and the arguments
+		m := methods.Method(i).Type // types of the receiver and the arguments
 		if m.NumIn() == 2 && m.In(1).Kind() == reflect.Struct && m.In(1).Implements(op) && !called[m.In(1).Name()] {
 			t.Errorf("%s has no case", m.In(1).Name())
 		}

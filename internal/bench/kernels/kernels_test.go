@@ -83,7 +83,7 @@ func TestEveryCaseIsRightAndTimed(t *testing.T) {
 	}
 }
 
-// wrong is a device whose GEMMs and selections are slightly wrong.
+// wrong is a device that returns slightly wrong results for GEMMs and selections.
 type wrong struct{ kernel.Device }
 
 func (w wrong) Do(op kernel.Op) error {
@@ -97,7 +97,7 @@ func (w wrong) Do(op kernel.Op) error {
 	return err
 }
 
-// lazy does nothing: the check must detect the poisoned outputs.
+// lazy is a device whose operations write nothing: the check must detect the poisoned outputs.
 type lazy struct{ kernel.Device }
 
 func (d lazy) Do(op kernel.Op) error {
@@ -147,7 +147,7 @@ func TestWrongResultsAreNotTimed(t *testing.T) {
 	}
 }
 
-// counting counts the weights it prepares.
+// counting is a device that counts the weights that it prepares.
 type counting struct {
 	kernel.Device
 	prepared *int
@@ -158,7 +158,7 @@ func (c counting) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, err
 	return c.Device.Prepare(w, role)
 }
 
-// The first run of a case, which is not timed, prepares everything that the others use.
+// The first run of a case, which is not timed, prepares all weights, so that timed runs prepare none.
 func TestWeightsArePreparedBeforeTheyAreTimed(t *testing.T) {
 	dev, err := cpu.Backends()[0].Open(kernel.Options{Workers: 1})
 	if err != nil {
@@ -201,7 +201,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// A report without targets has no heading for them.
+// A report without targets does not print a heading for targets.
 func TestNoHeadingWithoutTargets(t *testing.T) {
 	r := &Report{Results: []Result{{Name: "take", Shape: "a", Backend: "cpu-go", Threads: 1, Micros: 2}}}
 	var text, md strings.Builder
@@ -251,7 +251,7 @@ func TestGroupsStayTogether(t *testing.T) {
 	}
 }
 
-// verdicts checks a report with given results against the targets.
+// verdicts returns the verdicts of a report with the given results, by target.
 func verdicts(results ...Result) map[string]Verdict {
 	r := &Report{Results: results}
 	j := judge{r: r}

@@ -29,7 +29,7 @@ func TestBestMomentIsOneAtThePeak(t *testing.T) {
 // Cases that are compared with the peak get rounds until enough of them were at the peak; others get the configured
 // number.
 func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
-	op := &Op{Run: func(kernel.Device) error { return nil }} // without a loop: every moment counts as one at the peak
+	op := &Op{Run: func(kernel.Device) error { return nil }} // without a loop every round counts as one at the peak
 	slow := []moment{{1, 10}, {1, 10}, {1, 10}, {1, 10}}
 	best := 100.0
 	for _, c := range []struct {

@@ -23,8 +23,8 @@ type fake struct {
 	net            *memnet.Listener
 	first, between time.Duration
 	noTokenizer    bool
-	counts         bool // every event has usage, and every second token no text
-	room           int  // most tokens of an answer; 0 means no bound
+	counts         bool // every event has usage, and every second token has no text
+	room           int  // maximum tokens of an answer; 0 means no limit
 	// refuse, if not nil, may respond to the i-th completion itself.
 	refuse func(i int, w http.ResponseWriter) bool
 
@@ -73,7 +73,7 @@ func newFake(t *testing.T, f *fake) *fake {
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(f.net) }()
 	t.Cleanup(func() {
-		if err := hs.Shutdown(context.Background()); err != nil { // waits for answers
+		if err := hs.Shutdown(context.Background()); err != nil { // Shutdown waits until running requests are answered
 			t.Error(err)
 		}
 		<-done
@@ -130,11 +130,11 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 		len(q.Prompt), tokens, len(q.Prompt)/2)
 }
 
-// chat answers with the number of messages as its text.
+// chat answers a chat request with the number of its messages as text.
 func (f *fake) chat(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client disconnected
 	}
 	q, bad := openai.DecodeChat(&wire.Decoder{Strict: true}, body)
 	if bad != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FuzzStream reads any response of a server: the result is an error, or counted tokens.
+// FuzzStream checks that any response of a server gives either an error or a count of tokens.
 func FuzzStream(f *testing.F) {
 	for _, seed := range []string{
 		"data: {\"choices\":[{\"index\":0,\"text\":\"x\"}]}\n\ndata: [DONE]\n\n",

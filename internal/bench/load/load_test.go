@@ -95,7 +95,7 @@ func TestTokensAreCountedByUsage(t *testing.T) {
 	})
 }
 
-// An answer that was cut off by the context is reported; one that the model ended is not.
+// An answer that was cut off by the context limit is counted as short; an answer that the model ended is not.
 func TestShortAnswersAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		room, short int
@@ -131,7 +131,7 @@ func TestSameSeedSamePrompts(t *testing.T) {
 					t.Error("ignore_eos was sent")
 				}
 			}
-			slices.Sort(all) // the order of arrival is the server's
+			slices.Sort(all) // the server may receive requests in another order
 			return all
 		}
 		a, b, c := prompts(1), prompts(1), prompts(2)
@@ -196,7 +196,7 @@ func TestRateSendsWithoutWaiting(t *testing.T) {
 		o := options(f)
 		o.Concurrency, o.Rate = 0, 1000
 		run(t, o)
-		if f.most != 12 { // 12 arrive within 200 ms
+		if f.most != 12 { // 12 requests arrive within 200 ms
 			t.Errorf("at most %d requests at a time: arrivals waited for answers", f.most)
 		}
 	})
@@ -296,7 +296,7 @@ func TestOtherMachinesAreRefused(t *testing.T) {
 	hs := httptest.NewServer(f)
 	defer hs.Close()
 	o := options(f)
-	o.URL, o.dial = hs.URL, nil // the check is in how connections are made
+	o.URL, o.dial = hs.URL, nil // the default dial function has the check under test
 	o.Requests = 1
 	if r := run(t, o); !strings.Contains(r.Samples["connection"], ErrRemote.Error()) {
 		t.Errorf("a redirect to another machine: %v %v", r.Errors, r.Samples)
@@ -372,7 +372,7 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 		if b.Alone.Max != 2 || b.During.P50 != 2 {
 			t.Errorf("gaps %+v alone and %+v during the load, want 2 ms", b.Alone, b.During)
 		}
-		want := 3 * int(1000*r.Seconds/2) // one event of each stream in 2 ms
+		want := 3 * int(1000*r.Seconds/2) // each stream has one event every 2 ms
 		if n := b.During.Count; n < want-6 || n > want+6 || b.Alone.Count < 1000 {
 			t.Errorf("%d gaps during %.3f s and %d before, want %d and 3000", n, r.Seconds, b.Alone.Count, want)
 		}

@@ -11,10 +11,11 @@ import (
 	"sparrow"
 )
 
-// script answers with prepared tokens: each takes one second without drafts and half of that with drafts.
+// script is a model that answers with prepared tokens: each token takes one second without drafts and half a second
+// with drafts.
 type script struct {
 	tokens [][]int32
-	damage bool // drafts change an answer
+	damage bool // if true, drafts change the answer
 	err    error
 	calls  int
 }

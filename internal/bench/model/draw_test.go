@@ -7,7 +7,7 @@ import (
 	"sparrow/layout"
 )
 
-// drawnHost fills host memory like a device that generates random data.
+// drawnHost is host memory that is filled in the same way as the memory of a device that generates random data.
 type drawnHost struct{ mem []byte }
 
 func (d drawnHost) Draw(t kernel.Tensor, x kernel.Drawn) error {

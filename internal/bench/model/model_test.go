@@ -21,13 +21,13 @@ import (
 	"sparrow/plan"
 )
 
-// run measures the built-in model.
+// run measures the built-in model with the given options.
 func run(t *testing.T, o Options) (*Report, error) {
 	t.Helper()
 	return runUntil(context.Background(), t, o)
 }
 
-// runUntil measures it until ctx ends.
+// runUntil measures the built-in model until ctx ends.
 func runUntil(ctx context.Context, t *testing.T, o Options) (*Report, error) {
 	t.Helper()
 	src, err := builtin.Source()
@@ -41,8 +41,8 @@ func runUntil(ctx context.Context, t *testing.T, o Options) (*Report, error) {
 	return Run(ctx, src, dev, o)
 }
 
-// Two ranks are measured like one device, with both divisions of attention; by requests each rank has pages only for
-// its own sequences.
+// Two ranks are measured like one device, for both ways of dividing attention. If attention is divided by requests,
+// each rank has pages only for its own sequences.
 func TestMeasuresRanks(t *testing.T) {
 	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
 		second := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
@@ -58,7 +58,7 @@ func TestMeasuresRanks(t *testing.T) {
 	}
 }
 
-// The heading lists settings that differ from the defaults, and no read rate of weights that were not read.
+// The heading lists settings that differ from the defaults. It has no read rate if no weights were read.
 func TestHeadNamesSettings(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{0}, Batches: []int{1}, Policy: plan.Policy{Dense: plan.SwitchOff},
 		Precise: true, Mapped: true})
@@ -80,7 +80,7 @@ func TestHeadNamesSettings(t *testing.T) {
 	}
 }
 
-// An interrupted run ends with its current step, also while its cache is filled.
+// An interrupted run ends after its current step, also while the cache is being filled.
 func TestInterruptedRunsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -135,7 +135,7 @@ func TestMeasuresEveryCell(t *testing.T) {
 	}
 }
 
-// written writes a random model of a preset.
+// written writes a random model of a preset to a folder and returns the path.
 func written(t *testing.T, preset string, edit func(config []byte) []byte) *family.Source {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -158,8 +158,8 @@ func written(t *testing.T, preset string, edit func(config []byte) []byte) *fami
 	return src
 }
 
-// DeepSeek-V4 has states: every step begins with one that covers the context, whole pages and a partial one, and all
-// states are released.
+// Every step of a DeepSeek-V4 model begins with a state that covers the context, with whole pages and a partial page,
+// and all states are released.
 func TestMeasuresModelsWithStates(t *testing.T) {
 	src := written(t, "v4-tiny", func(config []byte) []byte { return config })
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
@@ -185,7 +185,7 @@ func TestMeasuresModelsWithStates(t *testing.T) {
 	}
 }
 
-// Between steps and after them a job holds no states other than its own, each as before the step, also if the model
+// Between steps and after the last step, a job holds only its own states, each unchanged by the step, also if the model
 // cannot remove a token from a state.
 func TestJobsGiveStatesBack(t *testing.T) {
 	for _, shape := range []string{"v4-tiny", "glm53f-tiny"} {
@@ -220,7 +220,7 @@ func TestJobsGiveStatesBack(t *testing.T) {
 	}
 }
 
-// The deeper context has more keys to scan; at the beginning there is nothing to select.
+// A deeper context scans more keys; with an empty context there is nothing to select.
 func TestScanGrows(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{0, 8192}, Batches: []int{1}})
 	if err != nil {
@@ -261,7 +261,7 @@ func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 	}
 }
 
-// Keys all differ and rows have the size that norms leave.
+// All filled keys differ, and filled rows have the magnitude of normalised rows.
 func TestFill(t *testing.T) {
 	r, err := newFilled(t)
 	if err != nil {
@@ -334,7 +334,7 @@ func TestFlatness(t *testing.T) {
 	}
 }
 
-// A model with enough positions is measured at both depths, alternating.
+// A model with enough positions is measured at both depths alternately.
 func TestFlatTakesBothDepthsInTurn(t *testing.T) {
 	src := written(t, "v32-tiny", func(config []byte) []byte {
 		return bytes.Replace(config, []byte(`"max_position_embeddings": 16384`),

@@ -11,7 +11,8 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// GEMMs count the bytes of their weights and scales, experts those that tokens chose, each once.
+// GEMMs count the bytes of their weights and scales. Experts count only the weights that tokens chose, each expert
+// once.
 func TestCountsWhatProductsRead(t *testing.T) {
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
 	defer dev.Close()
@@ -46,7 +47,7 @@ func TestCountsWhatProductsRead(t *testing.T) {
 	must(kernel.Do(d, kernel.MultiplyArgs{Out: tensor(kernel.F32, 3, 48), X: x, W: head}))
 	must(kernel.Do(d, kernel.ExpertArgs{Out: tensor(kernel.F32, 3, 64), X: x, IDs: ids,
 		Weights: tensor(kernel.F32, 3, 2), Experts: experts}))
-	expert := int64(3 * (32*64/2 + 64)) // three matrices, their scales
+	expert := int64(3 * (32*64/2 + 64)) // three matrices and their scales
 	if want := (Reads{Bytes: 48*64*2 + 3*expert, HeadBytes: 48 * 64 * 2}); d.reads.now != want {
 		t.Errorf("counted %+v, want %+v", d.reads.now, want)
 	}
@@ -55,7 +56,7 @@ func TestCountsWhatProductsRead(t *testing.T) {
 	}
 }
 
-// The rate without the head excludes its bytes and its time.
+// The read rate without the output head excludes the bytes and the time of the head.
 func TestRatesOfReads(t *testing.T) {
 	r := &Reads{Bytes: 1000e6, HeadBytes: 600e6, LayersMs: 20, StreamGBs: 40}
 	p := &Phase{StepMs: 40}

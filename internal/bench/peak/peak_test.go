@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/vec"
 )
 
-// Every assembly tier of this machine has a loop, and a wider one has at least half of the rate of a narrower one; a
-// loop with a dependency or a wrong count would be slower.
+// Every assembly tier of this machine has a loop, and a wider tier reaches at least half of the rate of a narrower one.
+// A loop with a dependency between its instructions or with a wrong count would be slower.
 func TestLoops(t *testing.T) {
 	var all []Loop
 	for _, tier := range vec.Tiers() {
@@ -28,7 +28,7 @@ func TestLoops(t *testing.T) {
 		}
 		all = append(all, l)
 	}
-	rates := make([]float64, len(all)) // the best seen: other programs only take from them
+	rates := make([]float64, len(all)) // best rate of each loop: other programs can only reduce it
 	wrong := ""
 	for tries := 0; tries == 0 || wrong != "" && tries < 200; tries++ {
 		wrong = ""
@@ -51,7 +51,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// One call is short, because nothing can preempt it.
+// One call of a loop is short, because it cannot be preempted.
 func TestLoopCallsAreShort(t *testing.T) {
 	for _, l := range loops() {
 		best := time.Duration(1 << 62)
@@ -68,7 +68,7 @@ func TestLoopCallsAreShort(t *testing.T) {
 	}
 }
 
-// Memory of any size can be read, with more workers than pieces, without reading beyond its end.
+// The reader reads memory of any size, also with more workers than pieces, and never beyond its end.
 func TestReader(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		r := NewReader(workers)
@@ -84,7 +84,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Reading twice as much takes longer: the loop reads all of its memory.
+// Reading twice as much memory takes longer, which shows that the loop reads all of its memory.
 func TestReaderWalksItsMemory(t *testing.T) {
 	r := NewReader(1)
 	defer r.Close()

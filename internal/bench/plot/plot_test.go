@@ -57,7 +57,7 @@ func TestChartsWithoutNumbers(t *testing.T) {
 	}
 }
 
-// Equal ratios have equal distances, and whole powers are at the ends of the axis.
+// On an axis, equal ratios have equal distances, and the axis begins and ends at whole powers.
 func TestAxis(t *testing.T) {
 	c := &Chart{Series: []Series{{"", []Point{{512, 3}, {32768, 40}}}}}
 	x := c.axis(func(p Point) float64 { return p.X }, 2)

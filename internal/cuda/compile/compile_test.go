@@ -117,8 +117,8 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// With a compiler installed all steps are tested: compile, record, skip images that are up to date, remove stale
-// images.
+// If a CUDA compiler is installed, all steps are tested: compiling, recording, skipping images that are up to date, and
+// removing stale images.
 func TestBuildCompilesWhatChanged(t *testing.T) {
 	if _, err := FindNVRTC("", loadable); err != nil {
 		t.Skipf("no NVRTC on this machine: %v", err)

@@ -70,6 +70,6 @@ func TestParseRefusesWhatIsNoImage(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(sample(f))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = cubin.Parse(data) // must not panic
+		_, _ = cubin.Parse(data) // Parse must not panic
 	})
 }

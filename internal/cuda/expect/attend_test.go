@@ -8,7 +8,7 @@ import (
 func TestAttendIsASoftmaxWithASink(t *testing.T) {
 	q := make([]float32, 576)
 	rows := [][]float32{make([]float32, 576), make([]float32, 576)}
-	q[575], rows[0][575], rows[1][575] = 2, 1, 0.5 // the rotary part counts in the score, not in the result
+	q[575], rows[0][575], rows[1][575] = 2, 1, 0.5 // the rotary part changes the score but not the result
 	rows[0][0], rows[1][0], rows[1][511] = 1, -1, 3
 	out, lse, largest := Attend(q, rows, 0.5, math.Inf(-1))
 	p := 1 / (1 + math.Exp(-0.5))

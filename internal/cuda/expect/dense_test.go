@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Attention over rows of which the first 512 columns are the values is the same thing.
+// AttendDense, with the first 512 columns of the rows as values, gives the same result as attention over the rows.
 func TestAttendDenseAgreesWithAttendOverRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	vector := func() []float32 {

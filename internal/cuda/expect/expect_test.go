@@ -66,7 +66,7 @@ func TestV4EntryMatchesTheWorkedExample(t *testing.T) {
 	if got := page[2*576+8]; got != 125 {
 		t.Errorf("scale byte %d, want 125", got)
 	}
-	// A zero group: 1e-4/448 = 2.2e-7 is above 2^-23, so the scale is 2^-22 and its byte 105.
+	// For a group of zeros, 1e-4/448 = 2.2e-7 is above 2^-23, so the scale is 2^-22 and its byte is 105.
 	if got := page[2*576+9]; got != 105 {
 		t.Errorf("scale byte of a zero group %d, want 105", got)
 	}
@@ -87,7 +87,7 @@ func TestCombineShiftsExtraAndKeepsNegatives(t *testing.T) {
 
 func TestIndexScoreWeighsPositiveProducts(t *testing.T) {
 	q, key := make([]byte, 2*IndexDim), make([]byte, IndexDim)
-	q[0], q[IndexDim], key[0] = num.E4M3(2), num.E4M3(-3), num.E4M3(4) // products 8 and -12: the second head is cut off
+	q[0], q[IndexDim], key[0] = num.E4M3(2), num.E4M3(-3), num.E4M3(4) // products 8 and -12; a negative one counts as 0
 	if score, size := IndexScore(q, key, []float32{0.5, -7}, 0.25); score != 1 || size != (4+84)*0.25 {
 		t.Errorf("score %g size %g, want 1 and 22", score, size)
 	}

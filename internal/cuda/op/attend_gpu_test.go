@@ -14,7 +14,7 @@ import (
 	"sparrow/layout"
 )
 
-// selected makes a list of slots for rows of different lengths, some of them missing.
+// selected returns a list of slots and a count for each row. Rows have different lengths, and some slots are missing.
 func (b *bench) selected(rows, width, slots int, lens []int32) (indices, counts both) {
 	list := make([]int32, rows*width)
 	for i := range list {
@@ -28,7 +28,7 @@ func (b *bench) selected(rows, width, slots int, lens []int32) (indices, counts 
 func TestGPUSparseAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 1000, 1000}
-	rows, width := len(lens), 1000 // one, two or four segments
+	rows, width := len(lens), 1000 // rows of one, two or four segments
 	for _, kind := range latents {
 		l, err := layout.MainOf(kind)
 		b.must(err)
@@ -53,7 +53,7 @@ func TestGPUSparseAttend(t *testing.T) {
 					Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05, SplitKeys: x.split}))
 			what := fmt.Sprintf("%v, %d heads, cut after %d keys", kind, heads, x.split)
 			b.nearByHead(what, out, heads, 1./64)
-			// the first and the last row have no key
+			// The first and the last row have no key, so their other results are not finite and are not compared.
 			finite := func(x both) both { return both{x.ref.Slice(1, rows-1), x.gpu.Slice(1, rows-1)} }
 			b.near(what+" lse", finite(lse), 1e-3)
 			b.near(what+" max", finite(top), 1e-3)
@@ -105,7 +105,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 		b.nearByHead(fmt.Sprintf("two streams, pages of %d", tokens), out, heads, 1./64)
 		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
 	}
-	// A row is cut by the longest list of any call, not by the width of the lists of its own call.
+	// A row is divided by the longest list of any call, not by the width of the lists of its own call.
 	extraRef, extraGPU := pools(8, 64)
 	list := make([]int32, 1024)
 	for i := range list {
@@ -143,7 +143,8 @@ func TestGPUEntriesAttend(t *testing.T) {
 	b.nearByHead("gathered rows", out, heads, 1./64)
 }
 
-// Twenty thousand rows, more than one launch takes, have the bits of two calls of ten thousand.
+// Twenty thousand rows, which is more than one launch supports, give the same bits as two calls with ten thousand rows
+// each.
 func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)
 	const rows, half, heads, width, slots = 20000, 10000, 2, 700, 768

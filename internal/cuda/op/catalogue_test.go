@@ -8,9 +8,9 @@ import (
 	"sparrow/plan"
 )
 
-// cudaKernels are the entry points for each attention kernel of the project's catalogue on Hopper, by the layout that
-// it reads; entry points for gathered rows have no layout. Auto stands for other kernels, and the reference is plain
-// Go.
+// cudaKernels lists the entry points of each attention kernel that the planner may choose on Hopper, by the layout that
+// the kernel reads; entry points for gathered rows have no layout. Auto stands for other kernels, and the reference is
+// plain Go.
 var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.DenseRagged: {0: {"sparrow_dense_plan", "sparrow_dense_d128", "sparrow_dense_d192", "sparrow_dense_d256"}},
 	plan.SparseFlat:  {layout.BF16Row1152: {"sparrow_sparse_bf16"}},
@@ -25,7 +25,8 @@ var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 		layout.FP8Row576: {"sparrow_latent_raw", "sparrow_latent_raw_duo"}},
 }
 
-// Every kernel that the planner may choose for Hopper exists: `explain --hw sm90` names no kernel that is not written.
+// Every kernel that the planner may choose for Hopper exists, so `explain --hw sm90` names only kernels that are
+// implemented.
 func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 	manifest, err := image.Load()
 	if err != nil {
@@ -61,7 +62,7 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 			for _, kv := range []string{"bf16", "fp8", "fp8-656", "fp8-576", "exact"} {
 				cfg, _, err := plan.Resolve(hw, model, plan.Policy{KV: kv, Prefill: k.String()})
 				if err != nil {
-					continue // the planner states which settings exclude each other
+					continue // plan reports which settings exclude each other
 				}
 				chosen[cfg.Prefill], chosen[cfg.Decode] = true, true
 				kind, err := layout.ParseKind(cfg.Layout.String())

@@ -17,8 +17,9 @@ func hostView(b []byte, d kernel.DType, rows, cols int) kernel.Tensor {
 	return kernel.Tensor{Buf: kernel.HostBuffer(b), DType: d, Rows: rows, Cols: cols, Stride: cols}
 }
 
-// The golden cases of all formats as the device widens them. FP8 in blocks of 128 x 128 is multiplied with quantised
-// rows by kernels that have their own tests; rows whose width is not a multiple of 16 are refused with a message.
+// The device widens the golden cases of all formats to the expected values. FP8 in blocks of 128 x 128 is not covered
+// here: kernels that have their own tests multiply it with quantised rows. Rows whose width is not a multiple of 16 are
+// refused with a message.
 func TestGPUFormats(t *testing.T) {
 	b := onGPU(t)
 	dir := filepath.Join(archive.Unpack(t, "../../../testdata/oracle/formats-1.tar.gz"), "formats-1")

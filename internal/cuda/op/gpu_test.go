@@ -76,7 +76,7 @@ func (b *bench) place(d kernel.Device, t kernel.DType, rows, cols int, bytes []b
 	return x
 }
 
-// floats are float32 on both sides.
+// floats returns a float32 tensor with the values v on both devices.
 func (b *bench) floats(rows, cols int, v []float32) both {
 	var bytes []byte
 	for _, x := range v {
@@ -85,7 +85,7 @@ func (b *bench) floats(rows, cols int, v []float32) both {
 	return both{b.place(b.ref, kernel.F32, rows, cols, bytes), b.place(b.gpu, kernel.F32, rows, cols, bytes)}
 }
 
-// random are bf16 values: float32 for the reference, bf16 on the GPU.
+// random returns random bf16 values, stored as float32 on the reference and as bf16 on the GPU.
 func (b *bench) random(rows, cols int) both {
 	var wide, narrow []byte
 	for range rows * cols {
@@ -112,7 +112,7 @@ func (b *bench) ints(rows, cols int, v []int32) both {
 	return both{b.place(b.ref, kernel.I32, rows, cols, bytes), b.place(b.gpu, kernel.I32, rows, cols, bytes)}
 }
 
-// angles are rotations of odd positions.
+// angles returns the rotation angles of odd positions on both devices.
 func (b *bench) angles(rows int) both {
 	v := make([]float32, 0, rows*layout.RopeDim)
 	for r := range rows {
@@ -126,7 +126,7 @@ func (b *bench) angles(rows int) both {
 	return b.floats(rows, layout.RopeDim, v)
 }
 
-// pools are two caches of the same bytes.
+// pools returns two caches with the same bytes, one on the reference and one on the GPU.
 func (b *bench) pools(kind layout.Kind, pages, pageBytes, tokens int, bytes []byte) (onRef, onGPU kernel.Pool) {
 	return kernel.Pool{Mem: b.place(b.ref, kernel.U8, pages, pageBytes, bytes), Layout: kind, PageTokens: tokens},
 		kernel.Pool{Mem: b.place(b.gpu, kernel.U8, pages, pageBytes, bytes), Layout: kind, PageTokens: tokens}
@@ -149,7 +149,7 @@ func (b *bench) near(what string, x both, tol float64) {
 	b.nearByHead(what, x, 1, tol)
 }
 
-// nearByHead compares rows of attention, each head of a row for itself.
+// nearByHead compares the attention outputs of both devices for each head of a row separately.
 func (b *bench) nearByHead(what string, x both, heads int, tol float64) {
 	b.Helper()
 	want, got := b.bytes(b.ref, x.ref), b.bytes(b.gpu, x.gpu)
@@ -169,7 +169,7 @@ func (b *bench) nearByHead(what string, x both, heads int, tol float64) {
 	}
 }
 
-// same compares bytes.
+// same checks that two tensors have equal bytes.
 func (b *bench) same(what string, onRef, onGPU kernel.Tensor) {
 	b.Helper()
 	want, got := b.bytes(b.ref, onRef), b.bytes(b.gpu, onGPU)
@@ -180,7 +180,8 @@ func (b *bench) same(what string, onRef, onGPU kernel.Tensor) {
 	}
 }
 
-// fewDiffer compares bytes of quantised values: rounding at a boundary may fall either way, rarely.
+// fewDiffer checks that only a few bytes of quantised values differ: a value at a rounding boundary may be rounded
+// either way.
 func (b *bench) fewDiffer(what string, onRef, onGPU kernel.Tensor) {
 	b.Helper()
 	want, got := b.bytes(b.ref, onRef), b.bytes(b.gpu, onGPU)
@@ -195,7 +196,7 @@ func (b *bench) fewDiffer(what string, onRef, onGPU kernel.Tensor) {
 	}
 }
 
-// scattered are slots of 3 pages of 64, with padding.
+// scattered holds slots in 3 pages of 64 tokens; -1 is padding.
 var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
 
 func TestGPUNorm(t *testing.T) {
@@ -230,7 +231,7 @@ func TestGPURows(t *testing.T) {
 			tol = 1. / 64
 		}
 		b.near("stored and gathered "+kind.String(), out, tol)
-		// The reference's bytes read on the GPU are the reference's rows.
+		// The GPU reads the same rows as the reference from a copy of the reference's bytes.
 		_, copied := b.pools(kind, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
 		b.must(b.gpu.GatherRows(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: copied}))
 		b.near("gathered "+kind.String(), out, 1./256)
@@ -278,7 +279,7 @@ func TestGPUEntries(t *testing.T) {
 	b.near("unpacked", out, 0)
 }
 
-// putFloat writes element i of memory of some type.
+// putFloat writes v as element i of memory with element type kind.
 func putFloat(to []byte, kind kernel.DType, i int, v float32) {
 	switch kind {
 	case kernel.F32:

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// withoutGPU returns a device whose launches are checked and compute nothing.
+// withoutGPU returns a device that checks launches but computes nothing.
 func withoutGPU(t *testing.T) *Device {
 	t.Helper()
 	d, err := On(cuda.OpenDetached(cuda.Properties{Name: "detached", Major: 9, SMs: 132, SharedOptinBytes: 232448,
@@ -25,7 +25,7 @@ func withoutGPU(t *testing.T) *Device {
 }
 
 // A held operation is launched before any other operation begins, except operations that can be fused with it. Here
-// those get other tensors, or none, and must not be fused. Accesses to memory launch it too.
+// such operations get other tensors, or none, and must not be fused. Accesses to memory also launch the held operation.
 func TestHeldOperationsAreLaunched(t *testing.T) {
 	d := withoutGPU(t)
 	x, err := kernel.New(d, kernel.BF16, 4, 64)
@@ -51,8 +51,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 			t.Errorf("%s: a norm is still held", what)
 		}
 	}
-	// These operations check their arguments first. With valid arguments they launch held operations, as the GPU tests
-	// of bits show.
+	// These operations check their arguments first. With valid arguments they launch held operations, which the GPU
+	// tests that compare bits check.
 	first := map[string]bool{"Norm": true, "Multiply": true, "Project": true, "Route": true, "RouteRoot": true,
 		"RouteHash": true, "Experts": true, "IndexQuery": true, "StoreIndex": true, "Absorb": true, "Locate": true,
 		"PostExperts": true, "Compress": true, "Put": true, "StoreEntries": true, "StoreKeys": true, "Angles": true,
@@ -64,7 +64,7 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 			continue
 		}
 		hold()
-		m.Call([]reflect.Value{reflect.Zero(m.Type().In(0))}) // arguments that are refused, after the launch
+		m.Call([]reflect.Value{reflect.Zero(m.Type().In(0))}) // launches the held operation, then refuses
 		launched(name)
 	}
 	word := make([]byte, 4)
@@ -99,8 +99,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 }
 
-// Parts share a launch unless one of them writes memory that another reads or writes; a norm of other columns of the
-// same rows joins them.
+// Parts share a launch unless one of them writes memory that another part reads or writes; a norm of other columns of
+// the same rows shares their launch too.
 func TestPartsShareALaunch(t *testing.T) {
 	d := withoutGPU(t)
 	take := func(kind kernel.DType, rows, columns int) kernel.Tensor {

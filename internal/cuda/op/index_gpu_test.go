@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// keyPools are two caches of the same random keys.
+// keyPools returns two caches with the same random keys, one on the reference and one on the GPU.
 func (b *bench) keyPools(pages, tokens int) (onRef, onGPU kernel.Pool) {
 	l := layout.IndexFP8{}
 	bytes := make([]byte, pages*l.PageBytes(tokens))
@@ -76,8 +76,8 @@ func TestGPUIndexQueries(t *testing.T) {
 	}
 }
 
-// Paged and gathered scores agree with the reference and, to the bit, with each other; rows up to a length are left
-// alone.
+// Scores of paged keys and of gathered keys agree with the reference and are equal to each other to the bit. Rows that
+// are not longer than the given length are not written.
 func TestGPUScores(t *testing.T) {
 	b := onGPU(t)
 	const pages, tokens = 6, 64
@@ -113,7 +113,7 @@ func TestGPUScores(t *testing.T) {
 			out := b.floats(rows, 200, blank)
 			b.must(b.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: qRef, W: w.ref, Keys: keysRef, Table: table.ref,
 				TableRow: tableRow.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1}))
-			if nextN <= 2 { // in fours the neighbours belong to different requests
+			if nextN <= 2 { // with groups of 4, neighbouring rows belong to different requests
 				b.must(b.gpu.Scores(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: keysGPU, Table: table.gpu,
 					TableRow: tableRow.gpu, Lens: ln.gpu, Heads: heads, SkipUpTo: 1, NextN: nextN}))
 			} else {
@@ -123,7 +123,7 @@ func TestGPUScores(t *testing.T) {
 				b.must(b.gpu.Scores(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: flat, Start: start.gpu,
 					Lens: ln.gpu, Heads: heads, SkipUpTo: 1}))
 			}
-			// the tensor cores add FP8 products with about 14 bits
+			// The tensor cores add FP8 products with a precision of about 14 bits.
 			b.near(fmt.Sprintf("%d heads, groups of %d", heads, nextN), out, 3e-2)
 		}
 	}

@@ -141,7 +141,7 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, hidden := range []int{512, 4096, 7168} {
-		for _, rows := range []int{1, 9, 130, 520} { // of the last, streams are mixed by the kernel of many rows
+		for _, rows := range []int{1, 9, 130, 520} { // at 520 rows the kernel for many rows mixes the streams
 			if rows > 130 && hidden > 512 {
 				continue
 			}
@@ -156,7 +156,8 @@ func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 	}
 }
 
-// The inputs of the layer: streams and their mixture, weights of norms, products of latents, raw rows of compressors.
+// partsLayer holds the inputs of the layer: residual streams and their mixture, weights of norms, products of latents,
+// and raw rows of compressors.
 type partsLayer struct {
 	*bench
 	hidden, rows                                 int
@@ -269,8 +270,8 @@ func (l *partsLayer) run(alone bool) map[string][]byte {
 	return out
 }
 
-// Rows that are rotated and quantised for products by bands give the same bytes as a separate rotation and separate
-// products, also if there are so many that a warp has several pieces of them.
+// Rows that are rotated and quantised in one launch for banded products have the same bytes as after a separate
+// rotation and separate products, also with so many rows that a warp processes several of them.
 func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	const heads, size, rows = 64, 512, 260

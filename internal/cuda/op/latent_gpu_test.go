@@ -13,7 +13,7 @@ import (
 )
 
 // sequences makes a pool of rows of a layout and page tables over it. Pages that are in no table contain NaN, and pages
-// are in random order. It returns both pools and i32 [len(lens), width].
+// are in random order. sequences returns both pools and the tables, i32 [len(lens), width].
 func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU kernel.Pool, tables []int32) {
 	l, err := layout.MainOf(kind)
 	b.must(err)
@@ -29,7 +29,7 @@ func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU
 	tables = make([]int32, len(lens)*width)
 	for s, n := range lens {
 		for i := range width {
-			tables[s*width+i] = int32(pages + 7) // never read: it is after the length
+			tables[s*width+i] = int32(pages + 7) // this entry is after the length and is never read
 		}
 		for at := range n {
 			if at%tokens == 0 {
@@ -45,7 +45,7 @@ func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU
 	return onRef, onGPU, tables
 }
 
-// nearHeads compares outputs of heads by their norms.
+// nearHeads compares the outputs of each head relative to their norm.
 func (b *bench) nearHeads(what string, x both, heads int) {
 	b.Helper()
 	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)
@@ -61,9 +61,9 @@ func (b *bench) nearHeads(what string, x both, heads int) {
 	}
 }
 
-// Attention over every key equals the reference's in every layout: rows of several sequences in one call, lengths
-// around the borders of blocks and segments, a row without keys, numbers of heads that do not fill a tile. A row has
-// the same bits alone, in a batch and with a wider table.
+// Attention over every key agrees with the reference in every layout, for rows of several sequences in one call,
+// lengths around the boundaries of blocks and segments, a row without keys, and numbers of heads that do not fill a
+// tile. A row has the same bits alone, in a batch and with a wider table.
 func TestGPULatentAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int{4200, 1025, 513, 65, 64}
@@ -107,7 +107,7 @@ func TestGPULatentAttend(t *testing.T) {
 						t.Errorf("%s: row %d of %d keys has other bits alone", what, r, seen[r])
 					}
 				}
-				// A longer table has more segments; rows keep theirs.
+				// A wider table has more segments, but each row is still divided into the same segments.
 				wide := make([]int32, len(lens)*4*width)
 				for s := range lens {
 					copy(wide[s*4*width:], list[s*width:][:width])
@@ -129,7 +129,8 @@ func TestGPULatentAttend(t *testing.T) {
 	}
 }
 
-// More rows than one launch supports, of many lengths, have the same bits as two calls with half of them.
+// More rows than one launch supports, with many different lengths, have the same bits as two calls with half of the
+// rows each.
 func TestGPUManyLatentRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)
 	const rows, heads, width = 3000, 65, 20

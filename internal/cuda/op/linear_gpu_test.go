@@ -12,14 +12,15 @@ import (
 	"sparrow/layout"
 )
 
-// linearPass is a pass of linear attention: rows of some sequences, each with a slot, in a mixed order.
+// linearPass is a pass of linear attention: it has rows of several sequences in a mixed order, and each sequence has a
+// slot.
 type linearPass struct {
 	rows, spans, snapshots both
 	lens                   []int
 }
 
-// pass makes a pass of sequences of some lengths, in slots from the last on. begins means that the sequences begin
-// with it; the state after the last row of each is saved.
+// pass returns a pass with sequences of the given lengths, in slots counted down from the last. If begins is true, the
+// sequences start in this pass. The state after the last row of each sequence is saved.
 func (b *bench) pass(begins bool, lens ...int) linearPass {
 	total := 0
 	for _, n := range lens {
@@ -54,8 +55,8 @@ func (p linearPass) on(gpu bool) kernel.Sequences {
 	return kernel.Sequences{Rows: p.rows.ref, Spans: p.spans.ref, Snapshots: p.snapshots.ref}
 }
 
-// Sequences that run together through passes of many and of few rows have the same outputs, states and snapshots as
-// in the reference.
+// Convolutions of sequences that run together through passes of many and of few rows have the same outputs, states and
+// snapshots as on the reference.
 func TestGPUConvolve(t *testing.T) {
 	b := onGPU(t)
 	for _, lens := range [][]int{{1, 1, 1, 1, 1}, {1, 40, 3, 2, 100}, {2000}} {
@@ -77,7 +78,8 @@ func TestGPUConvolve(t *testing.T) {
 	}
 }
 
-// The delta rule over hundreds of rows agrees with the reference; states and snapshots are within float32 rounding.
+// The delta rule over hundreds of rows agrees with the reference, and states and snapshots agree within float32
+// rounding.
 func TestGPUDelta(t *testing.T) {
 	b := onGPU(t)
 	const n = kernel.DeltaDim
@@ -175,7 +177,8 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 	}
 }
 
-// Norms of the released widths; keys and gates of a raw row are halves of float32 columns.
+// Gated norms of the released widths agree with the reference; the keys and gates of a raw row are the two halves of
+// its float32 columns.
 func TestGPUGatedNorm(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, heads, size int }{{1, 64, 128}, {9, 3, 128}, {2, 5, 33}} {
@@ -201,14 +204,14 @@ func TestGPUGatedNorm(t *testing.T) {
 	}
 }
 
-// Tokens of selected pools, and tokens that are in no pool yet; a pool that is not completely visible to a row raises
-// a fault.
+// Spread returns the tokens of selected pools and the tokens that are in no pool yet. A pool that is not completely
+// visible to a row raises a fault.
 func TestGPUSpread(t *testing.T) {
 	b := onGPU(t)
 	const rows, k, pool, page = 9, 512, 4, 256
 	pools, seen, tableRow := make([]int32, 0, rows*k), make([]int32, rows), make([]int32, rows)
 	for r := range rows {
-		whole := r * 97 // none, fewer than k, and more
+		whole := r * 97 // no pool, fewer than k pools, or more than k pools
 		seen[r], tableRow[r] = int32(whole*pool+r%pool), int32(r%2)
 		some := b.rng.Perm(max(whole, 1))[:min(whole, k)]
 		slices.Sort(some)
@@ -242,7 +245,7 @@ func TestGPUSpread(t *testing.T) {
 	b.must(b.gpu.Sync())
 }
 
-// Keys and queries of a model that rotates nothing.
+// Index keys and queries of a model without rotation agree with the reference.
 func TestGPUIndexWithoutRotation(t *testing.T) {
 	b := onGPU(t)
 	n, l := len(scattered), layout.IndexFP8{}

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// The device writes the stages that it reaches; for a captured pass it writes that the pass began.
+// The device records the stages that it reaches; for a captured pass it records only that the pass began.
 func TestGPUMarks(t *testing.T) {
 	b := onGPU(t)
 	reached := func(what string, want kernel.Mark) {

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Where there is no Hopper GPU the backend states the reason, under both of its names.
+// Without a Hopper GPU the backend reports the reason, under both of its names.
 func TestBackendSaysWhyItCannotRun(t *testing.T) {
 	var why *cuda.Unavailable
 	if err := cuda.Available(); !errors.As(err, &why) {
@@ -33,7 +33,7 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 	}
 }
 
-// A trace lists launches in their order, with their labels; without one nothing is listed.
+// A trace lists launches in their order, with their labels; without a trace no launch is listed.
 func TestTracedLaunches(t *testing.T) {
 	d := detached(t)
 	x, err := kernel.New(d, kernel.F32, 2, 4)

@@ -14,13 +14,13 @@ import (
 	"sparrow/kernel"
 )
 
-// packing is a packed format of weights: its codes, and the scales of groups.
+// packing describes a packed weight format: the type of its codes and the scales of its groups.
 type packing struct {
 	data, scale kernel.DType
-	rows, cols  int // of a block; 0: all
+	rows, cols  int // shape of a block of scales; 0 means the whole side
 	zeros       bool
 	factor      float32
-	pow2        bool // scales of f32 are powers of two
+	pow2        bool // f32 scales are powers of two
 }
 
 func (p packing) String() string {
@@ -151,8 +151,8 @@ func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
 	return kernel.Weight{Data: b.place(b.ref, kernel.Blocks(f), out, in/f.Values(), raw)}
 }
 
-// Products with every packed format: sides that are not multiples of tiles, few and many rows, with parts of k and
-// without. A row has the same bits alone and among others.
+// Products with every packed format agree with the reference, for sizes that are not multiples of tiles, for few and
+// many rows, with k split and not split. A row has the same bits alone and in a batch.
 func TestGPUPackedProducts(t *testing.T) {
 	b := onGPU(t)
 	for _, p := range packings {
@@ -185,7 +185,8 @@ func TestGPUPackedProducts(t *testing.T) {
 	}
 }
 
-// unitProduct returns the values of a packed weight as the device widens them: its product with the unit matrix.
+// unitProduct returns the values of a packed weight as the device widens them, computed as the product with the
+// identity matrix.
 func (b *bench) unitProduct(w kernel.Weight) []float64 {
 	b.Helper()
 	m, err := b.gpu.Prepare(w, kernel.Projected)
@@ -237,7 +238,7 @@ func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
 	}
 }
 
-// Values equal those of plain Go code.
+// The device widens packed weights to the same values as plain Go code.
 func TestGPUPackedValues(t *testing.T) {
 	b := onGPU(t)
 	for _, p := range packings {
@@ -255,12 +256,13 @@ func TestGPUPackedValues(t *testing.T) {
 	}
 }
 
-// Experts in packed formats, with few rows and many; a row has the same bits as alone.
+// Experts in packed formats agree with the reference for few and many rows; a row has the same bits alone and in a
+// batch.
 func TestGPUExpertsOfPackedFormats(t *testing.T) {
 	b := onGPU(t)
 	for i, p := range packings {
 		if p.data == kernel.E2M1x2 && p.scale == kernel.E8M0 {
-			continue // MXFP4 has kernels of its own
+			continue // MXFP4 is tested with its own kernels
 		}
 		down := p
 		if p.data == kernel.Blocks(block.IQ2_XXS) { // as files of two bits have them
@@ -270,27 +272,28 @@ func TestGPUExpertsOfPackedFormats(t *testing.T) {
 	}
 }
 
-// The maximum number of experts have rows: Kimi-K2 has 384.
+// Experts agree with the reference if the maximum number of experts have rows: Kimi-K2 has 384.
 func TestGPUManyPackedExperts(t *testing.T) {
 	b := onGPU(t)
 	at := slices.IndexFunc(packings, func(p packing) bool { return p.data == kernel.U4x2 })
 	b.compareExperts(packings[at], packings[at], expertsSize{hidden: 256, inner: 128, count: 512, top: 8}, 64, 300)
 }
 
-// Experts with so many rows that groups are wide, and the last ones are not full.
+// Experts with many rows agree with the reference: their groups are wide, and the last groups are not full.
 func TestGPUPackedExpertsOfManyRows(t *testing.T) {
 	b := onGPU(t)
 	for _, p := range packings[:4] {
-		if p.scale != kernel.E8M0 { // MXFP4 has kernels of its own
+		if p.scale != kernel.E8M0 { // MXFP4 is tested with its own kernels
 			b.compareExperts(p, p, expertsSize{hidden: 256, inner: 128, count: 3, top: 2}, 500)
 		}
 	}
 }
 
-// expertsSize is the shape of experts, and how many of them a row has.
+// expertsSize holds the dimensions of experts, the number of experts, and the number of experts that each row uses.
 type expertsSize struct{ hidden, inner, count, top int }
 
-// compareExperts compares results of experts with the reference. Gate and up have one format, down has another.
+// compareExperts compares the results of experts with the reference. The gate and up matrices have one format, the down
+// matrix has another.
 func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int) {
 	b.Helper()
 	var ws kernel.ExpertWeights

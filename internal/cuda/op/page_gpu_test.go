@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Pages are copied in stream order, independently of the waits of the host: after an earlier graph has written them,
-// and before a later graph overwrites them.
+// Pages are copied in stream order without waits on the host: after an earlier graph has written them, and before a
+// later graph overwrites them.
 func TestGPUPagesMoveInOrder(t *testing.T) {
 	b := onGPU(t)
 	sizes := []int{64 * 656, 64 * 132, 37, 8 << 20} // pages of two streams, an odd one, one that takes long

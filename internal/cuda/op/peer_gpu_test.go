@@ -15,8 +15,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Ranks that are streams of one GPU give exactly the same results as ranks in host memory, in launches and in graphs
-// that run again: all five operations, also in sizes that need several launches.
+// Ranks that are streams of one GPU give exactly the same results as ranks in host memory, both in launches and in
+// graphs that run again, for all five operations and also for sizes that need several launches.
 func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 	onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
@@ -27,10 +27,10 @@ func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 					x.sums(d, shape[0], shape[1])
 				}
 			}
-			for _, cols := range []int{1, 6, 160, 16160} { // ids, narrow and wide parts of logits
+			for _, cols := range []int{1, 6, 160, 16160} { // widths of ids, and of narrow and wide parts of logits
 				x.gathers(5, cols)
 			}
-			x.gathers(300, 16160) // more than is exchanged at once
+			x.gathers(300, 16160) // more bytes than one exchange holds
 			for _, dev := range x.devs {
 				if err := dev.Sync(); err != nil {
 					t.Error(err)
@@ -40,7 +40,7 @@ func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 	}
 }
 
-// exchange holds ranks on a GPU and as many in host memory.
+// exchange holds several ranks on a GPU and the same number of ranks in host memory.
 type exchange struct {
 	*testing.T
 	rng  *rand.Rand
@@ -107,8 +107,8 @@ func (x *exchange) tensor(d kernel.DType, rows, cols int) shared {
 	return s
 }
 
-// do runs an operation on all ranks of both, and compares a tensor of each: on the GPU once by launches and twice by a
-// graph, each time from the same values.
+// do runs an operation on all ranks of both devices and compares one tensor of each rank. The GPU runs it once by
+// launches and twice by a graph, each time from the same values.
 func (x *exchange) do(what string, restore, result shared, run func(c kernel.Collective, rank int, gpu bool) error) {
 	x.Helper()
 	var before [][]byte

@@ -10,10 +10,10 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Invariants of this file: ranks on GPUs launch their exchanges on their own streams, large ones in pieces that fit the
-// exchange buffers; unsupported arguments are refused by name.
+// The tests of this file check these invariants: ranks on GPUs launch their exchanges on their own streams; large
+// exchanges are divided into pieces that fit the exchange buffers; errors name unsupported arguments.
 
-// peers makes ranks that are detached devices of one GPU.
+// peers returns n ranks that are detached devices of one GPU, with their collectives.
 func peers(t *testing.T, n int) ([]*Device, []kernel.Collective) {
 	t.Helper()
 	var devs []*Device
@@ -42,7 +42,7 @@ func TestExchangesOfRanks(t *testing.T) {
 		name     string
 		run      func(kernel.Collective) error
 		launches int64
-		says     string // of the refusal
+		says     string // expected text of the error
 	}{
 		{"a sum", func(c kernel.Collective) error {
 			return c.AllReduce(kernel.AllReduceArgs{X: tensor(kernel.BF16, 3, 7168)})
@@ -101,7 +101,7 @@ func TestExchangesOfRanks(t *testing.T) {
 			}
 			continue
 		}
-		fills := int64(1) // of the tensors
+		fills := int64(1) // number of values in the tensors
 		if strings.Contains(c.name, "logits") || strings.Contains(c.name, "scattered") {
 			fills = 2
 		}
@@ -111,7 +111,7 @@ func TestExchangesOfRanks(t *testing.T) {
 	}
 }
 
-// A rank that is missing is named by the next wait, and not before.
+// A missing rank is named by the next wait and not by an earlier call.
 func TestAMissingRankIsNamed(t *testing.T) {
 	devs, _ := peers(t, 2)
 	if err := devs[1].Sync(); err != nil {
@@ -138,8 +138,8 @@ func TestPeersAreGPUsThatAreOpenedOnce(t *testing.T) {
 	}
 }
 
-// The local indices of a rank's experts and tokens are found in one more launch; an index that no rank has raises a
-// fault on the GPU.
+// The local indices of a rank's experts and tokens are computed in one additional launch; an index that no rank holds
+// raises a fault on the GPU.
 func TestPartsOfTablesAndExperts(t *testing.T) {
 	d := detached(t)
 	host := func(kind kernel.DType, rows, cols int) kernel.Tensor {

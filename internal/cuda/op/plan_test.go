@@ -34,8 +34,8 @@ func planned(t *testing.T, m plan.Model, p plan.Policy, batch string) *plan.Segm
 	return &built.Segments[0]
 }
 
-// Row limits and scratch memory in plans equal those of the operations: for both numbers of units of heads, for rows
-// that are cut into segments and rows that are not.
+// Plans have the same row limits and scratch memory as the operations, for one and two units of heads, and for rows
+// that are and are not divided into segments.
 func TestPlansCountWhatOperationsTake(t *testing.T) {
 	hw, err := plan.HardwareFor("sm90")
 	if err != nil {
@@ -64,9 +64,9 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		batch  string
 		kind   layout.Kind
 		rows   int
-		width  int // keys of a row's lists
-		most   int // of the widest lists that plans have
-		chosen int // bytes of a row's selection
+		width  int // number of keys in a row's lists
+		most   int // width of the widest lists of any plan
+		chosen int // bytes of the selection of one row
 	}{
 		{"block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:100x3000", layout.FP8Row656, 100, 2048, 2048, 4 * 2048},
 		{"many block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:3000x3000", layout.FP8Row656, 3000, 2048,
@@ -118,7 +118,7 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		kind  layout.Kind
 		batch string
 		rows  int
-		keys  int // capacity of a table in keys
+		keys  int // capacity of a page table in keys
 	}{
 		{"fp8-656", layout.FP8Row656, "decode:100x3000", 100, 4096},
 		{"fp8-576", layout.FP8Row576, "decode:1x100", 1, 128},

@@ -67,26 +67,26 @@ func (b *bench) prepared(w kernel.Weight, role kernel.Role) (onRef, onGPU kernel
 	return onRef, onGPU
 }
 
-// Products of every kind of weight, with sides that are not multiples of tiles, of few and many rows, plain and added,
-// in both types of output.
+// Products of every kind of weight agree with the reference, with sizes that are not multiples of tiles, with few and
+// many rows, written or added to the output, and in both output types.
 func TestGPUMultiply(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct {
 		kind    kernel.DType
 		out, in int
 		block   int
-		tol     float64 // relative to the norm, which is sometimes small with few columns
+		tol     float64 // allowed error relative to the norm of the result
 	}{
 		{kernel.F32, 4, 256, 0, 0.02}, {kernel.F16, 8, 128, 0, 0.02}, {kernel.BF16, 1, 16, 0, 0.02},
 		{kernel.BF16, 272, 1040, 0, 0.005},
 		{kernel.BF16, 640, 128, 0, 0.005}, {kernel.E4M3, 576, 256, 128, 0.005}, {kernel.E4M3, 100, 96, 128, 0.005},
 		{kernel.E4M3, 2112, 7168, 128, 0.005},
-		{kernel.E4M3, 72, 160, 64, 0.005}, // blocks without a kernel become bf16
-		// short rows, which are multiplied and added to f32 in one launch
+		{kernel.E4M3, 72, 160, 64, 0.005}, // block sizes without a kernel are converted to bf16
+		// Short rows are multiplied and added to f32 in one launch.
 		{kernel.BF16, 1297, 48, 0, 0.005}, {kernel.BF16, 643, 256, 0, 0.005}, {kernel.F32, 333, 512, 0, 0.005},
 	} {
 		if *portableTier && c.block == 64 {
-			continue // packed weights are Hopper's
+			continue // only Hopper has kernels for packed weights
 		}
 		for _, pow2 := range []bool{false, true} {
 			w := b.blockWeight(c.kind, c.out, c.in, c.block, c.block)
@@ -94,7 +94,7 @@ func TestGPUMultiply(t *testing.T) {
 			onRef, onGPU := b.prepared(w, kernel.Projected)
 			for _, rows := range []int{1, 7, 33, 64, 65, 129, 300} {
 				if rows > 7 && c.out*c.in > 1<<20 {
-					continue // the reference takes long
+					continue // the reference would take too long
 				}
 				x := b.random(rows, c.in)
 				for _, add := range []bool{false, true} {
@@ -123,12 +123,13 @@ func TestGPUMultiply(t *testing.T) {
 	}
 }
 
-// Matrix products of the same rows have the bits of separate products, for any types of the others.
+// Matrix products of the same rows that are launched together have the same bits as separate products, for any types of
+// the other weights.
 func TestGPUProject(t *testing.T) {
 	b := onGPU(t)
 	for _, rows := range []int{1, 40, 200} {
 		gathered := b.random(rows, 576)
-		x := gathered.gpu.Columns(0, 512) // rows with gaps
+		x := gathered.gpu.Columns(0, 512) // rows with gaps between them
 		args := kernel.ProjectArgs{X: x}
 		for i, w := range []kernel.Weight{b.weight(kernel.E4M3, 320, 512), b.weight(kernel.BF16, 4, 512),
 			b.weight(kernel.F32, 96, 512), b.weight(kernel.E4M3, 128, 512)} {
@@ -151,7 +152,7 @@ func TestGPUProject(t *testing.T) {
 	}
 }
 
-// A tied table is looked up and multiplies, with a vocabulary that is not a multiple of 16.
+// A tied table can be both looked up and multiplied, also if the vocabulary size is not a multiple of 16.
 func TestGPUTiedTable(t *testing.T) {
 	b := onGPU(t)
 	onRef, onGPU := b.prepared(b.weight(kernel.F32, 643, 256), kernel.Tied)
@@ -164,7 +165,8 @@ func TestGPUTiedTable(t *testing.T) {
 	b.close("logits", logits, 0.005)
 }
 
-// Queries are projected into latent space and outputs back, for the heads of every family, alone and with others.
+// Projections of queries into latent space and of outputs back agree with the reference for the head counts of every
+// model family, for one row and for several.
 func TestGPULatent(t *testing.T) {
 	b := onGPU(t)
 	for _, d := range []kernel.LatentDims{
@@ -180,7 +182,7 @@ func TestGPULatent(t *testing.T) {
 			onRef, onGPU := b.prepared(w, kernel.Latent)
 			for _, rows := range []int{1, 5, 70, 200} {
 				if d.Heads > 4 && rows > 5 {
-					continue // the reference takes long
+					continue // the reference would take too long
 				}
 				what := fmt.Sprintf("%v %+v, %d rows", kind, d, rows)
 				q, absorbed := b.random(rows, d.Heads*d.QK()), b.random(rows, d.Heads*d.Row())
@@ -208,7 +210,7 @@ func TestGPULatent(t *testing.T) {
 	}
 }
 
-// Copies keep every bit, with and without gaps, and do not change the gaps between rows.
+// Copies keep every bit, for rows with and without gaps, and do not change the gaps between rows.
 func TestGPUCopy(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.I32, kernel.U8} {
@@ -237,7 +239,7 @@ func TestGPUCopy(t *testing.T) {
 	}
 }
 
-// Candidates equal those of the reference; a row with NaN has no sum.
+// The candidates are the same as those of the reference; a row that contains NaN has no sum.
 func TestGPUCandidates(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, columns, best int }{{1, 640, 1}, {3, 129280, 20}, {5, 8193, 64}} {
@@ -265,8 +267,8 @@ func TestGPUCandidates(t *testing.T) {
 	}
 }
 
-// Products of adjacent columns by joined matrices, launched together, have the same bytes as separate products, and
-// so do incomplete sequences and sequences out of order.
+// Products of adjacent columns with joined matrices that are launched together have the same bytes as separate
+// products. The same is true for incomplete sequences and for sequences out of order.
 func TestGPUBands(t *testing.T) {
 	b := onGPU(t)
 	const bands, in, out = 4, 256, 128

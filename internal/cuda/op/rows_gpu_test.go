@@ -36,7 +36,7 @@ func TestGPUPickedRows(t *testing.T) {
 	b.must(b.gpu.Sync())
 }
 
-// Angles are rounded once from exact values, far into a long context too.
+// Angles are the exact values rounded once, also at positions far into a long context.
 func TestGPUAngles(t *testing.T) {
 	b := onGPU(t)
 	positions := []int32{0, 1, 2, 3, 100, 4095, 163839, 1048575, 1 << 30}
@@ -114,7 +114,7 @@ func TestGPUExperts(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
 		experts, hidden, inner, top := 6, 272, 144, 3
-		if kind == kernel.E2M1x2 { // whole groups of 32, and no whole blocks of 64
+		if kind == kernel.E2M1x2 { // the size is a multiple of 32, not of 64
 			hidden, inner = 352, 160
 		}
 		var w kernel.ExpertWeights
@@ -143,7 +143,7 @@ func TestGPUExperts(t *testing.T) {
 	}
 }
 
-// close compares tensors by the norm of their difference.
+// close checks that the norm of the difference of two tensors is within tol.
 func (b *bench) close(what string, x both, tol float64) {
 	b.Helper()
 	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)
@@ -157,7 +157,7 @@ func (b *bench) close(what string, x both, tol float64) {
 	}
 }
 
-// values returns the elements of a tensor of floats.
+// values returns the elements of a float tensor as float64.
 func (b *bench) values(d kernel.Device, t kernel.Tensor) []float64 {
 	b.Helper()
 	raw, out := b.bytes(d, t), make([]float64, 0, t.Rows*t.Cols)

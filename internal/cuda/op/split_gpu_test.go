@@ -18,11 +18,11 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Invariants of this file: fetched experts give the same bits as resident ones; with experts that the host computes,
-// the bits of a row depend only on the row, in launches and in graphs, and their results equal those of the host's
-// kernels, rounded once; workers that fail or hang end the pass with an error that names them.
+// The tests of this file check these invariants: fetched experts give the same bits as resident ones. With experts that
+// the host computes, the bits of a row depend only on the row, in launches and in graphs, and the results equal those
+// of the host's kernels, rounded once. Workers that fail or hang end the pass with an error that names them.
 
-// splitBench is a layer of experts whose methods change.
+// splitBench holds a layer of experts for tests with different placement methods.
 type splitBench struct {
 	*bench
 	weights kernel.ExpertWeights
@@ -30,7 +30,7 @@ type splitBench struct {
 	layers  int
 }
 
-// slowHost is a CPU device that does something before it computes.
+// slowHost is a CPU device that calls a function before it computes experts.
 type slowHost struct {
 	*cpu.Device
 	before func() error
@@ -44,7 +44,7 @@ func (d *slowHost) ExpertRows(a kernel.ExpertRowsArgs) error {
 }
 
 const (
-	splitExpertsCount = 20 // of which up to 20 are fetched: three groups
+	splitExpertsCount = 20 // up to 20 experts are fetched, in three groups
 	splitHidden       = 512
 	splitInner        = 256
 	splitTop          = 3
@@ -66,7 +66,7 @@ func newSplitBench(t *testing.T, kind kernel.DType, o offload.Options, before fu
 	return b
 }
 
-// expert returns a random matrix of a type.
+// expert returns a random weight of type kind and shape [out, in].
 func (b *splitBench) expert(kind kernel.DType, out, in int) kernel.Weight {
 	b.Helper()
 	switch kind {
@@ -91,7 +91,8 @@ func (b *splitBench) expert(kind kernel.DType, out, in int) kernel.Weight {
 	return w
 }
 
-// prepare assigns methods to experts in turn, given by the letters r, c and f.
+// prepare places experts by methods that are given as one letter for each expert: r (resident), c (computed by the
+// host) or f (fetched).
 func (b *splitBench) prepare(decode, prefill string) kernel.Experts {
 	b.Helper()
 	var m kernel.ExpertMethods
@@ -103,7 +104,7 @@ func (b *splitBench) prepare(decode, prefill string) kernel.Experts {
 	return b.prepareAs(m)
 }
 
-// prepareAs places experts.
+// prepareAs places the experts of the layer by the methods m.
 func (b *splitBench) prepareAs(m kernel.ExpertMethods) kernel.Experts {
 	b.Helper()
 	w := b.weights
@@ -117,7 +118,7 @@ func (b *splitBench) prepareAs(m kernel.ExpertMethods) kernel.Experts {
 	return x
 }
 
-// rows returns a batch.
+// rows returns a batch of n random rows with chosen experts.
 func (b *splitBench) rows(n int) kernel.ExpertArgs {
 	ids := make([]int32, 0, n*splitTop)
 	for range n {
@@ -129,7 +130,7 @@ func (b *splitBench) rows(n int) kernel.ExpertArgs {
 		Weights: b.normal(n, splitTop).gpu, Limit: 7}
 }
 
-// run runs rows of a batch on zeros.
+// run computes the rows from..to of a batch into zeroed memory and returns the result.
 func (b *splitBench) run(x kernel.Experts, a kernel.ExpertArgs, from, to int, post bool) []byte {
 	b.Helper()
 	out := b.place(b.gpu, kernel.BF16, to-from, splitHidden, nil)
@@ -156,7 +157,7 @@ func TestGPUFetchedExperts(t *testing.T) {
 				want := b.run(whole, a, 0, n, false)
 				for _, prompt := range []int{0, n / 2, n} {
 					a.Prompt = prompt
-					for range 3 { // halves of the buffer are used again
+					for range 3 { // the halves of the buffer are reused
 						if !bytes.Equal(b.run(x, a, 0, n, false), want) {
 							t.Fatalf("%v, %s: %d of %d rows of prompts: other bits than of resident experts", kind, m,
 								prompt, n)
@@ -175,7 +176,7 @@ func TestGPUHostExperts(t *testing.T) {
 		b.must(err)
 		for _, m := range []string{"c", "rc", "rcf"} {
 			x := b.prepare(m, m)
-			const n = 700 // two exchanges
+			const n = 700 // so many rows need two exchanges
 			a := b.rows(n)
 			a.Prompt = 300
 			all, resident := b.run(x, a, 0, n, false), b.run(whole, a, 0, n, false)
@@ -187,7 +188,7 @@ func TestGPUHostExperts(t *testing.T) {
 			}
 			limit := 0.01
 			if kind != kernel.BF16 {
-				limit = 0.06 // the device quantises rows of FP8 experts, and of those that it widens to FP8
+				limit = 0.06 // the device quantises the rows of FP8 experts
 			}
 			if e := math.Sqrt(gap / size); !(e < limit) || size == 0 {
 				t.Errorf("%v, %s: %.4f away from resident experts", kind, m, e)
@@ -233,8 +234,8 @@ func TestGPUSplitGraphs(t *testing.T) {
 	}
 }
 
-// Experts that have moved give the same bits as experts that were placed there from the beginning, also from a graph
-// that was captured before.
+// Experts that were moved give the same bits as experts that were placed there from the beginning, also in a graph that
+// was captured before the move.
 func TestGPUMovedExperts(t *testing.T) {
 	for _, kind := range splitKinds {
 		b := newSplitBench(t, kind, offload.Options{}, func() error { return nil })
@@ -243,7 +244,7 @@ func TestGPUMovedExperts(t *testing.T) {
 			const n = 40
 			x := b.prepare(methods[0], methods[1])
 			a := b.rows(n)
-			b.run(x, a, 0, n, true) // scratch memory grows
+			b.run(x, a, 0, n, true) // this run makes scratch memory grow
 			live := a
 			live.Out, live.Experts = b.place(b.gpu, kernel.BF16, n, splitHidden, nil), x
 			g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })

@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// silentHost represents workers that never answer.
+// silentHost is a host whose workers never answer.
 type silentHost struct {
 	box     *kernel.Mailbox
 	swaps   [][2]int
@@ -27,7 +27,8 @@ func (h *silentHost) Swap(in, out int) error {
 	return h.refuses
 }
 
-// splitWeights are bf16 experts with methods, given as letters: r, c and f.
+// splitWeights returns bf16 experts with methods that are given as letters: r (resident), c (computed by the host) and
+// f (fetched).
 func splitWeights(experts, hidden, inner int, decode, prefill string, h kernel.HostExperts) kernel.ExpertWeights {
 	matrix := func(out, in int) kernel.Weight {
 		return kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 2*out*in), DType: kernel.BF16, Rows: out,
@@ -44,8 +45,9 @@ func splitWeights(experts, hidden, inner int, decode, prefill string, h kernel.H
 	return w
 }
 
-// Experts in two memories use the launches that their methods need, for any rows, and the host's workers expect exactly
-// the exchanges that are enqueued: plainly at once, from a graph with each launch of it, and none in a dry run.
+// Split experts use the launches that their methods need, for any number of rows, and the host's workers expect exactly
+// the exchanges that are enqueued: without a graph immediately, in a graph with each launch of the graph, and none in a
+// dry run.
 func TestSplitLaunches(t *testing.T) {
 	const experts, hidden, inner, top = 6, 64, 32, 2
 	for _, c := range []struct {
@@ -54,14 +56,14 @@ func TestSplitLaunches(t *testing.T) {
 		launches        int64
 		posts           uint32
 	}{
-		// post, sort, gate and up, down, wait, take, sum
+		// The 7 launches are post, sort, gate and up, down, wait, take, and sum.
 		{"rrrccc", "rrrccc", 4, 0, 7, 1},
-		{"cccccc", "rrrrrr", 4, 0, 4, 1},      // no sort and no products
-		{"cccccc", "rrrrrr", 4, 4, 5, 0},      // places, sort, gate and up, down, sum
-		{"rrrfff", "rrrfff", 4, 0, 10, 0},     // and for the group places, fetch, sort, two products
-		{"rrrfff", "rrrfff", 4, 4, 11, 0},     // two copies in place of the fetch: bf16 has no scales
-		{"cccccc", "cccccc", 600, 600, 8, 2},  // two exchanges
-		{"rrrccc", "rrrccc", 600, 300, 14, 2}, // of both phases
+		{"cccccc", "rrrrrr", 4, 0, 4, 1},      // no launches for sort and products
+		{"cccccc", "rrrrrr", 4, 4, 5, 0},      // launches: places, sort, gate and up, down, sum
+		{"rrrfff", "rrrfff", 4, 0, 10, 0},     // 5 more for the group: places, fetch, sort, 2 products
+		{"rrrfff", "rrrfff", 4, 4, 11, 0},     // two copies replace the fetch: bf16 has no scales
+		{"cccccc", "cccccc", 600, 600, 8, 2},  // so many rows need two exchanges
+		{"rrrccc", "rrrccc", 600, 300, 14, 2}, // launches of both phases
 	} {
 		d, h := withoutGPU(t), &silentHost{}
 		x, err := d.PrepareExperts(splitWeights(experts, hidden, inner, c.decode, c.prefill, h))
@@ -111,7 +113,7 @@ func TestSplitLaunches(t *testing.T) {
 	}
 }
 
-// Rows that are passed early are not passed again, and operations in between run in order.
+// Rows that are posted early are not posted again, and operations between the post and the experts run in order.
 func TestPostedExperts(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
 	p, err := d.PrepareExperts(splitWeights(6, 64, 32, "rrrccc", "rrrccc", h))
@@ -139,7 +141,7 @@ func TestPostedExperts(t *testing.T) {
 	if held, busy := d.scratch.Held(); busy != 0 || held == 0 {
 		t.Errorf("%d of %d bytes of scratch memory are in use", busy, held)
 	}
-	// A pass that failed between the two: the next one waits for the workers first.
+	// If a pass fails between the post and the experts, the next pass first waits for the workers.
 	if err := errors.Join(d.PostExperts(a), d.PostExperts(a), d.Experts(a), d.settle()); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func TestPostedExperts(t *testing.T) {
 	}
 }
 
-// A dry run counts the device's part of the experts and allocates no host memory.
+// A dry run counts the memory of the experts on the device and allocates no host memory.
 func TestDryRunOfASplit(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
 	r, err := d.DryRun()
@@ -177,7 +179,8 @@ func TestDryRunOfASplit(t *testing.T) {
 	}
 }
 
-// Experts move with their entries in every table, and only after the host's workers have taken their part.
+// When experts are moved, their entries in every table are updated, and only after the host's workers have read their
+// part.
 func TestMovedExperts(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
 	w := splitWeights(6, 64, 32, "rrrccf", "rrrfcf", h)
@@ -201,7 +204,7 @@ func TestMovedExperts(t *testing.T) {
 		t.Errorf("%v: %s, want %s", err, look(), before)
 	}
 	h.refuses = nil
-	for _, swap := range [][2]int{{3, 1}, {5, 0}, {4, 2}} { // kept for prompts, kept for both, and not kept
+	for _, swap := range [][2]int{{3, 1}, {5, 0}, {4, 2}} { // resident in prefill, in both phases, in none
 		if err := d.SwapExperts(p, swap[0], swap[1]); err != nil {
 			t.Fatal(err)
 		}

@@ -12,15 +12,15 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// place is memory that has a name.
+// place is a named range of device memory.
 type place struct {
 	name       string
 	first, end cuda.Ptr
 }
 
-// Each operation launches the kernels of the table, with these grids and these arguments: the wrong tensor, stride,
-// number of rows, scale or flag changes a line. Addresses are shown as places in tensors; other memory, such as scratch
-// and weights, is numbered.
+// Each operation launches the kernels that the golden table lists, with the grids and arguments of the table: a wrong
+// tensor, stride, number of rows, scale or flag changes a line. Addresses are shown as places in tensors; other memory,
+// such as scratch and weights, is numbered.
 func TestTableOfLaunches(t *testing.T) {
 	for _, tier := range []struct {
 		name  string
@@ -64,7 +64,7 @@ func TestTableOfLaunches(t *testing.T) {
 			if err := kernel.Do(d, c.Op); err != nil {
 				lines = append(lines, "  refused "+tables.Facts(err.Error()))
 			}
-			if err := d.Sync(); err != nil { // launches what is held
+			if err := d.Sync(); err != nil { // launches held operations
 				t.Fatal(err)
 			}
 		}
@@ -76,13 +76,13 @@ func TestTableOfLaunches(t *testing.T) {
 	}
 }
 
-// written returns the fields of arguments that are not zero.
+// written returns the nonzero fields of launch arguments as text.
 func written(v reflect.Value, path string, named func(cuda.Ptr) string) string {
 	var out strings.Builder
 	for i := range v.NumField() {
 		f, name := v.Field(i), path+v.Type().Field(i).Name
 		switch {
-		case f.IsZero() || f.Type() == reflect.TypeFor[cuda.TensorMap](): // the driver encodes maps
+		case f.IsZero() || f.Type() == reflect.TypeFor[cuda.TensorMap](): // the driver encodes tensor maps
 		case f.Type() == reflect.TypeFor[cuda.Ptr]():
 			fmt.Fprintf(&out, " %s %s", name, named(cuda.Ptr(f.Uint())))
 		case f.Kind() == reflect.Struct:

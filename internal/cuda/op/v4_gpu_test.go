@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Residual streams of the widths of DeepSeek-V4, and of odd ones.
+// Operations on residual streams agree with the reference for the widths of DeepSeek-V4 and for odd widths.
 func TestGPUHyper(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, n, hidden int }{{1, 4, 4096}, {9, 4, 7168}, {3, 4, 2056}, {5, 5, 24},
@@ -46,7 +46,7 @@ func TestGPUHeadNorm(t *testing.T) {
 	}
 }
 
-// Rows are put to positions of tensors of every type, also of views of columns; negative positions write nothing,
+// Put writes rows to positions of tensors of every type, also of column views. Negative positions write nothing;
 // positions beyond the end raise a fault.
 func TestGPUPut(t *testing.T) {
 	b := onGPU(t)
@@ -78,8 +78,8 @@ func TestGPUPut(t *testing.T) {
 	b.must(b.gpu.Sync())
 }
 
-// Compressors of DeepSeek-V4: groups of 4 that overlap, of 512 and 128 channels, and groups of 128; sources of this
-// pass, of the state, and none.
+// The compressors of DeepSeek-V4 agree with the reference: overlapping groups of 4 with 512 and 128 channels, and
+// groups of 128, whose source rows are in this pass, in the state, or missing.
 func TestGPUCompress(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func TestGPUCompress(t *testing.T) {
 	}
 }
 
-// Routers of DeepSeek-V4, by score and by token.
+// The routers of DeepSeek-V4, by score and by token, agree with the reference.
 func TestGPURouteRoot(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, experts, topk int }{{1, 256, 6}, {77, 384, 6}, {9, 8, 2}, {3, 1, 1}} {
@@ -152,9 +152,9 @@ func TestGPURouteRoot(t *testing.T) {
 	}
 }
 
-// Experts of e2m1 at the widths of DeepSeek-V4-Flash: few and many tokens have the same bits, which equal those of
-// e4m3 experts with the same values. They are chosen by each of the routers in one launch with the preparation of the
-// products. If the scales of one block cannot be folded, the bits equal those of bf16 experts.
+// Experts of e2m1 at the widths of DeepSeek-V4-Flash: few and many tokens have the same bits, which equal those of e4m3
+// experts with the same values. Each of the routers chooses the experts in the launch that also prepares the products.
+// If the scales of one block cannot be folded, the bits equal those of bf16 experts.
 func TestGPUPackedExperts(t *testing.T) {
 	b := onGPU(t)
 	for _, folds := range []bool{true, false} {
@@ -174,7 +174,7 @@ func (b *bench) packedExperts(folds bool) {
 			{[2]*[]kernel.Weight{&packed.Down, &wide.Down}, hidden, inner}} {
 			w := b.packedWeight(m.out, m.in)
 			scales := []byte(w.Scale.Buf.(kernel.HostBuffer))[w.Scale.Off:]
-			scales[129*m.in/32+2] = 125 - 14 // and 125 is in every block
+			scales[129*m.in/32+2] = 125 - 14 // every block also has scale 125
 			*m.to[0] = append(*m.to[0], w)
 			if folds {
 				*m.to[1] = append(*m.to[1], b.folded(w))
@@ -183,7 +183,7 @@ func (b *bench) packedExperts(folds bool) {
 			}
 		}
 	}
-	if !folds { // one block of one matrix; a copy of it is among the wide ones already
+	if !folds { // one block of one matrix cannot be folded
 		w := &packed.Down[3]
 		scales := []byte(w.Scale.Buf.(kernel.HostBuffer))[w.Scale.Off:]
 		scales[7] = 125 - 15
@@ -220,7 +220,8 @@ func (b *bench) packedExperts(folds bool) {
 	}
 }
 
-// Choices are counted as on the host: padding rows are not counted, and an expert that does not exist raises a fault.
+// The GPU counts choices as the host does: padding rows are not counted, and an expert that does not exist raises a
+// fault.
 func TestGPUTally(t *testing.T) {
 	b := onGPU(t)
 	const experts, top = 256, 6
@@ -250,8 +251,8 @@ func TestGPUTally(t *testing.T) {
 	}
 }
 
-// Experts that repeat a pattern, longer than the pattern and from any offset, equal experts with the same bytes in
-// host memory.
+// Experts whose bytes repeat a pattern, from any offset and over more than one period, give the same results as experts
+// with the same bytes in host memory.
 func TestGPURepeatedExperts(t *testing.T) {
 	b := onGPU(t)
 	const hidden, inner = 4096, 2048

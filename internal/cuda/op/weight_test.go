@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// detached returns the operations on a device without a GPU: arguments are checked, nothing is computed.
+// detached returns a device without a GPU: operations check their arguments and compute nothing.
 func detached(t *testing.T) *Device {
 	t.Helper()
 	d, err := On(cuda.OpenDetached(cuda.Properties{Name: "none", Major: 9, SMs: 132, SharedOptinBytes: 232448,
@@ -40,7 +40,7 @@ func stored(kind kernel.DType, out, in, gap int) kernel.Weight {
 	return w
 }
 
-// Which weights stay FP8 and which are converted to bf16, and how many rows are stored.
+// Each prepared weight stays FP8 or is converted to bf16, and stores the number of rows, as the table says.
 func TestPreparedWeights(t *testing.T) {
 	d := detached(t)
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestPreparedWeights(t *testing.T) {
 			t.Errorf("%s: prepared as %+v", c.name, m)
 		}
 	}
-	packed := stored(kernel.U8, 16, 96, 0) // groups of 24 of 192 values
+	packed := stored(kernel.U8, 16, 96, 0) // 24 values per group, 192 columns
 	packed.Data.DType, packed.BlockRows, packed.BlockCols = kernel.U4x2, 1, 24
 	packed.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 256), DType: kernel.BF16, Rows: 16, Cols: 8, Stride: 8}
 	for says, w := range map[string]kernel.Weight{
@@ -82,7 +82,7 @@ func TestPreparedWeights(t *testing.T) {
 	}
 }
 
-// Experts stay FP8 only where all of them are blocks that the kernels read.
+// Experts stay FP8 only if all of them have blocks that the kernels can read.
 func TestPreparedExperts(t *testing.T) {
 	d := detached(t)
 	all := func(kind kernel.DType, hidden, inner int) (w kernel.ExpertWeights) {
@@ -218,7 +218,7 @@ func loadTogether(t *testing.T, d *Device) (list []kernel.Weight, made []*matrix
 	return list, made
 }
 
-// A load ends with every weight in its own memory and releases the buffers.
+// After a load every weight has its own memory, and the buffers are released.
 func TestLoadedTogether(t *testing.T) {
 	d := detached(t)
 	free, _, err := d.MemoryFree()

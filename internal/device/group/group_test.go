@@ -20,11 +20,11 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Invariants of this file: after a collective operation all ranks have the same bits, those of a sum in the order of
-// the ranks; a rank that fails, hangs or runs a different operation ends the group with an error that names it, and
-// nothing waits forever.
+// The tests of this file check these invariants: after a collective operation all ranks have the same bits, which are
+// those of a sum in the order of the ranks. A rank that fails, hangs or runs a different operation ends the group with
+// an error that names the rank, and no call waits forever.
 
-// open is openBare that also checks that closing the group ends all goroutines.
+// open calls openBare and checks that closing the group ends all goroutines.
 func open(t *testing.T, ranks int, o Options) *Group {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -32,7 +32,8 @@ func open(t *testing.T, ranks int, o Options) *Group {
 	return openBare(t, ranks, o)
 }
 
-// openBare makes a group of reference devices. synctest, which tests timeouts, waits for goroutines itself.
+// openBare returns a group of reference devices. Tests of timeouts use it directly, because synctest waits for
+// goroutines itself.
 func openBare(t *testing.T, ranks int, o Options) *Group {
 	t.Helper()
 	devs := make([]kernel.Device, ranks)
@@ -135,7 +136,7 @@ func TestCollectives(t *testing.T) {
 			for r := range ranks {
 				check("all-reduce", r, host.F32(x[r]), func(i int) float32 { return sum(first, i) })
 			}
-			// Each rank has some of the rows; one of them has none.
+			// Each rank has some of the rows; one rank has none.
 			bounds := make([]int, ranks+1)
 			for r := range ranks {
 				bounds[r+1] = min(bounds[r]+r, rows)
@@ -221,7 +222,7 @@ func TestPassesAllocateNothing(t *testing.T) {
 	}
 }
 
-// reduce makes all ranks sum a tensor, after fault was called on each.
+// reduce calls fault on each rank, makes all ranks sum a tensor, and returns the error of the group.
 func reduce(t *testing.T, g *Group, fault func(rank int) error) error {
 	t.Helper()
 	x := tensors(t, g, rand.New(rand.NewPCG(3, 3)), 2, 8)
@@ -321,7 +322,7 @@ func TestARankThatHangs(t *testing.T) {
 	}
 }
 
-// Close does not wait forever for a rank that hangs, and reports that it was not closed.
+// Close does not wait forever for a rank that hangs, and reports that the rank was not closed.
 func TestCloseLeavesARankThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
@@ -349,7 +350,7 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 		"rank 0 has reached all-reduce of f32[1,8], but rank 1 has reached all-reduce of f32[2,8]")
 }
 
-// If one rank fails and another then does not end, the error names the one that failed.
+// If one rank fails and another then does not end, the error names the rank that failed.
 func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
@@ -366,7 +367,7 @@ func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
 	})
 }
 
-// Compare finds a bit that differs between ranks; without it the result of the first rank is used.
+// The option Compare detects a bit that differs between ranks; without it the result of the first rank is returned.
 func TestCompare(t *testing.T) {
 	for _, compare := range []bool{false, true} {
 		g := open(t, 3, Options{Compare: compare})
@@ -400,7 +401,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Rows are moved on all ranks.
+// A move of rows is done on all ranks.
 func TestRowsMoveOnEveryRank(t *testing.T) {
 	g := open(t, 3, Options{Compare: true})
 	b, err := g.Alloc(256)
@@ -458,8 +459,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A rank counts as hanging if one operation takes longer than the timeout, not while it continues with further
-// operations.
+// A rank counts as hanging if a single operation takes longer than the timeout. It does not count as hanging while it
+// completes operations.
 func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	g := open(t, 2, Options{Timeout: time.Nanosecond})
 	w := newWatch([]*atomic.Uint64{g.Member(0).Beats, g.Member(1).Beats}, time.Nanosecond)
@@ -474,7 +475,7 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 			t.Fatal("a rank that goes on is stuck")
 		}
 	}
-	// Reading pages of mapped files in between extends the timeout.
+	// Reading pages of mapped files during an operation extends the timeout.
 	await.True(t, "a rank that stays at one operation is stuck", func() bool { return w.stuck(first) })
 	if w.stuck(func(int) bool { return true }) {
 		t.Error("stuck while all ranks are here")
@@ -490,7 +491,7 @@ func TestSumsOfBF16(t *testing.T) {
 	const ranks, n = 3, 51
 	list, random := Meet(ranks, time.Minute), rand.New(rand.NewPCG(5, 5))
 	x, want := make([]kernel.Tensor, ranks), make([]float32, n)
-	own := make([]kernel.Tensor, ranks) // of each rank: its columns of the sum
+	own := make([]kernel.Tensor, ranks) // each rank holds its columns of the sum
 	for r := range x {
 		own[r] = kernel.Tensor{Buf: make(kernel.HostBuffer, 2*n/ranks), DType: kernel.BF16, Rows: 1, Cols: n / ranks,
 			Stride: n / ranks}

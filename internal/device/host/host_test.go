@@ -35,8 +35,8 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 	}
 }
 
-// Aligned weights are used in place, and blocks at any address: GGUF files align tensors to 32 bytes, which is not a
-// multiple of most blocks. Bytes that are not aligned for float32 are copied.
+// Prepare uses aligned weights in place, and blocks at any address, because GGUF files align tensors to 32 bytes, which
+// is not a multiple of most block sizes. Bytes that are not aligned for float32 are copied.
 func TestPrepare(t *testing.T) {
 	b, err := host.Memory{}.Alloc(256)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestReadAndWriteStayInside(t *testing.T) {
 	}
 }
 
-// Slot 7 of pages of three tokens is token 1 of page 2.
+// With pages of three tokens, slot 7 is token 1 of page 2.
 func TestPlace(t *testing.T) {
 	mem, err := kernel.New(host.Memory{}, kernel.U8, 3, layout.BF16{}.PageBytes(3))
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Integer rows are written to their positions; a negative position writes nothing, and one beyond the end is refused.
+// Integer rows are written to their positions; a negative position writes nothing, and a position beyond the end is
+// refused.
 func TestPutWholeNumbers(t *testing.T) {
 	ints := func(rows, cols int, v ...int32) kernel.Tensor {
 		x, err := kernel.New(Memory{}, kernel.I32, rows, cols)

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Packed weights have the same bytes, aligned to cache lines, share no byte with each other or with the source, and
-// cannot be appended to.
+// Packed weights have the same bytes as their source, are aligned to cache lines, share no byte with each other or with
+// the source, and cannot be appended to.
 func TestPackedWeightsAreAlignedCopies(t *testing.T) {
 	m := Packed()
 	source := make([]byte, packBlock)

@@ -16,7 +16,7 @@ func TestParseNodes(t *testing.T) {
 	}
 }
 
-// Placement hints must not change the memory: it is zero, writable, and of the requested size.
+// Placement hints do not change the memory: it is zero, writable, and of the requested size.
 func TestLargeBuffersAreUsable(t *testing.T) {
 	for _, n := range []int64{large - 1, large, large + 4097} {
 		b, err := Memory{}.Alloc(n)

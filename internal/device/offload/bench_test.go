@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// BenchmarkExpertRows measures the host's part of a layer of DeepSeek-V4-Flash: rows that choose some of its FP4
-// experts. GB/s counts the weights of these experts.
+// BenchmarkExpertRows measures the experts that the host computes in a layer of DeepSeek-V4-Flash, for rows that choose
+// some of its FP4 experts. GB/s counts the weights of these experts.
 func BenchmarkExpertRows(b *testing.B) {
 	const hidden, inner, count = 4096, 2048, 32
 	for _, workers := range []int{1, 2} {

@@ -21,8 +21,9 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Invariants of this file: experts in two memories give the bits of a single device, for any placement and any batch;
-// workers that fail or hang end the operation with an error that names them; everything is released.
+// The tests of this file check these invariants: experts that are split between the memories of the device and of the
+// host give the bits of a single device, for any placement and any batch. Workers that fail or hang end the operation
+// with an error that names them. All memory is released.
 
 const (
 	experts = 6
@@ -31,7 +32,7 @@ const (
 	top     = 3
 )
 
-// open makes a device with one worker.
+// open returns a CPU device with one worker.
 func open(t testing.TB) *cpu.Device {
 	t.Helper()
 	d := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
@@ -39,7 +40,7 @@ func open(t testing.TB) *cpu.Device {
 	return d
 }
 
-// newHost is newBareHost that also checks that closing the host ends all goroutines.
+// newHost calls newBareHost and checks that closing the host ends all goroutines.
 func newHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -47,7 +48,7 @@ func newHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
 	return newBareHost(t, dev, o)
 }
 
-// newBareHost makes a host over a device.
+// newBareHost returns a host whose workers compute on dev.
 func newBareHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
 	t.Helper()
 	h, err := offload.New(dev, o)
@@ -72,7 +73,7 @@ func tensor(t testing.TB, d kernel.DType, rows, cols int, fill func(b []byte)) k
 	return x
 }
 
-// matrix returns a random weight of a type.
+// matrix returns a random weight of type d and shape [out, in].
 func matrix(t testing.TB, r *rand.Rand, d kernel.DType, out, in int) kernel.Weight {
 	t.Helper()
 	small := func() float32 { return float32(r.NormFloat64() * 0.1) }
@@ -86,7 +87,7 @@ func matrix(t testing.TB, r *rand.Rand, d kernel.DType, out, in int) kernel.Weig
 			}),
 			Scale: tensor(t, kernel.F32, (out+127)/128, (in+127)/128, func(b []byte) {
 				for i := range b {
-					b[i] = []byte{0, 0, 0, 0x3E}[i%4] // 0.125
+					b[i] = []byte{0, 0, 0, 0x3E}[i%4] // 0x3E000000 is 0.125
 				}
 			})}
 	case kernel.E2M1x2:
@@ -120,7 +121,7 @@ func weights(t testing.TB, r *rand.Rand, d kernel.DType) kernel.ExpertWeights {
 	return w
 }
 
-// batch returns rows with their choices.
+// batch returns random rows with the experts that they choose.
 func batch(t testing.TB, r *rand.Rand, rows int) kernel.ExpertArgs {
 	t.Helper()
 	floats := func(rows, cols int) kernel.Tensor {
@@ -140,7 +141,7 @@ func batch(t testing.TB, r *rand.Rand, rows int) kernel.ExpertArgs {
 	return a
 }
 
-// methods parses letters: r, c and f.
+// methods converts letters, one for each expert, to methods: r (resident), c (computed by the host) and f (fetched).
 func methods(t testing.TB, decode, prefill string) kernel.ExpertMethods {
 	t.Helper()
 	of := func(text string) (out []kernel.ExpertMethod) {
@@ -153,7 +154,7 @@ func methods(t testing.TB, decode, prefill string) kernel.ExpertMethods {
 	return kernel.ExpertMethods{Decode: of(decode), Prefill: of(prefill)}
 }
 
-// prepare places experts on a device and a host.
+// prepare places the experts of a layer on a device and a host.
 func prepare(t testing.TB, near kernel.Device, h *offload.Host, layer int, w kernel.ExpertWeights,
 	m kernel.ExpertMethods) kernel.Experts {
 	t.Helper()
@@ -172,7 +173,7 @@ func prepare(t testing.TB, near kernel.Device, h *offload.Host, layer int, w ker
 	return x
 }
 
-// run computes a copy of the batch's output.
+// run computes the experts of a batch and returns a copy of the output.
 func run(t testing.TB, dev kernel.Device, x kernel.Experts, a kernel.ExpertArgs) []float32 {
 	t.Helper()
 	out := tensor(t, kernel.F32, a.Out.Rows, hidden, func(b []byte) { copy(b, host.Bytes(a.Out)) })
@@ -197,7 +198,7 @@ var splits = [][2]string{
 	{"cfrcfr", "frcfrc"}, {"crrrrr", "rrrrrc"}, {"rrrrrr", "cccccc"},
 }
 
-// For any placement of experts, rows have the bits of a single device: for every type of weights, in batches that need
+// For any placement of experts, rows have the bits of a single device, for every type of weight, in batches that need
 // several exchanges, and with rows of prompts first.
 func TestBitsOfOneDevice(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
@@ -228,8 +229,8 @@ func TestBitsOfOneDevice(t *testing.T) {
 	}
 }
 
-// Moving experts between the memories, one after the other, does not change the bits of any row, whether weights are
-// copied over others, packed or mapped. Experts that cannot be moved are refused.
+// Moving experts one after the other between device memory and host memory does not change the bits of any row, whether
+// weights are copied over others, packed or mapped. Experts that cannot be moved are refused.
 func TestBitsOfMovedExperts(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
 		r := rand.New(rand.NewPCG(uint64(kind), 2))
@@ -275,7 +276,7 @@ func TestBitsOfMovedExperts(t *testing.T) {
 	}
 }
 
-// A device with bf16 rows gets results that are rounded once.
+// A device with bf16 rows gets results that were rounded once.
 func TestRowsOfBF16(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	w, far := weights(t, r, kernel.BF16), open(t)
@@ -330,7 +331,7 @@ func TestRowsOfBF16(t *testing.T) {
 	}
 }
 
-// Once memory has grown, an exchange allocates nothing.
+// After buffers have grown, an exchange allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	near, h := open(t), newHost(t, open(t), offload.Options{Awake: true})
@@ -345,7 +346,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// faulty is a device that runs a function of the test instead of experts.
+// faulty is a device that calls a function of the test in place of Experts.
 type faulty struct {
 	*cpu.Device
 	before func() error
@@ -358,7 +359,8 @@ func (d *faulty) ExpertRows(a kernel.ExpertRowsArgs) error {
 	return d.Device.ExpertRows(a)
 }
 
-// If workers fail or panic, the operation ends with an error that names them and the layer; the next one runs.
+// If workers fail or panic, the operation ends with an error that names the workers and the layer. The next operation
+// runs normally.
 func TestWorkersThatFail(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	w, a := weights(t, r, kernel.BF16), batch(t, r, 3)
@@ -386,7 +388,8 @@ func TestWorkersThatFail(t *testing.T) {
 	}
 }
 
-// If workers hang, the operation ends after the timeout, and every later one at once; the device closes.
+// If workers hang, the operation ends after the timeout and every later operation ends immediately; the device can be
+// closed.
 func TestWorkersThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 9))
@@ -406,7 +409,7 @@ func TestWorkersThatHang(t *testing.T) {
 	})
 }
 
-// Too little memory is reported with the numbers, before anything is copied.
+// If memory is too small, the error states the required and available bytes before anything is copied.
 func TestTooLittleMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
 	w := weights(t, r, kernel.BF16)
@@ -432,7 +435,7 @@ func TestTooLittleMemory(t *testing.T) {
 	}
 }
 
-// Unsupported arguments are refused with what is supported.
+// Unsupported arguments are refused with an error that states what is supported.
 func TestRefusals(t *testing.T) {
 	if _, err := offload.New(&ref.Device{}, offload.Options{}); !errors.Is(err, kernel.ErrUnsupported) {
 		t.Errorf("a host without expert rows: %v", err)

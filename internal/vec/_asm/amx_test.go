@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// encodings is every instruction with registers of both halves of each file
-// and every form of address.
+// encodings returns every instruction with registers of both halves of each register file and with every form of
+// address.
 func encodings() []instruction {
 	var all []instruction
 	addresses := []memory{
@@ -43,7 +43,7 @@ func encodings() []instruction {
 	return all
 }
 
-// testdata/amx.txt holds the encoding of every instruction by GNU as.
+// Every instruction has the encoding that GNU as produced, which testdata/amx.txt holds.
 func TestEncodingsAreThoseOfGNU(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "amx.txt"))
 	if err != nil {
@@ -61,8 +61,7 @@ func TestEncodingsAreThoseOfGNU(t *testing.T) {
 	}
 }
 
-// Where GNU as is installed, encodings are compared with its output, from which
-// the golden file was made.
+// If GNU as is installed, encodings are compared with its output, from which the golden file was made.
 func TestEncodingsAgainstTheAssemblerOfThisMachine(t *testing.T) {
 	as, err := exec.LookPath("as")
 	if err != nil {
@@ -84,7 +83,7 @@ func TestEncodingsAgainstTheAssemblerOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Only in the text section do the bytes follow each other.
+	// The bytes are consecutive only in the text section.
 	if !bytes.Contains(raw, wanted.Bytes()) {
 		t.Fatal("GNU as encodes some instruction otherwise: compare objdump -d with testdata/amx.txt")
 	}

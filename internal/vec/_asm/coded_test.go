@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The affine maps give the bytes of every code that is not zero, subnormal or NaN, and mark the other codes.
+// The affine maps compute the bytes of every code that is not zero, subnormal or NaN, and mark the other codes.
 func TestAffineMapsDecodeOrdinaryCodes(t *testing.T) {
 	for c := range 256 {
 		magnitude := c & 0x7F
