@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a request releases everything when it ends or is refused, and counters are exact.
+// Invariants of this file: a request releases its pages and memory when it ends or is refused, and counters are exact.
 
 // A request that is refused for any reason, or cancelled while it waits, changes no counter: the observer compares
 // counters with the requests that exist.
@@ -61,7 +61,7 @@ func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 	}
 }
 
-// If a pass that hung ends after the device was lost, the error message of the lost device remains.
+// If a hung pass ends after the device was lost, the engine keeps the error message of the lost device.
 func TestTheTextOfALostDeviceStays(t *testing.T) {
 	var y tally
 	y.noteHang("hangs")
@@ -76,7 +76,7 @@ func TestTheTextOfALostDeviceStays(t *testing.T) {
 	}
 }
 
-// Every kind of needed memory counts: with one byte less the model does not fit.
+// Need counts every kind of memory: the model does not fit if one byte is missing.
 func TestNeedCountsEveryKind(t *testing.T) {
 	v := reflect.ValueOf(&Need{}).Elem()
 	for i := range v.NumField() {
@@ -98,7 +98,7 @@ func TestNeedCountsEveryKind(t *testing.T) {
 	}
 }
 
-// Where a prompt has several choices, only the first has scores.
+// If a request has several choices, only the first choice has the scores of the prompt.
 func TestTheFirstChoiceScoresThePrompt(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{})
 	r := Request{Prompt: tokens(1, 70), Sampling: seeded(3), MaxTokens: 2, IgnoreEOS: true, Score: &Score{}}
@@ -160,7 +160,7 @@ func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	}
 }
 
-// Sequences are preempted while their pass runs, and the pass then fails. They are not run again in pages that now
+// If sequences are preempted while their pass runs and the pass then fails, they are not run again in pages that now
 // belong to other sequences.
 func TestFaultsOfPreemptedSequences(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")

@@ -12,9 +12,9 @@ import (
 	"sparrow/sample"
 )
 
-// After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model,
-// the kernels, the sampler or the delivery of tokens, with greedy, seeded and penalised choices in one batch and while
-// sequences take new pages. Warm-up runs a batch of the same size with longer sequences.
+// After warm-up a step that only decodes allocates nothing, neither in the scheduler, the cache, the planner, the
+// model, the kernels, the sampler nor the delivery of tokens. This holds with greedy, seeded and penalised choices in
+// one batch and while sequences take new pages. Warm-up runs a batch of the same size with longer sequences.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {
@@ -41,13 +41,13 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				e.inbox.cancel(j)
 			}
 			jobs := decoding(t, e, 130)
-			// A garbage collection empties the kernels' pools of scratch memory. The next steps fill them again, and no
-			// further collection runs.
+			// A garbage collection empties the kernels' pools of scratch memory. The next steps fill these pools again,
+			// and no further collection runs.
 			runtime.GC()
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			decode(e, jobs, 25)
-			// Past token 192, where every sequence takes a page; token 256 would widen the page tables and make a new
-			// plan.
+			// The steps run past token 192, where every sequence takes a new page. They end before token 256, which
+			// would widen the page tables and need a new plan.
 			const steps = 30
 			n := leastAllocations(3, func(measured func(func())) { measured(func() { decode(e, jobs, steps) }) })
 			if n >= steps/2 {
@@ -80,7 +80,7 @@ func decoding(t *testing.T, e *Engine, prompt int) []*Job {
 	return jobs
 }
 
-// decode runs steps by hand and reads their events.
+// decode runs steps without the loop and reads the events of the jobs.
 func decode(e *Engine, jobs []*Job, steps int) {
 	for range steps {
 		e.iterations(1)
@@ -90,9 +90,9 @@ func decode(e *Engine, jobs []*Job, steps int) {
 	}
 }
 
-// A single sequence with drafts allocates nothing either. It is generated several times: from the second time on every
-// plan is cached, so that only allocations of each iteration are counted. The test uses one worker on one processor,
-// because the way threads wait and share scratch memory depends on the load of the machine.
+// Decoding a single sequence with drafts allocates nothing. The answer is generated several times: from the second time
+// on every plan is cached, so that only allocations of the steps are counted. The test uses one worker on one
+// processor, because the way threads wait and share scratch memory depends on the load of the machine.
 func TestDraftingAllocatesNothing(t *testing.T) {
 	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {
@@ -130,8 +130,8 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 }
 
 // leastAllocations runs a function several times and returns the fewest allocations of the part that it measures. The
-// runtime itself allocates now and then, for goroutines that park and for its own background work; a step that
-// allocates does so every time.
+// runtime itself allocates now and then, for goroutines that park and for its own background work, but a step that
+// allocates would do so every time.
 func leastAllocations(times int, run func(measured func(func()))) uint64 {
 	least := uint64(math.MaxUint64)
 	for range times {

@@ -44,7 +44,7 @@ func TestABatchMovesThroughItsStages(t *testing.T) {
 	}
 }
 
-// moves moves a batch to a stage and returns the message of the panic, if there was one.
+// moves moves a batch to a stage and returns the message of the panic, or "" if the move succeeded.
 func moves(b *batch, to stage) (said string) {
 	defer func() {
 		if v := recover(); v != nil {

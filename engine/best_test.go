@@ -29,8 +29,8 @@ func (b *bestRuns) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// Greedy choices without options use the best token found by the device; other choices get whole rows of logits, also
-// in the same batch. The answers equal those of a run in which all choices get whole rows.
+// Greedy choices without other options use the best token that the device found. Other choices get whole rows of
+// logits, also in the same batch. The answers equal those of a run in which all choices get whole rows.
 func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 	for _, dir := range []string{testmodel.V32(t), testmodel.V32Draft(t)} {
 		var list []Request

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// The largest size that an error message suggests fits, and one more page does not.
+// The largest cache that an error message suggests fits into memory, and a cache with one more page does not.
 func TestTheLargestCacheFits(t *testing.T) {
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		e := still(t, dir, Config{CacheTokens: 4096})

@@ -41,14 +41,15 @@ func TestCancelledJobsLeakNothing(t *testing.T) {
 	st := e.Stats()
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
-	// How many requests end before they are cancelled depends on the load of the machine.
+	// The number of requests that end before they are cancelled depends on the load of the machine.
 	if all := int64(8 * each); st.Requests != all || st.Aborted < all/8 || st.Failed != 0 {
 		t.Errorf("%d requests, %d aborted, %d failed; want %d, many aborted, none failed", st.Requests, st.Aborted,
 			st.Failed, all)
 	}
 }
 
-// The same for models with a state for each sequence, and window pages or snapshots: start checks that none is left.
+// Cancelled requests leak nothing in models with a state for each sequence, and window pages or snapshots. start checks
+// that none of these is left.
 func TestCancelledRequestsOfAStatefulModelLeakNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -95,7 +96,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 		j.Cancel()
 	case 2:
 		j.Cancel()
-		return // nothing reads what is left
+		return // the remaining events are not read
 	case 3:
 		go j.Cancel()
 	}
@@ -112,8 +113,8 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 	}
 }
 
-// gate makes steps wait until the test continues them; what happens in the meantime takes effect at the next step
-// boundary.
+// gate returns a hook that makes each step wait until the test sends to leave. What the test does in the meantime takes
+// effect at the next step boundary.
 func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 	in, out := make(chan int), make(chan struct{})
 	return before(func(works []step.Work) error {
@@ -123,7 +124,7 @@ func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 	}), in, out
 }
 
-// Routers read metrics every 50 ms: reading counters or plans does not wait for the end of a step.
+// Reading counters or plans does not wait for the end of a step, because routers read metrics every 50 ms.
 func TestReadersDoNotWaitForAStep(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{}, hook)
@@ -177,7 +178,7 @@ func TestCancellingAWaitingRequest(t *testing.T) {
 	p.N = 2
 	waiting := open(t, e, Request{Prompt: tokens(2, 30), Sampling: p, Trace: true})
 	leave <- struct{}{}
-	<-entered // the second step: the waiting one was received and has no room
+	<-entered // the second step has begun: the waiting request was received and has no room
 	if st := e.Stats(); st.Running != 1 || st.Waiting != 2 {
 		t.Errorf("%d run, %d wait; want 1 and 2", st.Running, st.Waiting)
 	}

@@ -32,7 +32,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 		if len(got) != 20 || last.Finish != FinishLength {
 			t.Errorf("job %d got %d tokens and ended with %q: %v", i, len(got), last.Finish, last.Err)
 		}
-		j.Cancel() // too late to matter
+		j.Cancel() // has no effect after Close
 	}
 	wait.Wait()
 }

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a request gets the tokens that it gets alone. This holds with any other requests in its
-// batches, for any division of its prompt into chunks, after preemption and recomputation, and with reused pages of
+// Invariants of this file: a request gets the same tokens as when it runs alone. This holds with any other requests in
+// its batches, for any division of its prompt into chunks, after preemption and recomputation, and with reused pages of
 // another request. In deterministic mode the logits are equal to the bit. kv.Check holds after every step, and in the
 // end no page is in use.
 
@@ -26,7 +26,7 @@ func crowd(n int) []Request {
 		prompt := append([]int32{}, tokens(family, []int{65, 70, 130}[family])...)
 		prompt = append(prompt, tokens(100+i, 1+random.IntN(50))...)
 		if i%8 == 6 {
-			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
+			prompt = tokens(200+i, 1+random.IntN(40)) // this prompt shares no prefix
 		}
 		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36),
 			IgnoreEOS: i%4 == 0}
@@ -42,7 +42,7 @@ func crowd(n int) []Request {
 	return list
 }
 
-// lone runs every request alone, in an engine without prefix reuse and with memory for all requests.
+// lone runs every request alone and returns the answers. The engine has no prefix reuse and memory for all requests.
 func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Engine)) []*response {
 	t.Helper()
 	c.NoReuse = true
@@ -60,8 +60,8 @@ func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Eng
 	return out
 }
 
-// longestOf returns a cache in tokens that each request fits into with room to spare, or 0 if one has no limit.
-// Clearing the scores of rows over a larger one takes longer than short answers.
+// longestOf returns a cache size in tokens that leaves room for each request, or 0 if a request has no limit. Clearing
+// the scores of a larger cache would take longer than short answers.
 func longestOf(list []Request) int {
 	most := 0
 	for _, r := range list {
@@ -73,13 +73,13 @@ func longestOf(list []Request) int {
 	return (2*most/256 + 4) * 256
 }
 
-// together runs all requests at once; they arrive in order.
+// together submits all requests in order, runs them at the same time and returns the answers.
 func together(t *testing.T, e *Engine, list []Request) []*response {
 	t.Helper()
 	return jointly(t, e, list, func() {})
 }
 
-// jointly runs all requests at once like together, and calls a function when all have arrived.
+// jointly runs requests like together, and calls arrived when all of them were submitted.
 func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*response {
 	t.Helper()
 	out := make([]*response, len(list))
@@ -111,7 +111,7 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 				c.requests, c.pages = 24, 6
 			}
 			if pools() > 1 && c.requests < 64 {
-				c.requests *= pools() // so that pages lack on every rank
+				c.requests *= pools() // so that every rank runs out of pages
 			}
 			list := crowd(c.requests)
 			cfg := Config{Policy: deterministic(c.kv)}
@@ -142,7 +142,7 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 	}
 }
 
-// crowded checks that preemption, reuse and mixed batches occurred in a test.
+// crowded checks that preemption, prefix reuse and mixed batches occurred in a test.
 func crowded(t *testing.T, e *Engine) {
 	t.Helper()
 	if st := e.Stats(); st.Preempted == 0 || st.CachedTokens == 0 || st.KV.Evictions == 0 {
@@ -155,8 +155,8 @@ func crowded(t *testing.T, e *Engine) {
 }
 
 // Without deterministic mode, a token that is computed again as part of a prompt may differ from its first computation
-// in the last bits. If one token is far more probable than all others this changes no token: the trained model gives
-// the answers of lone runs.
+// in the last bits. The trained model gives the answers of lone runs nevertheless, because one token is always far more
+// probable than the others.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	requests, pages := 16, 7
 	if raceEnabled {

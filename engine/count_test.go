@@ -16,9 +16,8 @@ import (
 
 // Invariants of this file: counters and the arguments of passes are exact, also at the boundaries of pages and chunks.
 
-// A prompt counts as missed where one of its pages could have come from a tier and none did. A prompt whose full pages
-// are all in the pool is not missed: its last token is computed in any case, so the page that ends with it is not
-// counted.
+// A prompt counts as missed if a tier could have held one of its pages but held none. A prompt whose full pages are all
+// in the pool is not missed: its last token is computed in any case, so the page that ends with it is not counted.
 func TestTiersCountWhatIsMissed(t *testing.T) {
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
 	const whole = 6 * 64
@@ -27,10 +26,10 @@ func TestTiersCountWhatIsMissed(t *testing.T) {
 		missed, restored int64
 		pages            int64
 	}{
-		{1, 0, 1, 0, 0},     // nobody has it
-		{1, whole, 1, 0, 0}, // the pool has all of it that may be taken
+		{1, 0, 1, 0, 0},     // neither the pool nor a tier has a page of the prompt
+		{1, whole, 1, 0, 0}, // the pool has all pages that can be reused
 		{2, 0, 2, 0, 0},
-		{1, whole, 2, 1, 5}, // all but a page left for the second, and come back
+		{1, whole, 2, 1, 5}, // five pages were evicted for the second prompt and are restored
 		{1, whole, 2, 1, 5},
 	} {
 		r := generate(t, e, Request{Prompt: tokens(c.seed, whole+64), Sampling: greedy(), MaxTokens: 1, Trace: true})
@@ -62,8 +61,8 @@ func (d *draftTap) StartDraft(works []step.Draft, chained bool) (step.Pending, e
 	return d.runner.StartDraft(works, chained)
 }
 
-// The drafting layer is given, for every row of a prompt, the token after it: whether the prompt is chunked or not, and
-// also if the draft pass is enqueued before the host has the target's tokens.
+// For every row of a prompt, the drafting layer gets the token after that row. This holds for chunked and whole
+// prompts, and if the draft pass is enqueued before the host has the target's tokens.
 func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	prompt := tokens(3, 150)
@@ -140,7 +139,7 @@ func TestSlicesAreExtraLaunches(t *testing.T) {
 	}
 }
 
-// The reported shares of the most chosen experts equal those in the table.
+// The reported shares of the most often chosen experts equal the shares in the table.
 func TestSharesOfExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	u := expertCounts(t, testmodel.V32Draft(t))
@@ -154,7 +153,7 @@ func TestSharesOfExperts(t *testing.T) {
 	}
 }
 
-// Tokens of a prompt are scored once, also if the sequence is preempted later and its prompt is computed again.
+// Each token of a prompt is scored once, even if the sequence is preempted later and its prompt is computed again.
 func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 	for _, reuse := range []bool{true, false} {
 		e, run := prepared(t, testmodel.V32(t), Config{CacheTokens: 64 * 6, NoReuse: !reuse}, checked(t))
@@ -176,14 +175,14 @@ func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 	}
 }
 
-// noting is a clock that sends a signal when the loop waits.
+// noting is a clock that sends a signal when the loop starts to wait.
 type noting struct {
 	machine
 	waits chan struct{}
 }
 
 func (c noting) Wait(wake <-chan struct{}, limit time.Duration) bool {
-	if limit == 0 { // the loop; others wait for some time
+	if limit == 0 { // the caller is the loop; other callers wait with a limit
 		select {
 		case c.waits <- struct{}{}:
 		default:
@@ -192,7 +191,7 @@ func (c noting) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	return c.machine.Wait(wake, limit)
 }
 
-// The loop of an engine without work waits and does not run.
+// If an engine has no work, its loop waits and runs no iteration.
 func TestAnIdleEngineWaits(t *testing.T) {
 	c := noting{waits: make(chan struct{}, 1)}
 	e := start(t, testmodel.V32(t), Config{Clock: c})
@@ -238,7 +237,7 @@ func TestGraphsAreCounted(t *testing.T) {
 	}
 }
 
-// A context may be as long as the smaller of the cache and the model's positions, and no longer.
+// The longest context is the smaller of the cache and the model's positions.
 func TestTheLongestContext(t *testing.T) {
 	e := still(t, tinyGLM, Config{CacheTokens: 256})
 	positions := e.model.Config().MaxPositions

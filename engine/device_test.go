@@ -19,12 +19,13 @@ import (
 )
 
 // Invariants of this file: a device that is lost ends every request with an error that names the cause; the engine then
-// refuses requests and can be closed; a pass that hangs is reported with its operation, and nothing else changes.
+// refuses requests and can be closed; a pass that hangs is reported with its operation, and the engine continues to
+// wait for it.
 
 // failing is a device whose expert routing fails or hangs.
 type failing struct {
 	kernel.Device
-	route func() error // called before each
+	route func() error // called before each expert routing
 }
 
 func (d *failing) Do(op kernel.Op) error {
@@ -36,10 +37,11 @@ func (d *failing) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// over makes an engine on a failing device. Its loop does not run yet.
+// over returns an engine on a failing device, and a function that starts its loop.
 func over(t *testing.T, c Config, route func() error) (*Engine, func()) {
 	t.Helper()
-	// Only one worker, because several workers wait for each other without sleeping, which stops the clock of synctest.
+	// The test uses one worker, because several workers wait for each other without sleeping, which stops the clock of
+	// synctest.
 	e, err := buildOver(t, tinyBF16, c, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
 		return &failing{d, route}
 	})
@@ -58,7 +60,7 @@ func TestLostDevice(t *testing.T) {
 		return fmt.Errorf("%w: an illegal address", kernel.ErrLost)
 	})
 	var jobs []*Job
-	for i := range 5 { // two run, the others wait
+	for i := range 5 { // two requests run and three wait
 		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 200,
 			IgnoreEOS: true}))
 	}
@@ -126,7 +128,7 @@ func (l *logged) text() string {
 }
 
 func TestWatchdogNamesTheOperation(t *testing.T) {
-	synctest.Test(t, watchdogNamesTheOperation) // where time passes while the device hangs, and not while it is slow
+	synctest.Test(t, watchdogNamesTheOperation) // its clock advances while the device hangs, not while it is slow
 }
 
 func watchdogNamesTheOperation(t *testing.T) {
@@ -135,7 +137,7 @@ func watchdogNamesTheOperation(t *testing.T) {
 	var lines logged
 	e, run := over(t, Config{Watchdog: time.Second, Log: slog.New(slog.NewTextHandler(&lines, nil))},
 		func() error {
-			if calls.Add(1) == 4 { // of layers 1 and 2 of the second pass, the latter
+			if calls.Add(1) == 4 { // the routing of layer 2 in the second pass; layers 1 and 2 have experts
 				<-free
 			}
 			return nil
@@ -185,7 +187,7 @@ func TestSelfTestRefuses(t *testing.T) {
 	}
 }
 
-// By default the self-test runs on a CPU only for models with which it is quick.
+// By default the self-test runs on a CPU only for models for which it is fast.
 func TestSelfTestCost(t *testing.T) {
 	small := plan.Model{Heads: 4, K: 64, QKDim: 128, VDim: 64}
 	v32 := plan.Model{Heads: 128, K: 2048, QKDim: 192, VDim: 128}

@@ -10,8 +10,8 @@ import (
 	"sparrow/sample"
 )
 
-// holdsAt stops the n-th batch until the returned channel is closed, so that requests are in one batch on a machine of
-// any speed.
+// holdsAt returns a hook that stops the n-th batch until the returned channel is closed. Requests that are submitted
+// before then are in one batch, however slow the machine is.
 func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
 	free = make(chan struct{})
 	return before(func([]step.Work) error {
@@ -22,8 +22,8 @@ func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
 	}), free
 }
 
-// Streams run between the operations of long prompts, with and without drafts. All answers equal those of lone runs,
-// and after every batch the page tables are valid.
+// Decoding streams run between the operations of long prompts, with and without drafts. All answers equal those of lone
+// runs, and after every batch the page tables are valid.
 func TestStreamsRunBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	for name, dir := range map[string]string{"V3.2": testmodel.V32Draft(t), "V4": testmodel.V4Draft(t)} {
@@ -39,7 +39,7 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 				return Request{Prompt: tokens(7+i, 150+i), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
 			}
 			lone := start(t, dir, Config{NoReuse: true})
-			hold, arrived := holdsAt(4) // the streams run
+			hold, arrived := holdsAt(4) // the streams decode by then
 			e := start(t, dir, Config{NoReuse: true, MaxStall: time.Microsecond, Draft: drafts(t, 2)}, hold, checked(t))
 			var jobs []*Job
 			var want []answer
@@ -107,8 +107,8 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	}
 }
 
-// Decoding sequences wait for the bound less their own time and less the time of one operation. If nothing is left,
-// prompts still get half of the time.
+// Decoding sequences wait for at most the bound less the time of their own batch and of one operation. If that leaves
+// no time, prompts still get half of the bound.
 func TestWaitLimit(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ took, operation, want time.Duration }{
@@ -145,15 +145,16 @@ func TestUsualStall(t *testing.T) {
 		batches             int
 		want                time.Duration
 	}{
-		{10 * ms, 10 * ms, 20 * ms, 20, 0},         // 70 until they run, 100 with an operation and their own
-		{10 * ms, 10 * ms, 90 * ms, 20, 150 * ms},  // 50 until they run, an operation of 90 and their own 10
-		{10 * ms, 10 * ms, 90 * ms, 7, 0},          // little is known yet
-		{10 * ms, 10 * ms, 90 * ms, 8, 150 * ms},   // from here on
-		{900 * ms, 10 * ms, 90 * ms, 20, 150 * ms}, // the latest batch took long, and is not usual
-		{10 * ms, 900 * ms, 90 * ms, 20, 150 * ms}, // as the one before it
-		{10 * ms, 10 * ms, 39 * ms, 20, 0},         // 51 + 39 + 10
-		{10 * ms, 10 * ms, 41 * ms, 20, 101 * ms},  // 50 + 41 + 10
-		{200 * ms, 200 * ms, 5 * ms, 20, 405 * ms}, // as long as they take, and again
+		// Streams wait 70 ms; with an operation and their own batch that is 100 ms.
+		{10 * ms, 10 * ms, 20 * ms, 20, 0},
+		{10 * ms, 10 * ms, 90 * ms, 20, 150 * ms},  // streams wait 50 ms, an operation takes 90 and their own batch 10
+		{10 * ms, 10 * ms, 90 * ms, 7, 0},          // too few batches were measured
+		{10 * ms, 10 * ms, 90 * ms, 8, 150 * ms},   // eight batches are enough
+		{900 * ms, 10 * ms, 90 * ms, 20, 150 * ms}, // one slow batch, the latest, does not count
+		{10 * ms, 900 * ms, 90 * ms, 20, 150 * ms}, // one slow batch before the latest does not count
+		{10 * ms, 10 * ms, 39 * ms, 20, 0},         // the sum 51 + 39 + 10 ms is within the bound
+		{10 * ms, 10 * ms, 41 * ms, 20, 101 * ms},  // the sum 50 + 41 + 10 ms exceeds the bound
+		{200 * ms, 200 * ms, 5 * ms, 20, 405 * ms}, // streams take 200 ms and wait as long
 		{200 * ms, 200 * ms, 0, 20, 400 * ms},
 	} {
 		i := innerPasses{took: c.took, tookBefore: c.before, most: min(c.took, c.before), usual: c.usual,

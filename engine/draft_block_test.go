@@ -21,15 +21,16 @@ import (
 // accepted drafts, chunked prompts, preempted or cancelled requests, and after a cached prefix. The data that the
 // drafting stages store for a sequence is the same whether its tokens were computed or its pages were read from a tier.
 
-// everyPattern replaces a drafter's guesses so that right and wrong guesses occur in every pattern: one in four is
-// wrong, depending on the position and the prompt.
+// everyPattern returns a hook that replaces a drafter's guesses so that right and wrong guesses occur in every pattern.
+// One guess in four is wrong; which one depends on the position and the prompt.
 func everyPattern(answers []*response, list []Request) func(*Engine) {
 	return guessing(answers, list, func(at, prompt int) bool {
 		return rand.New(rand.NewPCG(uint64(at), uint64(prompt))).IntN(4) != 0
 	})
 }
 
-// guessing replaces a drafter's guesses: by the tokens of the answers, or by another token where right returns false.
+// guessing returns a hook that replaces a drafter's guesses by the tokens of the answers, or by another token where
+// right returns false.
 func guessing(answers []*response, list []Request, right func(at, prompt int) bool) func(*Engine) {
 	known := map[string]*response{}
 	for i, r := range list {
@@ -38,7 +39,7 @@ func guessing(answers []*response, list []Request, right func(at, prompt int) bo
 	return func(e *Engine) {
 		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			c := e.at(w.Pages)
-			if c == nil { // it ended while the pass ran
+			if c == nil { // the choice ended while the pass ran
 				return
 			}
 			prompt := len(c.job.request.Prompt)
@@ -62,8 +63,8 @@ func guessing(answers []*response, list []Request, right func(at, prompt int) bo
 	}
 }
 
-// lengthsOfBlocks returns prompts that end at every position of a group of 4, and around the ends of windows and groups
-// of 128.
+// lengthsOfBlocks returns prompts whose lengths have every remainder mod 4 and lie around the ends of windows and
+// groups of 128.
 func lengthsOfBlocks() []Request {
 	var list []Request
 	for _, n := range []int{1, 2, 3, 4, 5, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 247, 250, 251, 253,
@@ -81,12 +82,12 @@ func TestBlocksAtEveryLength(t *testing.T) {
 	wantRows, gotRows := keepLogits(), keepLogits()
 	want := lone(t, dir, cfg, list, wantRows.watch)
 	cfg.Draft = drafts(t, 5)
-	seen := map[[2]int]bool{} // length mod 4, and how many drafts were accepted
+	seen := map[[2]int]bool{} // pairs of length mod 4 and number of accepted drafts
 	e := start(t, dir, cfg, gotRows.watch, everyPattern(want, list), checked(t))
 	before := e.loop.passes.runner
 	var length, rows int
 	e.loop.passes.runner = &tap{runner: before, after: func(works []step.Work, _ step.Result) {
-		if rows > 1 { // of the verify before: what it kept is what this one continues
+		if rows > 1 { // this pass continues after the drafts that the previous verification accepted
 			seen[[2]int{length % 4, works[0].Cached - length - 1}] = true
 		}
 		length, rows = works[0].Cached, len(works[0].Tokens)
@@ -124,8 +125,8 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 		r.Trace = true
 		got := generate(t, e, r)
 		sameTokens(t, r.ID, got.Choices[0], want[i].Choices[0])
-		// The prompt gives one token and each full block six; the remaining 3 of 40 tokens need a last block of two
-		// drafts.
+		// The prompt gives one token, and each full block gives six accepted drafts or fewer. The last 3 of 40 tokens
+		// need a block of two drafts.
 		if d, want := got.Trace.Drafts, []DraftCount{{7, 7}, {7, 7}, {6, 6}, {6, 6}, {6, 6}}; !slices.Equal(d, want) ||
 			got.Usage.DraftedTokens != 32 || got.Usage.AcceptedTokens != 32 || got.Trace.Steps != 8 {
 			t.Errorf("%d steps, drafts of the trace %v, usage %+v", got.Trace.Steps, d, got.Usage)
@@ -136,13 +137,13 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 	}
 }
 
-// Flags that select the random batches of TestRandomBatchesOfBlocks; each number is the seed of one batch.
+// These flags select the random batches of TestRandomBatchesOfBlocks. Each number is the seed of one batch.
 var (
 	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 2, or 12 with -long")
 	firstBatch = flag.Int("first-batch", 0, "the number of the first of them")
 )
 
-// eight maps tokens to a vocabulary of eight, with which a random head is sometimes right.
+// eight maps the tokens of prompts to a vocabulary of eight tokens, so that a random head is sometimes right.
 func eight(list []Request) []Request {
 	for i := range list {
 		for j := range list[i].Prompt {
@@ -155,9 +156,9 @@ func eight(list []Request) []Request {
 // kept counts verified blocks by sequence length mod 128 and by the number of accepted drafts.
 type kept [128][6]int
 
-// watch counts the verified blocks of an engine.
+// watch makes an engine count its verified blocks in k.
 func (k *kept) watch(e *Engine) {
-	lengths := map[*choice]int{} // of the verify before: what it kept is what the next pass continues
+	lengths := map[*choice]int{} // lengths at the previous verification, which the next pass continues
 	e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
 		for _, w := range works {
 			c := e.at(w.Pages)
@@ -172,7 +173,7 @@ func (k *kept) watch(e *Engine) {
 	}}
 }
 
-// missing lists the pairs that did not occur; it is empty if all occurred.
+// missing returns the pairs that did not occur as text, or "" if all occurred.
 func (k *kept) missing() string {
 	text := ""
 	for n := range k {
@@ -188,7 +189,7 @@ func (k *kept) missing() string {
 	return text
 }
 
-// drafted inspects the works of draft passes.
+// drafted calls a function of the test with the works of each draft pass.
 type drafted struct {
 	runner
 	look func(works []step.Draft)
@@ -199,8 +200,8 @@ func (d *drafted) StartDraft(works []step.Draft, chained bool) (step.Pending, er
 	return d.runner.StartDraft(works, chained)
 }
 
-// After every length mod 128 every number of drafts is accepted once: each block gets the number of right drafts that
-// occurred least often for its length. Answers equal those of plain decoding.
+// For each sequence length mod 128, each number of accepted drafts occurs once: each block gets the number of right
+// drafts that occurred least often for its length. Answers equal those of plain decoding.
 func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 	notUnderRace(t)
 	repeats(t, "TestBlocksAtEveryLength has all lengths mod 4 with all numbers")
@@ -223,7 +224,7 @@ func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 		}}
 	}
 	e := start(t, dir, cfg, choose, guessing(want, list, func(at, prompt int) bool {
-		return at+prompt-length <= right // the token of the block's first row is the first draft
+		return at+prompt-length <= right // the first row of the block predicts the first draft
 	}), seen.watch, checked(t))
 	for i, r := range list {
 		sameTokens(t, "prompt of "+r.ID, generate(t, e, r).Choices[0], want[i].Choices[0])
@@ -233,9 +234,9 @@ func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 	}
 }
 
-// Random batches with common prefixes, few pages, chunks and cancellations. A thousand of them, about 15 minutes of one
-// core, cover nearly all pairs of length mod 128 and number of accepted drafts; TestEveryLengthKeepsEveryNumber covers
-// all.
+// Random batches with common prefixes, few pages, chunks and cancellations give the answers of plain decoding. A
+// thousand batches take about 15 minutes on one core and cover nearly all pairs of length mod 128 and number of
+// accepted drafts; TestEveryLengthKeepsEveryNumber covers all.
 func TestRandomBatchesOfBlocks(t *testing.T) {
 	notUnderRace(t)
 	rounds := 2
@@ -262,9 +263,10 @@ func TestRandomBatchesOfBlocks(t *testing.T) {
 	t.Logf("%d preemptions, %d reused tokens, %d cancelled; %s", preempted, reused, aborted, seen.missing())
 }
 
-// The same batches on a device that computes while the host continues: blocks are enqueued before the host knows the
-// tokens before them. Half of the batches use guesses of every pattern in place of the head's. The others use the
-// head's own guesses, which the next verification reads on the device.
+// The batches of TestRandomBatchesOfBlocks give the same answers on a device that computes while the host continues.
+// There, blocks are enqueued before the host knows the tokens before them. Half of the batches use guesses of every
+// pattern in place of the head's. The others use the head's own guesses, which the next verification reads on the
+// device.
 func TestRandomBatchesOfBlocksAhead(t *testing.T) {
 	notUnderRace(t)
 	rounds := max(2, *batches)
@@ -291,8 +293,8 @@ func TestRandomBatchesOfBlocksAhead(t *testing.T) {
 		st.Accepted, st.Overlapped, st.Preempted)
 }
 
-// Where blocks stay on the device, the next batch is enqueued while they are drafted. A draft pass that fails then
-// costs only speed.
+// If the tokens of blocks stay on the device, the next batch is enqueued while the blocks are drafted. A draft pass
+// that fails afterwards makes decoding slower and changes no answer.
 func TestBlocksThatTheHostHasNotSeen(t *testing.T) {
 	notUnderRace(t)
 	list := eight(drawing(plain(12, []int32{3}), false))
@@ -319,8 +321,8 @@ func TestBlocksThatTheHostHasNotSeen(t *testing.T) {
 	}
 }
 
-// randomBatchOfBlocks compares the answers of one batch with plain answers, either with guesses of every pattern or
-// with the head's guesses.
+// randomBatchOfBlocks compares the answers of one random batch with those of plain decoding. If guesses is set, it
+// replaces the head's guesses by guesses of every pattern.
 func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	over func(Config, ...func(*Engine)) (*Engine, func())) Stats {
 	random := rand.New(rand.NewPCG(uint64(round), 11))
@@ -332,7 +334,7 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 		if random.IntN(3) == 0 {
 			r.Sampling = seeded(int64(i))
 		}
-		if random.IntN(2) == 0 { // its answer needs another page
+		if random.IntN(2) == 0 { // the answer of this request needs another page
 			r.Prompt = append(tokens(random.IntN(3), 270), tokens(100*round+i, 225+random.IntN(17))...)
 			r.MaxTokens = 30
 		}
@@ -354,7 +356,7 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	}
 	e, run := over(cfg, hooks...)
 	var given *Job
-	if random.IntN(2) == 0 { // and one that is cancelled
+	if random.IntN(2) == 0 { // one request is cancelled
 		gone := Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
 			IgnoreEOS: true, Draft: new(int)}
 		if !guesses {
@@ -427,7 +429,7 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 		c := tiered("fp8", 2, 256, o)
 		c.Draft = drafts(t, 5)
 		e := startTiered(t, dir, c, watchBlocks(&got), checked(t))
-		for round, i := range []int{1, 1, 2, 1} { // computed, in the cache, another, from the tier
+		for round, i := range []int{1, 1, 2, 1} { // computed, cached, another prompt, restored from the tier
 			got.all = map[int]string{}
 			if r := generate(t, e, request(i)); (round == 1 || round == 3) && r.Usage.CachedTokens != 256 {
 				t.Errorf("%s, round %d: %d tokens were cached", name, round, r.Usage.CachedTokens)
@@ -442,7 +444,7 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	}
 }
 
-// Sampled answers follow the target's distribution when the head drafts blocks.
+// If the head drafts blocks, sampled answers still follow the target's distribution.
 func TestSampledBlocksFollowTheTarget(t *testing.T) {
 	notUnderRace(t)
 	seeds := 1000
@@ -474,7 +476,7 @@ func TestSampledBlocksFollowTheTarget(t *testing.T) {
 	}
 }
 
-// More drafts than a block has tokens are refused, and automatic drafting uses at most one block.
+// A configured number of drafts above the tokens of a block is refused. Automatic drafting drafts at most one block.
 func TestBlocksBoundTheDrafts(t *testing.T) {
 	if e := start(t, testmodel.V4Spark(t), Config{Draft: spec.Auto()}); e.Info().Drafts != 5 {
 		t.Errorf("auto drafts up to %d", e.Info().Drafts)

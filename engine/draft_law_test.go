@@ -31,7 +31,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	law := lawOf(t, dir, prompt, params)
 	e := start(t, dir, Config{Draft: drafts(t, 3), StepTokens: 256, CacheTokens: 64 * 80, MaxQueue: seeds}, checked(t),
 		func(e *Engine) {
-			// A drafter that is often right, and whose errors depend on the position.
+			// This drafter is often right, and its errors depend on the position.
 			e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 				for i := range row {
 					row[i] = float32((i*5+w.Cached*3)%8) / 3

@@ -16,13 +16,14 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: whatever is drafted, right or wrong, by a trained, a random or a failing drafting layer,
-// every request gets the tokens it gets without drafts, greedy or seeded, in every cache layout, chunked or whole,
-// alone or among many requests, preempted or reused; pages of rejected drafts are released at once.
+// Invariants of this file: every request gets the tokens that it gets without drafts. This holds for right and wrong
+// drafts of a trained, a random or a failing drafting layer, for greedy and seeded requests, in every cache layout,
+// with chunks, in large batches, after preemption and with reused prefixes. Pages of rejected drafts are released at
+// once.
 
-// oracle replaces the guesses of the drafting layer by the tokens of the known answers, and every fifth guess, by
-// position, by another token. A random layer is hardly ever right; this produces every pattern of right and wrong
-// drafts.
+// oracle returns a hook that replaces the guesses of the drafting layer by the tokens of the known answers, and every
+// fifth guess, by position, by another token. A random layer is hardly ever right; this produces every pattern of right
+// and wrong drafts.
 func oracle(answers []*response, list []Request) func(*Engine) {
 	known := map[string]*response{}
 	for i, r := range list {
@@ -31,11 +32,11 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 	return func(e *Engine) {
 		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			c := e.at(w.Pages)
-			if c == nil { // it ended while the pass ran
+			if c == nil { // the choice ended while the pass ran
 				return
 			}
 			at := w.Cached + len(w.Tokens) + 1 - len(c.job.request.Prompt)
-			if w.Sampled > 0 { // which of its rows it was is known by now
+			if w.Sampled > 0 { // the accepted row is known by now
 				at = len(c.seq.Tokens) - len(c.job.request.Prompt)
 			}
 			answer := known[c.job.request.ID].Choices[c.index].Tokens
@@ -57,7 +58,7 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 // guesser rewrites the logits of the drafting layer.
 type guesser struct {
 	runner
-	works   []step.Draft // of the latest draft pass
+	works   []step.Draft // works of the latest draft pass
 	rewrite func(w *step.Draft, row []float32)
 }
 
@@ -93,7 +94,7 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 		} else {
 			for place := range p.Plan().Rows / p.Plan().Requests {
 				next := *w
-				if next.Cached += place; w.Sampled > 0 { // after rows that are known by now
+				if next.Cached += place; w.Sampled > 0 { // the draft follows the rows that are known by now
 					next.Sampled = place + 1
 				}
 				at, _ := res.Drafted(row, place)
@@ -105,7 +106,7 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 	return res, nil
 }
 
-// compare checks answers token by token.
+// compare checks that the answers of requests have the same tokens.
 func compare(t *testing.T, list []Request, got, want []*response) {
 	t.Helper()
 	for i := range list {
@@ -115,7 +116,8 @@ func compare(t *testing.T, list []Request, got, want []*response) {
 	}
 }
 
-// mixedDrafts makes some requests draft nothing, some a number of their own, and the rest the engine's default.
+// mixedDrafts returns the requests with different numbers of drafts: some have none, some their own number, and the
+// rest use the engine's default.
 func mixedDrafts(list []Request, most int) []Request {
 	list = slices.Clone(list)
 	for i := 3; i < len(list); i += 4 {
@@ -139,7 +141,7 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 	if raceEnabled {
 		list = list[1:2]
 	}
-	if standIn != nil { // a GPU keeps no float32 rows
+	if standIn != nil { // a GPU has no float32 rows
 		list = slices.DeleteFunc(list, func(s setup) bool { return s.kv == "f32" })
 	}
 	for _, c := range list {
@@ -198,7 +200,8 @@ func TestADraftingCrowdGetsTheLogitsOfLonePlainRuns(t *testing.T) {
 	guessed(t, e)
 }
 
-// The trained model: text, JSON by a schema, tool calls, penalties and biases, greedy and seeded, in every layout.
+// Drafts do not change the text of the trained model. This is tested for text, JSON by a schema, tool calls, penalties
+// and biases, greedy and seeded, in every layout.
 func TestDraftedTextIsPlainText(t *testing.T) {
 	layouts := []string{"bf16", "fp8-656", "fp8-576"}
 	if raceEnabled {
@@ -384,8 +387,8 @@ func TestDraftingNeedsAHead(t *testing.T) {
 	}
 }
 
-// A random drafting layer is never right: with automatic drafting the engine stops drafting for each request, logs this
-// once and counts it; plain decoding continues.
+// If the drafts are never right, as with a random drafting layer, automatic drafting stops for each request. The engine
+// logs this once, counts it and continues with plain decoding.
 func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	var log strings.Builder
 	e := start(t, testmodel.V32Draft(t), Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -405,7 +408,7 @@ func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 }
 
 // With simulated acceptance, the device decides which drafts are accepted before the host has sampled. The host later
-// decides the same for each draft, however many tokens it does not know yet.
+// makes the same decision for each draft, however many tokens it did not know.
 func TestPretendedDraftsAreRightForBoth(t *testing.T) {
 	c := &choice{job: &Job{setup: &setup{cfg: Config{DraftAccept: 0.5}}}, seq: sched.Sequence{Tokens: tokens(1, 20)}}
 	const drafts = 6

@@ -59,9 +59,9 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 }
 
 // In a model whose layers add nothing, the embedding of a token alone decides the next token: the one whose row of the
-// head equals that embedding. The drafting block then guesses right every time: from the next token's embedding (e_proj
-// the identity, h_proj zero) if tokens count up, and from the residual streams of the previous token (the other way
-// round) if a token repeats itself. Random blocks are hardly ever right.
+// head equals that embedding. The drafting block then guesses right every time: if tokens count up it guesses from the
+// next token's embedding (e_proj is the identity, h_proj is zero), and if a token repeats it guesses from the residual
+// streams of the previous token (e_proj is zero, h_proj is the identity). Random blocks are hardly ever right.
 func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
@@ -82,8 +82,8 @@ func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 	}
 }
 
-// counting writes the checkpoint of that test: the token after x is x+by, and one matrix of the drafting block is the
-// identity.
+// counting writes a checkpoint for TestTheDraftingBlockReadsBothOfItsInputs: the token after x is x+by, and one matrix
+// of the drafting block is the identity.
 func counting(t *testing.T, identity string, by int) string {
 	t.Helper()
 	from, err := weight.Open(testmodel.V4Draft(t))
@@ -132,7 +132,7 @@ func counting(t *testing.T, identity string, by int) string {
 	return dir
 }
 
-// A checkpoint without the drafting block: automatic drafting drafts nothing and reports why; a fixed number is
+// If a checkpoint has no drafting block, automatic drafting drafts nothing and reports why. A fixed number of drafts is
 // refused.
 func TestV4WithoutADraftingBlock(t *testing.T) {
 	e := start(t, testmodel.V4(t), Config{Draft: spec.Auto()})

@@ -24,7 +24,7 @@ import (
 
 // Invariants of this file: counts that are reported to a request are exact, and limits hold at their boundaries.
 
-// outcomesOf returns outcomes with these tokens.
+// outcomesOf returns one outcome for each of the given tokens.
 func outcomesOf(tokens ...int32) (list []outcome) {
 	for _, token := range tokens {
 		list = append(list, outcome{event: Event{Token: token}})
@@ -32,8 +32,8 @@ func outcomesOf(tokens ...int32) (list []outcome) {
 	return list
 }
 
-// Drafts are counted by position: all of them as drafted, those that were compared as verified, the first ones as
-// accepted; equally in the usage, the trace and the statistics.
+// Drafts are counted by position: all drafts as drafted, those that were compared as verified, and the first ones as
+// accepted. The usage, the trace and the statistics have the same counts.
 func TestDraftsAreCountedByPlace(t *testing.T) {
 	control, other := spec.New(spec.Auto(), 0), spec.New(spec.Auto(), 0)
 	j := &Job{trace: &Trace{}}
@@ -67,8 +67,8 @@ func TestDraftsAreCountedByPlace(t *testing.T) {
 	}
 }
 
-// A choice may end with the first token after its minimum length, not before: with an end-of-sequence token, or with a
-// stop string, which counts from the last token of the minimum on.
+// An end-of-sequence token may end a choice from the first token after the minimum length on, and a stop string from
+// the last token of the minimum length on. Neither ends it earlier.
 func TestTheMinimumLengthIsExact(t *testing.T) {
 	w := vocabulary(t)
 	four, ok := w.TokenID("4")
@@ -136,7 +136,7 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 		setting     spec.Setting
 		block, step int
 		want        int
-		because     string // the reason for none
+		because     string // why nothing is drafted
 	}{
 		{spec.Off(), 5, 64, 0, "switched off"},
 		{spec.Auto(), 0, 64, spec.MaxDrafts, ""},
@@ -174,7 +174,7 @@ type movable struct {
 	model.ExpertMover
 }
 
-// If experts move, the counts are read once a second also while batches run; otherwise every five seconds.
+// The expert counts are read once a second if experts move, also while batches run, and every five seconds otherwise.
 func TestCountsAreReadMoreOftenWhereExpertsMove(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		clock, m := &paced{}, &movable{}
@@ -199,12 +199,12 @@ func TestCountsAreReadMoreOftenWhereExpertsMove(t *testing.T) {
 	}
 }
 
-// An engine that is closing refuses to flush, and no caller waits for it.
+// Flush returns an error if the engine is closing, and no caller waits for it.
 func TestFlushingAClosingEngine(t *testing.T) {
 	e, _ := prepared(t, testmodel.V32(t), Config{})
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := e.Flush(ended); !errors.Is(err, context.Canceled) { // it waits for the loop, which does not run
+	if err := e.Flush(ended); !errors.Is(err, context.Canceled) { // Flush waits for the loop, which does not run
 		t.Errorf("before: %v", err)
 	}
 	e.inbox.flushes = nil
@@ -222,7 +222,7 @@ func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 	r.Sampling.N = 2
 	jobs := []*Job{open(t, e, r), open(t, e, r)}
 	e.iterations(1)
-	jobs = append(jobs, open(t, e, r), open(t, e, r)) // these are in the inbox
+	jobs = append(jobs, open(t, e, r), open(t, e, r)) // these requests are in the inbox
 	e.loop.lose(fmt.Errorf("%w: it is gone", kernel.ErrLost))
 	if err := e.Check(); err != nil {
 		t.Error(err)
@@ -302,7 +302,7 @@ func TestTheLastBlockEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// A sequence that waits for pages without result waits exactly until its limit; the lost time is counted.
+// A sequence that waits in vain for its pages waits exactly until its limit, and the lost time is counted.
 func TestTimeLostToPagesIsCounted(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -310,7 +310,7 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	c, clock := tiered("", 8, 64, tier.Options{StoreURL: store.URL()}), &paced{}
 	c.Clock = clock
 	e := still(t, testmodel.V32(t), c)
-	e.loop.tiers.wait = wait // the store has longer to answer, by a clock that this test does not drive
+	e.loop.tiers.wait = wait // the store's own limit is longer, and this test does not control its clock
 	emptied(t, e)
 	_, run := running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
 	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 1, Trace: true})

@@ -9,11 +9,11 @@ import (
 )
 
 // A short request runs in the batch after its arrival, or at most one batch later, however many choices of its own or
-// other tenants are running and waiting. Those continue and end too.
+// other tenants are running and waiting. The other choices continue and end too.
 func TestFloodsDoNotDelayOthers(t *testing.T) {
-	for _, tenant := range []string{"other", "flood", ""} { // the last floods and comes from two addresses
+	for _, tenant := range []string{"other", "flood", ""} { // the last floods from two addresses, without a tenant
 		t.Run(tenant, func(t *testing.T) {
-			iterations, came, ran := 0, map[string]int{}, map[string]int{} // by request
+			iterations, came, ran := 0, map[string]int{}, map[string]int{} // the maps are indexed by request
 			note := func(e *Engine) {
 				e.cfg.Observe = func(bool) {
 					iterations++
@@ -41,7 +41,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 				floods = append(floods, open(t, e, r))
 			}
 			for range 40 {
-				floods[0].Next() // both run
+				floods[0].Next() // both floods run
 			}
 			for i := range 3 {
 				collect(open(t, e, Request{Prompt: tokens(i, 12), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true,
@@ -52,7 +52,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 					t.Error(last.Err)
 				}
 			}
-			e.Close(context.Background()) // the maps belong to the loop until then
+			e.Close(context.Background()) // the loop uses the maps until it ends
 			for i := range 3 {
 				id := fmt.Sprint("late ", i)
 				if ran[id] == 0 || ran[id]-came[id] > 1 {

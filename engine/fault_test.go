@@ -35,7 +35,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault func(works []step.Work) error
-		lost  bool // the marked request
+		lost  bool // whether the marked request fails
 		alone bool
 	}{
 		{"an error of one sequence", func(works []step.Work) error {
@@ -98,7 +98,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 	}
 }
 
-// undisturbed runs requests one after another.
+// undisturbed runs requests one after another, without faults, and returns the answers.
 func undisturbed(t *testing.T, list []Request) []*response {
 	t.Helper()
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic(""), NoReuse: true})
@@ -109,7 +109,8 @@ func undisturbed(t *testing.T, list []Request) []*response {
 	return out
 }
 
-// The first choice fails; the others, which waited for its prompt, compute it themselves.
+// If the first choice of a request fails, the other choices, which waited for its prompt, compute the prompt
+// themselves.
 func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 	failed := false
 	e := start(t, testmodel.V32(t), Config{}, before(func([]step.Work) error {
@@ -233,7 +234,7 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
 			for i := range works {
 				if aimed(&works[i]) {
-					e.owner(&works[i]).stops = nil // a broken invariant: emit will trip over it
+					e.owner(&works[i]).stops = nil // breaks an invariant, so that emit panics
 				}
 			}
 			return nil
@@ -257,7 +258,8 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	var streams []*Job
 	e.cfg.Observe = func(bool) {
 		if steps++; steps == 3 {
-			streams = append(streams, open(t, e, Request{Prompt: tokens(9, 10), Sampling: greedy()})) // not seen yet
+			// Not received yet.
+			streams = append(streams, open(t, e, Request{Prompt: tokens(9, 10), Sampling: greedy()}))
 			panic("broken invariant")
 		}
 	}
@@ -269,7 +271,7 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	allFailed(t, e, streams)
 }
 
-// The same if the state breaks between the operations of a batch.
+// If the loop's state breaks between the operations of a batch, the engine stops as well: every stream fails.
 func TestABrokenLoopBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Microsecond})
@@ -285,7 +287,7 @@ func TestABrokenLoopBetweenOperations(t *testing.T) {
 	allFailed(t, e, []*Job{stream, prompt})
 }
 
-// allFailed reads streams of an engine whose loop has panicked.
+// allFailed checks that every stream of an engine whose loop has panicked ends with an error.
 func allFailed(t *testing.T, e *Engine, streams []*Job) {
 	t.Helper()
 	for i, s := range streams {

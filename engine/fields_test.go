@@ -24,11 +24,11 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: what a request says reaches every part that it is for, and what was kept for it is given
-// back.
+// Invariants of this file: every field of a request reaches each component that uses it, and memory that was reserved
+// for a request is released.
 
 // A sequence has every property of its request that the scheduler reads. Each property is changed alone, and the names
-// of the fields that change in the sequence are compared: a field that is missing, or stands for another, is found.
+// of the fields that change in the sequence are compared, so that missing and exchanged fields are found.
 func TestASequenceHasWhatItsRequestSays(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)
@@ -83,7 +83,7 @@ func TestASequenceHasWhatItsRequestSays(t *testing.T) {
 			t.Errorf("another %s changes %v of the sequence, want %v", c.what, changed(first, sequence(r)), c.want)
 		}
 	}
-	// Requests without a tenant take turns by their source, and share pages.
+	// Requests without a tenant are scheduled fairly by their source, and share pages.
 	r, other := plain(), plain()
 	r.Tenant, other.Tenant, other.Source = "", "", "other"
 	if got := changed(sequence(r), sequence(other)); !slices.Equal(got, []string{"Tenant"}) {
@@ -91,7 +91,7 @@ func TestASequenceHasWhatItsRequestSays(t *testing.T) {
 	}
 }
 
-// When the last row of a prompt is scored, none is left to score: the answer is sampled like any other.
+// After the last row of a prompt was scored no row is left to score, and the answer is sampled as usual.
 func TestNothingIsLeftToScoreAfterThePrompt(t *testing.T) {
 	for _, from := range []int{0, 1, 5, 40} {
 		e := still(t, testmodel.V32(t), Config{StepTokens: 16})
@@ -113,7 +113,7 @@ func TestNothingIsLeftToScoreAfterThePrompt(t *testing.T) {
 	}
 }
 
-// The progress of a request ends with its prompt, however many tokens follow.
+// The progress of a request ends with its prompt and does not count output tokens.
 func TestProgressEndsWithThePrompt(t *testing.T) {
 	j := &Job{inbox: &inbox{tally: &tally{}}, usage: Usage{PromptTokens: 9, CachedTokens: 4}}
 	for computed, want := range map[int]int{0: 0, 4: 4, 8: 8, 9: 9, 10: 9, 50: 9} {
@@ -134,7 +134,7 @@ func TestASecondRequestBesideALargeOne(t *testing.T) {
 		if err := b.add("a", c.first); err != nil {
 			t.Fatal(err)
 		}
-		for b.waiting < b.most { // others fill the queue
+		for b.waiting < b.most { // other tenants fill the queue
 			if err := b.add(string(rune('b'+b.waiting)), 1); err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestASecondRequestBesideALargeOne(t *testing.T) {
 	}
 }
 
-// Background requests come after everybody: neither they nor their tenants delay others.
+// Background requests have the lowest priority: neither they nor their tenants delay other requests.
 func TestBackgroundRequestsDelayNobody(t *testing.T) {
 	now := time.Unix(1000, 0)
 	estimate := func(background int) (own, other time.Duration) {
@@ -183,7 +183,8 @@ type tester struct {
 
 func (m *tester) SelfTest(*plan.Config) error { m.tests++; return nil }
 
-// A self-test that would take long on a CPU runs only if it was asked for; on a GPU it runs unless it is switched off.
+// A self-test that would take long on a CPU runs only if it was requested. On a GPU the self-test runs unless it is
+// disabled.
 func TestWhenTheSelfTestRuns(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)
@@ -207,7 +208,7 @@ func TestWhenTheSelfTestRuns(t *testing.T) {
 			t.Errorf("setting %d on %v, large %v: %d tests, %v; want it to run: %v", c.setting, c.arch, c.large,
 				m.tests, err, c.runs)
 		}
-		s.model = struct{ model.Model }{e.model} // which has none
+		s.model = struct{ model.Model }{e.model} // a model without a self-test
 		if err := selfTest(&s); err != nil {
 			t.Errorf("a model without a self-test: %v", err)
 		}
@@ -234,8 +235,8 @@ func (m renamed) Device() kernel.Machine {
 }
 func (m renamed) PageBytes(*plan.Config) int64 { return m.bytes }
 
-// The name of a page outside the device has every property on which its bytes depend. Each property is changed alone:
-// all names differ.
+// The name of a page outside the device depends on every property on which its bytes depend. Each property is changed
+// alone, and all names differ.
 func TestPagesAreNamedByEverythingTheyDependOn(t *testing.T) {
 	alone(t, "one device is renamed")
 	e := still(t, testmodel.V32(t), Config{})
@@ -272,7 +273,7 @@ func TestPagesAreNamedByEverythingTheyDependOn(t *testing.T) {
 	}
 }
 
-// The loop looks again at the earliest time at which a sequence has waited for its pages for too long.
+// The loop wakes up at the earliest time at which a sequence has waited too long for its pages.
 func TestTheLoopLooksAgainAtTheEarliestDeadline(t *testing.T) {
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 24}))
 	running(t, e)
@@ -284,7 +285,7 @@ func TestTheLoopLooksAgainAtTheEarliestDeadline(t *testing.T) {
 			x.timer = time.AfterFunc(time.Hour, func() { fired = time.Since(now) })
 			defer x.timer.Stop()
 			x.setup, x.wait, x.restoring = &setup{cfg: Config{Clock: machine{}}}, 10*time.Second, nil
-			for _, d := range begun { // of a fetch that says nothing
+			for _, d := range begun { // the fetches never report anything
 				x.restoring = append(x.restoring,
 					&choice{restore: &restore{fetch: &tier.Fetch{}, admit: true, begun: now.Add(d * time.Second)}})
 			}
@@ -299,7 +300,8 @@ func TestTheLoopLooksAgainAtTheEarliestDeadline(t *testing.T) {
 	}
 }
 
-// brittle is a device that copies a number of tensors and then none; with late, copies fail after they were enqueued.
+// brittle is a device that copies a given number of tensors and then fails. If late is set, copies fail after they were
+// enqueued.
 type brittle struct {
 	kernel.Device
 	left int
@@ -325,13 +327,13 @@ func (d *brittle) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error)
 func (d *brittle) HostAlloc(n int64) ([]byte, error) { return make([]byte, n), nil }
 func (d *brittle) HostFree([]byte) error             { return nil }
 
-// lateFault is the end of a copy that fails.
+// lateFault is the event of a copy that fails.
 type lateFault struct{}
 
 func (lateFault) Wait() error { return errFault }
 
-// A page that cannot be copied from the device leaves no host memory in use, and no tier holds it, whenever the copy
-// fails. The next page is stored.
+// If a page cannot be copied from the device, at any stage of the copy, its host memory is released and no tier holds
+// it. The next page is stored.
 func TestPagesThatCannotBeCopiedHoldNoMemory(t *testing.T) {
 	alone(t, "the device of one rank fails")
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
@@ -391,8 +393,8 @@ type snapshotted interface {
 func (snapshots) PageBytes(*plan.Config) int64   { return 1100 }
 func (snapshots) WindowBytes(*plan.Config) int64 { return 1000 }
 
-// The size of a cache is the sum of its parts in every family: pages without their window parts, window pages for the
-// sequences that run, for a step and for reuse, and states.
+// The size of a cache is the sum of its parts in every model family. The parts are pages without their window parts,
+// window pages for running sequences, for a step and for reuse, and states.
 func TestTheSizeOfACache(t *testing.T) {
 	alone(t, "sizes are those of one rank")
 	for name, dir := range map[string]string{"v32": testmodel.V32(t), "v4": testmodel.V4(t), "v41": testmodel.V41(t),
@@ -422,7 +424,8 @@ func TestTheSizeOfACache(t *testing.T) {
 	}
 }
 
-// The memory of an engine is that of all its ranks: sizes are those of one, weights those of the checkpoint.
+// The memory that an engine reports is the sum over its ranks: the sizes of one rank times the number of ranks, and the
+// weights of the checkpoint once.
 func TestMemoryOfRanks(t *testing.T) {
 	alone(t, "sizes are those of one rank")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second})
@@ -439,7 +442,7 @@ func TestMemoryOfRanks(t *testing.T) {
 	}
 }
 
-// attended counts the passes that the loop waits for while nothing watches them.
+// attended counts the passes that the loop waits for while the watchdog does not watch them.
 type attended struct {
 	runner
 	engine  *Engine
@@ -454,7 +457,8 @@ func (r *attended) Wait(p step.Pending) (step.Result, error) {
 	return r.runner.Wait(p)
 }
 
-// Every pass that the loop waits for is watched, and nothing is watched once it has ended or was not enqueued.
+// The watchdog watches every pass that the loop waits for. It watches nothing after a pass has ended or if the pass was
+// not enqueued.
 func TestEveryWaitIsWatched(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	for name, c := range map[string]struct {
@@ -478,7 +482,7 @@ func TestEveryWaitIsWatched(t *testing.T) {
 		if len(r.ignored) > 0 || r.waits < 4 {
 			t.Errorf("%s: nothing watches %d of %d passes: %v", name, len(r.ignored), r.waits, r.ignored)
 		}
-		e.iterations(1) // what was left running
+		e.iterations(1) // ends the pass that was left running
 		if began := e.loop.watchdog.began.Load(); began != 0 {
 			t.Errorf("%s: a pass is watched while nothing runs", name)
 		}
@@ -491,9 +495,8 @@ func TestEveryWaitIsWatched(t *testing.T) {
 	}
 }
 
-// A document ends a choice when it is complete: if nothing but the end may follow, or at once without an
-// end-of-sequence token, and never while the choice still reasons. End-of-sequence tokens that a request ignores end
-// documents only.
+// A complete document ends a choice if nothing but the end may follow, or at once if the model has no end-of-sequence
+// token, but never during reasoning. An end-of-sequence token that a request ignores ends a document but no other text.
 func TestWhatEndsAChoice(t *testing.T) {
 	w := vocabulary(t)
 	four, _ := w.TokenID("4")
@@ -543,7 +546,7 @@ func TestWhatEndsAChoice(t *testing.T) {
 	}
 }
 
-// Of a request with several choices, the first fetches the pages of the prompt; the others share them.
+// If a request has several choices, the first choice fetches the pages of the prompt and the others share them.
 func TestOneChoiceFetchesThePrompt(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -565,8 +568,8 @@ func TestOneChoiceFetchesThePrompt(t *testing.T) {
 	e.loop.receive()
 }
 
-// When the cache is emptied, no sequence gets a page that was fetched before, whether it waits or was admitted: every
-// fetch ends, and its sequence computes the prompt.
+// When the cache is emptied, no sequence gets a page that was fetched before, whether it waits or was admitted. Every
+// fetch ends, and its sequence computes the prompt instead.
 func TestAnEmptiedCacheEndsEveryFetch(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)

@@ -10,7 +10,7 @@ import (
 )
 
 // standIn, if set, opens the device that the engines of the tests run on, instead of the CPU device. The CPU device is
-// closed at once, or together with it.
+// closed at once, or together with the other device.
 var standIn func(t testing.TB, host kernel.Device) kernel.Device
 
 // deviceTest is a test of this package that also runs on another device.
@@ -19,8 +19,8 @@ type deviceTest struct {
 	test func(*testing.T)
 }
 
-// onDevices are the tests of this package that also run on a GPU: crowds, preemption, faults, drafts, cancellations,
-// scores, prefixes that return.
+// onDevices lists the tests of this package that also run on a GPU. They cover large batches, preemption, faults,
+// drafts, cancellations, scores and restored prefixes.
 var onDevices = []deviceTest{
 	{"overlap", TestOverlappedBatchesChangeNoAnswer},
 	{"overlap, cancellations", TestOverlapAndCancellations},
@@ -77,7 +77,7 @@ var linear = []deviceTest{
 	{"drafting crowd", TestADraftingCrowdOfLinearAttention},
 }
 
-// tables are the tests of a model whose layers share entries and that has n-gram tables.
+// tables lists the tests of a model whose layers share entries and that has n-gram tables.
 var tables = []deviceTest{
 	{"crowd", TestAModelWithTablesServesACrowdToTheBit},
 	{"every way to a prompt", TestEveryWayToAPromptOfTablesGivesTheSameBits},
@@ -108,7 +108,7 @@ func onGPU(t *testing.T, tests []deviceTest) {
 
 func TestGPUEngine(t *testing.T) { onGPU(t, onDevices) }
 
-// Models without an indexer have the same properties.
+// On a GPU, models without an indexer pass the same tests.
 func TestGPUEngineWithoutIndexer(t *testing.T) {
 	testmodel.WithoutIndexer(t)
 	onGPU(t, onDevices)
@@ -160,8 +160,8 @@ func TestEveryKeyByADevicesRules(t *testing.T) {
 		{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns}})
 }
 
-// Ranks that obey the rules of a GPU, with bf16 activations, share prefixes and cancel requests like one device, in
-// both divisions of attention.
+// Ranks on devices with the rules of a GPU and with bf16 activations share prefixes and cancel requests like one
+// device. This holds for both ways of dividing attention.
 func TestRanksByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	n, how := *ranks, *division

@@ -25,7 +25,8 @@ import (
 	"sparrow/sample"
 )
 
-// Random checkpoints of the reference outputs: three layers, vocabulary 640, index_topk 128, no tokenizer.
+// These random checkpoints belong to the reference outputs. They have three layers, a vocabulary of 640, index_topk 128
+// and no tokenizer.
 const (
 	tinyFP8  = "../testdata/oracle/deepseek_v32-fp8-1"
 	tinyBF16 = "../testdata/oracle/deepseek_v32-1"
@@ -34,7 +35,7 @@ const (
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// load opens the checkpoint in a folder, or the built-in one, on its own device. Both are closed when the test ends.
+// load returns the checkpoint in a folder, or the built-in one, on its own device. Both are closed when the test ends.
 func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*family.Source,
 	model.Model) {
 	t.Helper()
@@ -47,8 +48,8 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 		t.Fatal(err)
 	}
 	if o.Workers == 0 && (!*everything || raceEnabled || *ranks > 1) {
-		// Results do not depend on the number of workers, and workers that wait for each other take time. make long and
-		// the packages below use several workers.
+		// Results do not depend on the number of workers, and one worker is fastest for these small models. make long
+		// and the tests of the packages below use several workers.
 		o.Workers = 1
 	}
 	var devs []kernel.Device
@@ -103,7 +104,7 @@ var ranks = flag.Int("ranks", 1, "devices that share each model")
 // division is the way in which ranks divide attention.
 var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
 
-// pools returns how many pools of pages a model has.
+// pools returns the number of page pools of a model.
 func pools() int {
 	if *division == "dp" {
 		return *ranks
@@ -111,10 +112,10 @@ func pools() int {
 	return 1
 }
 
-// everything enables cases that other tests imply; make long sets it.
+// everything enables test cases whose properties other tests already imply. make long sets it.
 var everything = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
 
-// repeats skips cases that make long runs, or that run on a device other than the CPU.
+// repeats skips a test that make long runs, or that runs on a device other than the CPU.
 func repeats(t *testing.T, others string) {
 	t.Helper()
 	if !*everything && standIn == nil {
@@ -130,7 +131,7 @@ func alone(t *testing.T, why string) {
 	}
 }
 
-// build makes an engine for a checkpoint, with package sparrow's defaults.
+// build returns an engine for a checkpoint, with package sparrow's defaults.
 func build(t testing.TB, dir string, c Config) (*Engine, error) {
 	t.Helper()
 	return buildPacked(t, dir, c, false)
@@ -141,7 +142,7 @@ func buildPacked(t testing.TB, dir string, c Config, pack bool) (*Engine, error)
 	return buildOver(t, dir, c, kernel.Options{Pack: pack}, nil)
 }
 
-// buildOver makes an engine on the device that wrap returns; wrap may be nil.
+// buildOver returns an engine on the device that wrap returns; wrap may be nil.
 func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*Engine,
 	error) {
 	t.Helper()
@@ -160,7 +161,7 @@ func testConfig(source *family.Source, c Config) Config {
 		}
 	}
 	if c.CacheTokens == 0 {
-		c.CacheTokens = 512 * 64 // four contexts, or a GPU's whole memory, take long to clear and to check
+		c.CacheTokens = 512 * 64 // a cache of the default size takes long to clear and to check
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -172,7 +173,7 @@ func testConfig(source *family.Source, c Config) Config {
 	return c
 }
 
-// still makes an engine whose loop does not run.
+// still returns an engine whose loop does not run.
 func still(t testing.TB, dir string, c Config) *Engine {
 	t.Helper()
 	e, err := build(t, dir, c)
@@ -182,7 +183,8 @@ func still(t testing.TB, dir string, c Config) *Engine {
 	return e
 }
 
-// start runs an engine after the hooks changed it. When the test ends it checks that closing releases everything.
+// start runs an engine after the hooks have changed it, and returns it. When the test ends, start checks that closing
+// the engine releases everything.
 func start(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	t.Helper()
 	e, run := prepared(t, dir, c, hooks...)
@@ -197,7 +199,7 @@ func prepared(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (e *En
 	return running(t, still(t, dir, c), hooks...)
 }
 
-// running prepares the loop of an engine.
+// running prepares the loop of an engine and returns the engine and a function that starts the loop.
 func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run func()) {
 	t.Helper()
 	for _, h := range hooks {
@@ -205,7 +207,7 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 	}
 	run = sync.OnceFunc(func() { go e.Run() })
 	t.Cleanup(func() {
-		run() // a test that failed before
+		run() // the test may have failed before it started the loop
 		e.Close(context.Background())
 		checkEmpty(t, e)
 		for _, r := range e.Plans() {
@@ -215,7 +217,7 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 	return e, run
 }
 
-// checkEmpty checks that a stopped engine has no page in use, no request without an answer and no pass that is watched.
+// checkEmpty checks that a stopped engine has no page in use, no unanswered request and no watched pass.
 func checkEmpty(t testing.TB, e *Engine) {
 	t.Helper()
 	if err := e.Check(); err != nil {
@@ -240,10 +242,10 @@ func checked(t testing.TB) func(*Engine) {
 // tap intercepts the calls from the loop to the model.
 type tap struct {
 	runner
-	before func(works []step.Work) error // may fail or panic in the model's place
+	before func(works []step.Work) error // may fail or panic instead of the model
 	after  func(works []step.Work, res step.Result)
-	begun  []step.Work   // of the pass that was begun last
-	works  [][]step.Work // of the passes that run, oldest first
+	begun  []step.Work   // works of the pass that was begun last
+	works  [][]step.Work // works of the running passes, oldest first
 }
 
 func (t *tap) Begin(works []step.Work) (step.Started, error) {
@@ -253,7 +255,7 @@ func (t *tap) Begin(works []step.Work) (step.Started, error) {
 		}
 	}
 	for i := range works {
-		if t.after != nil { // a test that reads logits needs whole rows
+		if t.after != nil { // the test reads logits and needs whole rows
 			works[i].Best, works[i].Draws = false, nil
 		}
 	}
@@ -292,7 +294,7 @@ func after(f func(works []step.Work, res step.Result)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: f} }
 }
 
-// owner returns the choice that a work belongs to: the one with its page table.
+// owner returns the choice whose page table the work has.
 func (e *Engine) owner(w *step.Work) *choice { return e.at(w.Pages) }
 
 // at returns the choice with the given page table.
@@ -322,7 +324,7 @@ type rowKey struct {
 
 func keepLogits() *logitsOf { return &logitsOf{rows: map[rowKey]uint64{}} }
 
-// watch hooks an engine.
+// watch hooks l into an engine.
 func (l *logitsOf) watch(e *Engine) {
 	after(func(works []step.Work, res step.Result) {
 		l.mu.Lock()
@@ -333,7 +335,7 @@ func (l *logitsOf) watch(e *Engine) {
 				continue
 			}
 			c := e.owner(&works[i])
-			// Rows of rejected drafts are computed again later; the last computation counts.
+			// Rows of rejected drafts are computed again later; the hash of the last computation is kept.
 			for n := range works[i].Logits {
 				l.rows[rowKey{c.job.request.ID, c.index, c.output() + n}] = hashBits(res.Row(row))
 				row++
@@ -359,7 +361,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// greedy returns parameters that choose the most probable token; seeded samples with a seed.
+// greedy returns parameters that choose the most probable token. seeded returns parameters that sample with a seed.
 func greedy() sample.Params {
 	p := sample.Default()
 	p.Temperature = 0
@@ -413,7 +415,7 @@ func (j *Job) whole() (*response, error) {
 	return r, err
 }
 
-// events ranges over the remaining events.
+// events returns an iterator over the remaining events of a job.
 func (j *Job) events() func(yield func(Event) bool) {
 	return func(yield func(Event) bool) {
 		for {
@@ -425,7 +427,7 @@ func (j *Job) events() func(yield func(Event) bool) {
 	}
 }
 
-// collect reads the tokens of a job to its end.
+// collect reads a job to its end and returns its tokens and its last event.
 func collect(j *Job) (tokens []int32, last Event) {
 	for ev := range j.events() {
 		if ev.Token >= 0 {
@@ -436,7 +438,7 @@ func collect(j *Job) (tokens []int32, last Event) {
 	return tokens, last
 }
 
-// generate runs a request to its end.
+// generate runs a request to its end and returns the response.
 func generate(t testing.TB, e *Engine, r Request) *response {
 	t.Helper()
 	out, err := open(t, e, r).whole()
@@ -455,7 +457,7 @@ func open(t testing.TB, e *Engine, r Request) *Job {
 	return j
 }
 
-// sameTokens compares two answers.
+// sameTokens checks that two answers have the same tokens.
 func sameTokens(t testing.TB, what string, got, want answer) {
 	t.Helper()
 	if !slices.Equal(got.Tokens, want.Tokens) || got.Finish != want.Finish {
@@ -463,7 +465,7 @@ func sameTokens(t testing.TB, what string, got, want answer) {
 	}
 }
 
-// iterations runs the engine by hand, without its loop.
+// iterations runs n iterations of the engine without starting its loop.
 func (e *Engine) iterations(n int) {
 	for range n {
 		e.loop.receive()
@@ -472,14 +474,14 @@ func (e *Engine) iterations(n int) {
 	}
 }
 
-// deterministic returns a policy with the same arithmetic for every row.
+// deterministic returns a policy that uses the same arithmetic for every row.
 func deterministic(kv string) plan.Policy { return plan.Policy{KV: kv, Deterministic: true} }
 
 // errFault is the error that tests inject.
 var errFault = errors.New("injected fault")
 
-// notUnderRace skips tests of results, one request at a time, under the race detector: they take ten times as long
-// there, and the tests of many requests use the same goroutines.
+// notUnderRace skips a test under the race detector. It is for tests that check results of one request at a time: they
+// take ten times as long there, and tests with many requests use the same goroutines.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if raceEnabled {

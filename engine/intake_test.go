@@ -20,7 +20,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	for _, c := range []struct {
 		refused     Request
 		field, want string
-		taken       Request // at the limit
+		taken       Request // an accepted request at the limit
 	}{
 		{ask(5, func(r *Request) { r.Sampling.N = 4 }), "n", "is 4, but at most 3 sequences may wait at the same time",
 			ask(5, func(r *Request) { r.Sampling.N = 3 })},
@@ -68,7 +68,8 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	}
 }
 
-// Memory for an answer is allocated before it runs: for a short answer all of it, for a long one a part.
+// The memory that is allocated for an answer before it runs is bounded: a short answer gets all its memory, a long
+// answer gets a part.
 func TestMemoryOfAnAnswerIsBounded(t *testing.T) {
 	in := still(t, testmodel.V32(t), Config{CacheTokens: 4 * reservedTokens}).intake
 	for most, want := range map[int]int{1: 1, 100: 100, reservedTokens: reservedTokens,

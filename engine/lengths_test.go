@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// lengthsAround returns prompt lengths below, at and above these numbers and their multiples: the page size of 64, the
-// selection of 128 keys, the dense threshold and the chunks of the test.
+// lengthsAround returns prompt lengths just below, at and above the page size of 64, the selection of 128 keys, the
+// dense threshold, the chunk sizes of the test, and multiples of these numbers.
 func lengthsAround() []int {
 	list := []int{1, 2, 200, 600}
 	for _, n := range []int{64, 100, 128, 192, 256, 300, 512, 640} {

@@ -24,8 +24,8 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file are not visible in answers: unneeded work is not done, all work is counted and watched, and
-// settings persist.
+// Invariants of this file, which answers do not show: no unneeded work is done, all work is counted and watched, and
+// settings stay in effect.
 
 // A request whose choices all run does not count as a waiting request of its tenant: the tenant may queue another large
 // request.
@@ -48,7 +48,7 @@ func TestRequestsThatRunAreNotQueued(t *testing.T) {
 	}
 }
 
-// If an engine was told to stop at once, a later call to stop after all requests does not delay it.
+// If an engine was told to stop at once, a later request to stop after all running requests does not delay the stop.
 func TestStoppingAtOnceStays(t *testing.T) {
 	in := newInbox(&Config{}, &tally{})
 	in.stop(true)
@@ -57,7 +57,7 @@ func TestStoppingAtOnceStays(t *testing.T) {
 	}
 }
 
-// A trace has the times of its request, from each event to the next, and the cached tokens of all choices.
+// A trace contains the durations between the events of its request, and the cached tokens of all choices.
 func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
 	compiled := Period{at(1), at(2)}
@@ -75,7 +75,7 @@ func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
 	if j.complete(at(20)); !reflect.DeepEqual(*j.trace, want) {
 		t.Errorf("%+v, want %+v", *j.trace, want)
 	}
-	j.trace, j.first = &Trace{}, time.Time{} // it ended before its first token
+	j.trace, j.first = &Trace{}, time.Time{} // the request ended before its first token
 	if j.complete(at(20)); j.trace.Queued != 4*time.Second || j.trace.Prefill != 0 || j.trace.Decode != 0 {
 		t.Errorf("without a token: %+v", *j.trace)
 	}
@@ -85,7 +85,7 @@ func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
 	}
 }
 
-// Weights that are a copy of their own do not count as free memory, and neither do weights on a GPU.
+// Weights in memory of their own do not count as free memory, and neither do weights on a GPU.
 func TestMappedWeights(t *testing.T) {
 	for _, c := range []struct {
 		packed bool
@@ -99,7 +99,7 @@ func TestMappedWeights(t *testing.T) {
 	}
 }
 
-// The cache of a GPU does not use the memory of operations and a sixteenth of the free memory.
+// The cache of a GPU leaves free the memory that operations need and a sixteenth of the free memory.
 func TestACacheLeavesWhatIsReserved(t *testing.T) {
 	z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100}}, free: 1600, total: 2000}
 	if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: plan.SM90}}); got != 1400 {
@@ -107,7 +107,8 @@ func TestACacheLeavesWhatIsReserved(t *testing.T) {
 	}
 }
 
-// Memory of passes includes the passes between operations, and at most as many rows of prompt logits as a step has.
+// The memory of passes includes passes that run between operations. It includes at most as many rows of prompt logits
+// as a step has rows.
 func TestMemoryOfPasses(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second, StepTokens: 48})
@@ -120,8 +121,7 @@ func TestMemoryOfPasses(t *testing.T) {
 	}
 }
 
-// Drafts are compared with passes of the same kind: passes with prompts are not counted, for the target or for the
-// drafter.
+// The times by which drafting is judged do not include passes with prompts, neither of the target nor of the drafter.
 func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	p := &passes{drafts: []step.Draft{{Kind: plan.ModeDraft, Tokens: make([]int32, 1)}, {Kind: plan.ModeExtend,
 		Tokens: make([]int32, 3)}}}
@@ -250,7 +250,7 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 			t.Errorf("%s: a cache of %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
 				i.CacheTokens)
 		}
-		// A cache without a given size holds one prompt: of the size of a step, or of the requested context.
+		// A cache without a given size holds one prompt, which is as long as a step or as the requested context.
 		for context, tokens := range map[int]int{0: 512, 100: 512, 700: 700, 768: 768,
 			1 << 30: m.Config().MaxPositions} {
 			c.CacheTokens, c.ContextTokens = 0, context
@@ -262,7 +262,7 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 	}
 }
 
-// ticks is a clock whose successive waits perform given actions and then end.
+// ticks is a clock whose waits call the given functions one after the other and then end.
 type ticks struct {
 	machine
 	now  time.Time
@@ -280,7 +280,7 @@ func (c *ticks) Wait(<-chan struct{}, time.Duration) bool {
 	return false
 }
 
-// Every pass that takes too long is reported once, also after an earlier one that has ended.
+// Every pass that takes too long is reported once, also after an earlier reported pass has ended.
 func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	c := &ticks{now: time.Unix(1000, 0)}
 	var log strings.Builder
@@ -297,7 +297,7 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 			func() { w.begin(c.now) },
 			func() { hangs(false); c.now = c.now.Add(time.Second) },
 			func() { hangs(true); c.now = c.now.Add(time.Second) },
-			func() { hangs(true); w.begin(c.now) }, // the next pass
+			func() { hangs(true); w.begin(c.now) }, // the next pass begins
 			func() { hangs(false); w.end() })
 	}
 	w.watch(nil)
@@ -325,7 +325,7 @@ func TestCountsOfExpertsAreReadAtIntervals(t *testing.T) {
 	for i, want := range []int{0, 1, 1, 1, 2} {
 		switch i {
 		case 1:
-			x.tally.stats.Steps = 1 // until then there is nothing to read
+			x.tally.stats.Steps = 1 // before the first step there are no counts to read
 		case 3:
 			c.now = c.now.Add(time.Second - 1)
 		case 4:
@@ -342,7 +342,7 @@ type frozen struct{ machine }
 
 func (frozen) Now() time.Time { return time.Unix(1000, 0) }
 
-// Expert choices since the last reading of the counters are counted when the engine ends.
+// When the engine ends, it counts the expert choices since the last reading of the counters.
 func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	total := func(requests int) float64 {
@@ -376,8 +376,8 @@ func TestRowsOfEndedChoicesAreUnused(t *testing.T) {
 type watched struct {
 	kernel.Device
 	engine  atomic.Pointer[Engine]
-	between *atomic.Bool // a batch ran between operations
-	after   atomic.Int64 // operations since then
+	between *atomic.Bool // whether a batch ran between operations
+	after   atomic.Int64 // number of operations since that batch
 	missed  atomic.Int64
 }
 
@@ -393,8 +393,8 @@ func (w *watched) Do(op kernel.Op) error {
 	return w.Device.Do(op)
 }
 
-// Batches between the operations of another batch have no drafts, since prompts wait. The watchdog also watches the
-// remaining operations of the other batch.
+// Batches that run between the operations of another batch have no drafts, since prompts are waiting. The watchdog
+// watches the remaining operations of the other batch, too.
 func TestBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	w, between := &watched{}, atomic.Bool{}
@@ -422,7 +422,7 @@ func TestBetweenOperations(t *testing.T) {
 	}
 	e.iterations(3)
 	open(t, e, Request{Prompt: tokens(7, 150), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
-	e.loop.inner.longest = time.Hour // of the batch before
+	e.loop.inner.longest = time.Hour // of the previous batch
 	w.engine.Store(e)
 	for range 4 {
 		if e.iterations(1); e.Stats().Between > 0 {
@@ -458,7 +458,7 @@ func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
 func TestAChainThatFailsLeavesNoDrafts(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{NoReuse: true, Draft: drafts(t, 3)}, checked(t), func(e *Engine) {
 		e.loop.passes.runner = &faultyDrafts{runner: e.loop.passes.runner, fault: func(pass int) error {
-			if pass == 2 { // the second draft of the first chain
+			if pass == 2 { // computes the second draft of the first chain
 				return errFault
 			}
 			return nil
@@ -478,8 +478,8 @@ func TestNothingIsDraftedAfterTheEnd(t *testing.T) {
 		drafts int
 	}{"a chain": {testmodel.V32Draft(t), 4}, "a block": {testmodel.V4Spark(t), 3}} {
 		t.Run(name, func(t *testing.T) {
-			// The first run has no stop tokens; the second stops at the first drafted tokens that are not in the
-			// answer.
+			// chains returns the drafted chains and the answer. The first run has no stop tokens; the second run stops
+			// at the first drafted tokens that are not in the answer.
 			chains := func(stops []int32) (list [][]int32, answer []int32) {
 				cfg := Config{NoReuse: true, Draft: drafts(t, c.drafts)}
 				r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 10, IgnoreEOS: true}
@@ -527,7 +527,7 @@ func TestNothingIsDraftedAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A page that is evicted before it was copied to the persistent tiers is copied then, once.
+// A page that is evicted before it was copied to the persistent tiers is copied once, when it is evicted.
 func TestAPageThatLeavesIsStored(t *testing.T) {
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{DiskDir: t.TempDir(), DiskBytes: 1 << 26}))
 	running(t, e)
@@ -555,7 +555,7 @@ func TestAPageThatLeavesIsStored(t *testing.T) {
 	}
 }
 
-// Prompts of a model with other weights have other page hashes.
+// Pages of the same prompt have different hashes in models with different weights.
 func TestPagesOfOtherWeightsHaveOtherNames(t *testing.T) {
 	names := map[prefix.Hash]bool{}
 	for i := range byte(2) {
@@ -587,7 +587,8 @@ func (c *idle) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	return c.machine.Wait(wake, limit)
 }
 
-// Pages are fetched for a bounded number of waiting requests; a request that releases its pages waits for none.
+// Pages are fetched only for a bounded number of waiting requests. A request that releases its pages does not wait for
+// any page.
 func TestFewRequestsThatWaitFetchPages(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -606,7 +607,7 @@ func TestFewRequestsThatWaitFetchPages(t *testing.T) {
 	if e.loop.released(&c.seq); c.restore != nil || e.loop.tiers.seeking != maxSeeking-1 {
 		t.Errorf("%d requests fetch pages, one that gave its pages back: %v", e.loop.tiers.seeking, c.restore != nil)
 	}
-	again := jobs[1].choices[0] // admitted for a second time
+	again := jobs[1].choices[0] // this choice is admitted a second time
 	again.restored = Restored{Tokens: 64, Tiers: map[string]int{"store": 64}}
 	if !e.loop.tiers.admit(&again.seq) || again.restored.Tokens != 0 {
 		t.Errorf("a sequence that is admitted again has %d tokens from tiers", again.restored.Tokens)
@@ -630,7 +631,7 @@ func TestClosingWaitsForPages(t *testing.T) {
 		if !closed && e.loop.sched.Restoring() {
 			closed = true
 			e.inbox.stop(false)
-			go store.Set(respserver.Works) // the fetch fails
+			go store.Set(respserver.Works) // ends the fetch, which fails
 		}
 	}
 	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})

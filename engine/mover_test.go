@@ -14,16 +14,16 @@ import (
 )
 
 // mover is a device in host memory that follows the rules of asynchronous page copies: page-locked memory that is
-// written from must not change until the next Sync or the end of a later fetch, and collected pages are complete after
-// waiting for them.
+// written from must not change until the next Sync or the end of a later fetch, and a collected page is complete only
+// after the caller has waited for it.
 type mover struct {
 	kernel.Device
 	t *testing.T
 
 	mu                 sync.Mutex
 	given              map[*byte]int // page-locked memory
-	reads              []reading     // writes whose source may still be read
-	ended              int           // writes before them
+	reads              []reading     // writes whose source the device may still read
+	ended              int           // number of completed writes before these
 	collected, written int
 }
 
@@ -59,7 +59,7 @@ func (m *mover) locked(b []byte) bool {
 	return false
 }
 
-// Collect copies at once, to memory that is copied to dst when it is waited for.
+// Collect copies tensors at once to temporary memory. When the event is waited for, that memory is copied to dst.
 func (m *mover) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) {
 	if !m.locked(dst) {
 		m.t.Error("pages are collected in memory that is not page-locked")
@@ -100,7 +100,7 @@ func (m *mover) Sync() error {
 	return m.Device.Sync()
 }
 
-// Fetch copies at once. When it is waited for, all earlier writes have been read.
+// Fetch copies at once. When its event is waited for, the device has read the sources of all earlier writes.
 func (m *mover) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	_, err := m.Device.Fetch(dst, src)
 	return &fetching{m, m.ended + len(m.reads)}, err
@@ -126,7 +126,7 @@ func (m *mover) done(n int) {
 	m.reads, m.ended = m.reads[n:], m.ended+n
 }
 
-// On a device with page-locked memory, and under the rules of the CUDA operations, pages are restored unchanged.
+// Pages are restored unchanged on a device with page-locked memory that follows the rules of the CUDA operations.
 func TestPagesMoveByADevicesRules(t *testing.T) {
 	alone(t, "its devices are GPUs")
 	notUnderRace(t)
@@ -151,14 +151,14 @@ func TestPagesMoveByADevicesRules(t *testing.T) {
 			c := tiered("fp8-656", 8, 64, tier.Options{HostBytes: 16 << 20})
 			dir := testmodel.V32(t)
 			if name == "strict" {
-				dir = tinyFP8 // shapes that the CUDA operations take
+				dir = tinyFP8 // its shapes are supported by the CUDA operations
 			}
 			e, err := buildOver(t, dir, c, kernel.Options{}, wrap)
 			if err != nil {
 				t.Fatal(err)
 			}
 			emptied(t, e)
-			t.Cleanup(func() { // after the engine was closed
+			t.Cleanup(func() { // runs after the engine was closed
 				if m != nil && len(m.given) != 0 {
 					t.Errorf("%d pieces of page-locked memory are left", len(m.given))
 				}

@@ -16,7 +16,8 @@ import (
 // Other requests in the batch, chunks, preemption, failed steps and cancellation change no bit of any logits; a cached
 // prefix is used up to the last snapshot of the state.
 
-// nextModel skips the test in cases that the model refuses.
+// nextModel returns the folder of a model with linear attention. It skips the test in cases that the model does not
+// support.
 func nextModel(t *testing.T) string {
 	t.Helper()
 	if *ranks > 1 || placing != nil {
@@ -82,7 +83,8 @@ func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
 	}
 }
 
-// A step that fails half way makes states unusable: the sequences start over and lose only time.
+// A step that fails in the middle makes the states of its sequences unusable. The sequences start over and get the same
+// answers.
 func TestAFailedBatchRestartsLinearAttention(t *testing.T) {
 	var list []Request
 	for i := range 2 {
@@ -121,7 +123,7 @@ func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for i, j := range left {
-			for range i % 4 { // tokens of its answer that are waited for
+			for range i % 4 { // the test reads this many tokens of the answer
 				if j.Next().Last {
 					break
 				}
@@ -141,7 +143,7 @@ func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 }
 
 // In a conversation of 50 turns, with other conversations running, at least 95 % of the tokens computed by an earlier
-// turn are reused with the default number of snapshots. The first turns reuse less: of 20 turns it is 90 %.
+// turn are reused with the default number of snapshots. The first turns reuse less: over 20 turns the share is 90 %.
 func TestAConversationReusesItsSnapshots(t *testing.T) {
 	dir := nextModel(t)
 	e := start(t, dir, Config{Policy: deterministic("bf16"), CacheTokens: 80 * 256, StepTokens: 512, MaxRunning: 4})
@@ -157,7 +159,7 @@ func TestAConversationReusesItsSnapshots(t *testing.T) {
 			reused, could = reused+r.Usage.CachedTokens, could+len(history)-180
 		}
 		history = append(history, r.Choices[0].Tokens...)
-		if turn%5 == 0 { // another conversation takes pages and snapshots
+		if turn%5 == 0 { // another conversation uses pages and snapshots
 			generate(t, e, Request{Prompt: tokens(turn, 300), Sampling: greedy(), MaxTokens: 1})
 		}
 	}

@@ -33,14 +33,14 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
 	every := placed.Rule(placed.Mixed)
 	if standIn != nil {
-		every = placed.Alike // tokens that are computed again as part of a prompt keep their bits
+		every = placed.Alike // a token that is computed again as part of a prompt has the same bits
 	}
 	for i, c := range []struct {
 		name, dir, kv string
 		rule          placed.Rule
 		list          []Request
 		drafts        int
-		tokens        int // of the cache
+		tokens        int // size of the cache
 	}{
 		{"GLM-5, half", tinyGLM, "fp8-656", placed.Half, crowd(10), 0, 9 * 64},
 		{"DeepSeek-V4, all, drafts", testmodel.V4Draft(t), "fp8", placed.All, long(6), 3, 6 * 256},
@@ -57,7 +57,7 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			t.Cleanup(func() { placing = nil })
-			if standIn != nil { // whose sums are not those of the host
+			if standIn != nil { // a GPU adds in another order than the host
 				placing = c.rule
 			}
 			want := lone(t, c.dir, cfg, c.list, wantRows.watch)
@@ -82,8 +82,8 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	}
 }
 
-// Moving experts between iterations changes no bit on a device that computes the same in both memories: a CPU with
-// experts on the host, a GPU with fetched experts.
+// Moving experts between iterations changes no bit if experts in both memories are computed with the same arithmetic.
+// That is so for a CPU with experts on the host and for a GPU that fetches experts.
 func TestACrowdWhoseExpertsMove(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
 	rule, dir := placed.Half, testmodel.V4Draft(t)
@@ -92,7 +92,7 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 	}
 	list := long(6)
 	if raceEnabled {
-		list = long(2) // a tenth of the time
+		list = long(2) // takes a tenth of the time
 	}
 	t.Cleanup(func() { placing = nil })
 	placing = rule
@@ -111,9 +111,9 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 	cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning, cfg.Draft = 6*256, 96, 8, drafts(t, 2)
 	u, steps := cfg.Usage, 0
 	moving := func(e *Engine) {
-		e.cfg.Observe = func(between bool) { // another expert of every layer is chosen most
+		e.cfg.Observe = func(between bool) { // makes another expert of every layer the most chosen one
 			if between {
-				return // of a pass that continues
+				return // the pass continues
 			}
 			fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
 			for l := range fresh.Counts {
@@ -199,7 +199,7 @@ func (d *faultyHost) ExpertRows(a kernel.ExpertRowsArgs) error {
 	return d.Device.ExpertRows(a)
 }
 
-// onFaultyHost makes an engine with all experts on a host that calls fault before it computes.
+// onFaultyHost returns an engine with all experts on a host that calls fault before it computes experts.
 func onFaultyHost(t *testing.T, timeout time.Duration, fault func() error) *Engine {
 	t.Helper()
 	source, err := family.Open(testmodel.V4(t))

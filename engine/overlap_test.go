@@ -21,7 +21,7 @@ type beside struct{ kernel.Device }
 
 func (beside) Asynchronous() bool { return true }
 
-// overlapping prepares an engine on such a device.
+// overlapping prepares an engine on a device that claims to compute asynchronously.
 func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*Engine, func()) {
 	t.Helper()
 	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device {
@@ -51,13 +51,13 @@ func plain(n int, stops []int32) []Request {
 	return list
 }
 
-// Many requests with stop tokens, shared prefixes and too few pages: first all greedy, then mixed with requests whose
-// tokens the host samples.
+// Overlapping batches changes no answer. Many requests run with stop tokens, shared prefixes and too few pages: first
+// all are greedy, then some need tokens that the host samples.
 func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
 	free := lone(t, dir, Config{Policy: deterministic("")}, plain(6, nil))
-	var stops []int32 // the tenth tokens of some answers
+	var stops []int32 // the tenth token of some answers
 	for _, r := range free {
 		if a := r.Choices[0].Tokens; len(a) > 10 {
 			stops = append(stops, a[9])
@@ -67,14 +67,14 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 		name     string
 		list     []Request
 		pages    int
-		overlaps bool // often
+		overlaps bool // whether most batches overlap
 	}{
 		{"greedy", plain(24, stops), 64, true},
 		{"greedy, few pages", plain(24, stops), 9, true},
 		{"some are sampled by the host", crowd(16), 16, false},
 	} {
 		if standIn != nil && c.pages == 64 && !*everything {
-			continue // with few pages the same operations are enqueued
+			continue // cases with few pages enqueue the same operations
 		}
 		t.Run(c.name, func(t *testing.T) {
 			want := lone(t, dir, Config{Policy: deterministic("")}, c.list)
@@ -97,7 +97,7 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	}
 }
 
-// Requests are cancelled at any moment: the other requests get the tokens that they get alone.
+// If requests are cancelled at any moment, the other requests get the tokens that they get alone.
 func TestOverlapAndCancellations(t *testing.T) {
 	testCancellations(t, plain(24, nil), Config{Policy: deterministic(""), CacheTokens: 64 * 12})
 }
@@ -105,7 +105,7 @@ func TestOverlapAndCancellations(t *testing.T) {
 func testCancellations(t *testing.T, list []Request, cfg Config) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
-	list[0].MaxTokens, list[0].IgnoreEOS = 200, true // so long that it is cancelled by however slow a reader
+	list[0].MaxTokens, list[0].IgnoreEOS = 200, true // so long that even a slow reader cancels it in time
 	want := lone(t, dir, Config{Policy: cfg.Policy}, list)
 	e, run := overlapping(t, dir, cfg, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))
@@ -140,8 +140,8 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 	}
 }
 
-// A pass fails when it is enqueued behind another, or in Wait while another is enqueued behind it: the requests still
-// get their tokens.
+// Requests get their tokens even if a pass fails when it is enqueued behind another pass, or in Wait while another pass
+// is enqueued behind it.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
@@ -175,7 +175,8 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 	}
 }
 
-// everyNth makes every n-th pass fail, among passes of several requests for which some returns true.
+// everyNth returns a function that makes every n-th pass fail, counting passes of several requests for which some
+// returns true.
 func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 	seen := 0
 	return func(works []step.Work) error {

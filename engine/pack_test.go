@@ -7,7 +7,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Packing does not change weights: every row of logits has the same bits, for models of both families.
+// Packed weights give the same results: every row of logits has the same bits with and without packing, for models of
+// both families.
 func TestPackingChangesNothing(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{"", testmodel.V4(t)} {

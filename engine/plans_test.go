@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// fat returns the plan of a batch with as many prompts and slices as fit.
+// fat returns the plan of a batch with the maximum number of prompts and slices.
 func fat() *plan.Plan {
 	p := &plan.Plan{Segments: make([]plan.Segment, 4)}
 	for i := range p.Segments {

@@ -14,7 +14,7 @@ import (
 )
 
 // Invariants of this file: if one engine computes a prompt and another continues it, the tokens are those of a single
-// engine. Whatever happens to the first engine, the second computes the pages that it does not receive.
+// engine. If the first engine fails in any way, the second engine computes the pages that it does not receive.
 
 // serving returns an engine that serves its pages, and its address.
 func serving(t *testing.T, dir string, c Config, hooks ...func(*Engine)) (*Engine, string) {
@@ -33,7 +33,7 @@ func serving(t *testing.T, dir string, c Config, hooks ...func(*Engine)) (*Engin
 func TestPrefillApartFromDecode(t *testing.T) {
 	for _, f := range families {
 		if f.name != "v32-fp8-656" && f.name != "glm-fp8" {
-			continue // pages of the others take the same way from a store
+			continue // pages of the other models use the same code when they come from a store
 		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
@@ -61,8 +61,8 @@ func TestPrefillApartFromDecode(t *testing.T) {
 	}
 }
 
-// Requests whose prefill engine fails in every way: no server at the address, another program there, a server that ends
-// during the request, a server with other weights.
+// A request gets the right answer if its prefill engine fails: no server listens at the address, another program does,
+// the server ends during the request, or the server has other weights.
 func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +92,7 @@ func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 		"silent":        {hurried, silent.Addr().String(), ""},
 		"other weights": {patient, at, "peer: not held"},
 	} {
-		r.PagesFrom, r.Tenant = c.peer, name // nothing is shared
+		r.PagesFrom, r.Tenant = c.peer, name // each request has its own tenant, so that no page is shared
 		got := generate(t, c.e, r)
 		sameTokens(t, name, got.Choices[0], want[0].Choices[0])
 		if m := got.Trace.Restored; m.Tokens != 0 || c.stop != "" && m.Stop != c.stop {
@@ -101,7 +101,8 @@ func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	}
 }
 
-// Random prompts go through two engines, several at a time, and some are cancelled.
+// Random prompts that run on two engines, several at a time, get the answers of a single engine, although some requests
+// are cancelled.
 func TestRandomRequestsThroughTwoEngines(t *testing.T) {
 	n := 60
 	if raceEnabled {

@@ -21,7 +21,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	two := r
 	two.Sampling.N = 2
 	streams := []*Job{open(t, e, r)}
-	<-entered // the first one runs; three places are free
+	<-entered // the first request runs; three places are free
 	streams = append(streams, open(t, e, r), open(t, e, two))
 	for range 3 {
 		if _, err := e.Submit(r); !errors.Is(err, ErrQueueFull) {
@@ -32,13 +32,13 @@ func TestTheQueueIsBounded(t *testing.T) {
 		t.Errorf("%d refused, %d accepted, %d wait; want 3 of each", st.Refused, st.Requests, st.Waiting)
 	}
 	leave <- struct{}{}
-	<-entered // the second one runs: one place
+	<-entered // the second request runs; one place is free
 	streams = append(streams, open(t, e, r))
 	if _, err := e.Submit(two); !errors.Is(err, ErrQueueFull) {
 		t.Fatalf("two sequences for no place: error %v", err)
 	}
 	streams[1].Cancel()
-	streams[2].Cancel() // gives two places back at the next boundary
+	streams[2].Cancel() // frees two places at the next step boundary
 	leave <- struct{}{}
 	<-entered
 	streams = append(streams, open(t, e, two))
@@ -123,7 +123,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// The events of one job are not read; the others continue, and the unread job loses no event.
+// If the events of one job are not read, the other jobs continue, and the unread job loses no event.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 	dir := testmodel.V32(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 		run()
 		slow := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
 		generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
-		synctest.Wait() // until the loop waits for requests
+		synctest.Wait() // returns when the loop waits for requests
 		if n := e.Stats().Finished; n != 2 {
 			t.Fatalf("%d requests finished; want the unread one too", n)
 		}
@@ -175,16 +175,16 @@ func TestTheQueueIsSharedByTenants(t *testing.T) {
 	accept("a", 60, true)
 	accept("a", 40, true)
 	accept("a", 1, false)
-	accept("b", 80, true) // its only request
-	accept("b", 10, true) // and a second one
-	accept("b", 1, false) // above its half
+	accept("b", 80, true) // the tenant's only request
+	accept("b", 10, true) // the tenant's second request
+	accept("b", 1, false) // the tenant's half is exceeded
 	accept("c", 1, true)
-	accept("c", 32, true) // its third
+	accept("c", 32, true) // a third of the queue
 	accept("c", 1, false)
 	for i := range 4 {
 		accept(string(rune('d'+i)), 40, true)
 	}
-	accept("h", 40, false) // too many together
+	accept("h", 40, false) // all tenants together exceed the queue
 	accept("h", 10, true)
 	for tenant, list := range map[string][]int{"a": {60, 40}, "b": {80, 10}, "c": {1, 32}, "d": {40}, "e": {40},
 		"f": {40}, "g": {40}, "h": {10}} {
@@ -197,7 +197,7 @@ func TestTheQueueIsSharedByTenants(t *testing.T) {
 	if q.waiting != 0 || len(q.tenants) != 0 {
 		t.Errorf("%d wait, %d tenants", q.waiting, len(q.tenants))
 	}
-	accept("a", 101, true) // on an idle engine
-	accept("a", 101, true) // two large requests do not refuse each other
+	accept("a", 101, true) // the engine is idle
+	accept("a", 101, true) // a second large request is not refused because of the first
 	accept("a", 1, false)
 }

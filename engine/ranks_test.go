@@ -31,7 +31,7 @@ type marking struct {
 func (d *marking) Mark(kernel.Mark) error { return d.mark() }
 func (d *marking) Reached() kernel.Mark   { return 0 }
 
-// opening opens the device of a rank, which calls mark, unless that is nil, before each operation.
+// opening opens the device of a rank. Unless mark is nil, the device calls it before each operation.
 type opening func(t *testing.T, mark func() error) kernel.Device
 
 // onCPU opens a CPU device.
@@ -58,7 +58,7 @@ func byGPURules(t *testing.T, mark func() error) kernel.Device {
 	return dev
 }
 
-// onRanks makes an engine on two ranks, one of which calls mark before each operation.
+// onRanks returns an engine on two ranks, one of which calls mark before each operation.
 func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
 	t.Helper()
 	source, err := family.Open(testmodel.V32(t))
@@ -149,7 +149,8 @@ func operations(t *testing.T, on opening) int {
 	return n
 }
 
-// faults makes a rank fail after each multiple of the given number of operations, both ranks one after the other.
+// faults runs requests once for each multiple of the given number of operations and makes a rank fail after that many
+// operations. The two ranks take turns.
 func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 	all := operations(t, on)
 	if all < 60 {
@@ -172,7 +173,7 @@ func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 }
 
 func TestARankThatFails(t *testing.T) {
-	each := 7 // of one rank and the other in turn
+	each := 7 // operations between tested faults; the two ranks take turns
 	switch {
 	case raceEnabled:
 		each = 17
@@ -184,7 +185,8 @@ func TestARankThatFails(t *testing.T) {
 
 var everyFault = flag.Bool("every-fault", false, "ranks by the rules of a GPU fail at every operation instead of some")
 
-// The same under the rules of a GPU: the other ranks wait in the exchange until its timeout, as GPUs do.
+// A failing rank ends every request under the rules of a GPU, too. There, the other ranks wait in the exchange until
+// its timeout, as GPUs do.
 func TestARankByADevicesRulesThatFails(t *testing.T) {
 	notUnderRace(t)
 	testmodel.OnGPU(t)

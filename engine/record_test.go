@@ -15,8 +15,8 @@ import (
 	"sparrow/record"
 )
 
-// The estimate by which requests are refused is a close upper bound of the bytes that they return. Passes record only
-// the requested rows, and plans of batches without such rows record nothing.
+// Requests with records are refused by an estimate of their bytes, which is a close upper bound of the bytes that they
+// return. Passes record only the requested rows, and plans of batches without such rows record nothing.
 func TestRecordedBytesAreBounded(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
@@ -39,7 +39,7 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 		{Selections: true, Layers: []int{2}, Tokens: RecordRange, From: 140, To: 155}} {
 		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) {
 			ask := Request{Prompt: tokens(4, 150), MaxTokens: 10, Sampling: greedy(), IgnoreEOS: true, Record: &r,
-				Tenant: fmt.Sprintf("%+v", r)} // nothing is cached
+				Tenant: fmt.Sprintf("%+v", r)} // a tenant of its own, so that nothing is cached
 			ask.Sampling.N = 1
 			j := open(t, e, ask)
 			sent := 0
@@ -104,9 +104,9 @@ func longestRow(k *step.Recording, position int) record.Row {
 	return row
 }
 
-// The bound on the bytes of a request holds for the longest possible rows: the size of their data, and 80 bytes for
-// field names of each row, layer and list. It is tested for every kind of record, number of choices and family, where
-// rows begin to select and far beyond.
+// The bound on the bytes of a request holds for the longest possible rows. Such a row consists of its data and 80 bytes
+// for the field names of each row, layer and list. The bound is tested for every kind of record, number of choices and
+// family, at the context length where rows begin to select and at much greater lengths.
 func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 	type span struct{ from, to int }
 	for name, dir := range map[string]string{"glm": tinyGLM, "v4": testmodel.V4(t), "v4.1": testmodel.V41(t)} {
@@ -120,10 +120,10 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 			{Selections: true, Scores: true, Experts: true, Layers: []int{0}}} {
 			for _, c := range []struct {
 				kind          RecordTokens
-				at            span // with RecordRange
-				prompt, given int  // tokens
+				at            span // requested range of rows (RecordRange)
+				prompt, given int  // numbers of tokens
 				n, answer     int
-				rows          span // that are recorded
+				rows          span // rows that are recorded
 			}{
 				{RecordOutput, span{}, 40_000, 0, 1, 10, span{39_999, 40_009}},
 				{RecordOutput, span{}, 40_000, 0, 3, 1, span{39_999, 40_000}},
@@ -158,7 +158,7 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 					sent = c.n * (len(rows.AppendJSON(nil)) - len(`{"rows":[]}`))
 				}
 				most := c.n * (80*names + data*4/3)
-				// All rows are counted with the length of the last row, and each list is rounded to whole bytes.
+				// The bound counts all rows with the length of the last row and rounds each list to whole bytes.
 				most += most/100 + c.n*2*names
 				if got := int(in.recordedBytes(&ask, c.answer)); got < sent || got > most {
 					t.Errorf("%s, %+v of %+v: %d bytes are sent and the bound is %d; want at most %d", name, what, c,
@@ -169,7 +169,7 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 	}
 }
 
-// If a layer shares another layer's selection, that layer is recorded too.
+// If a recorded layer shares another layer's selection, the other layer is recorded too.
 func TestSharedSelectionsName(t *testing.T) {
 	e := start(t, tinyGLM, Config{})
 	var rows []record.Row
@@ -197,7 +197,7 @@ func TestRecordingOnAGPU(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
 	}
-	// The device has rows in layouts and shapes that the CUDA operations support.
+	// This device has rows in layouts and shapes that the CUDA operations support.
 	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
 		func(d kernel.Device) kernel.Device {
 			s, err := strict.Open(d)

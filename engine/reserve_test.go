@@ -20,8 +20,8 @@ func (c countingDevice) Alloc(n int64) (kernel.Buffer, error) {
 	return c.Device.Alloc(n)
 }
 
-// An engine allocates its memory when it opens. Serving as many sequences as can run allocates none, with and without
-// sequence states.
+// An engine allocates its memory when it opens. It allocates no more while it serves the maximum number of sequences,
+// with and without sequence states.
 func TestServingTakesNoMemory(t *testing.T) {
 	models := map[string]func(testing.TB) string{"DeepSeek-V4": testmodel.V4Draft, "DeepSeek-V3.2": testmodel.V32Draft}
 	for name, model := range models {

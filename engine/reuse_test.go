@@ -14,7 +14,7 @@ import (
 // Invariants of this file: cached tokens of the same tenant are not computed again, usage and trace report them, and
 // sharing changes no token.
 
-// counted sums the tokens that steps compute.
+// counted returns a hook that adds the number of computed tokens of each step to n.
 func counted(n *int) func(*Engine) {
 	return before(func(works []step.Work) error {
 		for i := range works {
@@ -36,7 +36,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	}
 	computed = 0
 	r = generate(t, e, second)
-	const whole = 2000 / 64 * 64 // full pages
+	const whole = 2000 / 64 * 64 // tokens in full pages
 	if computed != 2050-whole || r.Usage.CachedTokens != whole || r.Usage.PromptTokens != 2050 {
 		t.Errorf("the second request computed %d tokens, usage %+v; want %d computed, %d cached", computed, r.Usage,
 			2050-whole, whole)
@@ -49,7 +49,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	}
 }
 
-// A conversation continues: the next turn reuses its own earlier output.
+// The next turn of a conversation reuses the pages of the previous turn, including its output.
 func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	computed := 0
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic("")}, counted(&computed))
@@ -170,7 +170,7 @@ func (h *heard) Stored(s prefix.Stored) { h.stored++; h.salts[string(s.Salt)] = 
 func (h *heard) Removed(prefix.Hash)    { h.removed++ }
 func (h *heard) Cleared()               { h.cleared++ }
 
-// A flush drops cached pages while requests run, and listeners are called for every change.
+// A flush drops cached pages while requests run, and the listener is called for every change.
 func TestFlushingEmptiesTheCache(t *testing.T) {
 	h := &heard{salts: map[string]bool{}}
 	e := start(t, testmodel.V32(t), Config{CacheEvents: h})

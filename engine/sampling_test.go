@@ -24,7 +24,7 @@ func drawing(list []Request, host bool) []Request {
 		p.Seed, p.N, p.StopTokenIDs = int64(i), list[i].Sampling.N, list[i].Sampling.StopTokenIDs
 		switch i % 6 {
 		case 0:
-			continue // greedy
+			continue // this request stays greedy
 		case 1:
 			p.Temperature = 0.6
 		case 2:
@@ -67,7 +67,7 @@ func TestTokensDrawnOnTheDevice(t *testing.T) {
 			e, run := overlapping(t, dir, cfg, checked(t))
 			compare(t, list, jointly(t, e, list, run), want)
 			st := e.Stats()
-			few := c.pages < 16 && standIn == nil // answers of other devices may be too short for that
+			few := c.pages < 16 && standIn == nil // answers of other devices may be too short to run out of pages
 			if st.Overlapped == 0 || !c.host && 2*st.Overlapped < st.Steps || few && st.Preempted == 0 {
 				t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 			}
@@ -107,7 +107,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 	}
 }
 
-// The drafting layer makes the same drafts whether its tokens are sampled on the device or on the host.
+// The drafting layer makes the same drafts whether the target's tokens are sampled on the device or on the host.
 func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
@@ -129,11 +129,12 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	}
 }
 
-// The same holds if the drafting layer waits for the accepted tokens, as with a model that has states.
+// Sampling on the device changes no draft if the drafting layer waits for the accepted tokens, as with a model that has
+// states.
 func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
-	requests := drawing(crowd(5), false)[1:] // those that sample
+	requests := drawing(crowd(5), false)[1:] // the requests that sample
 	for i := range requests {
 		requests[i].Sampling.N, requests[i].MaxTokens = 1, 8
 	}
@@ -157,8 +158,8 @@ func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
 	}
 }
 
-// With one draft the next batch is enqueued while the draft pass runs. With eight tokens the random layer is sometimes
-// right.
+// With one draft, the next batch is enqueued while the draft pass runs, and the answers do not change. The vocabulary
+// has eight tokens, so that the random drafting layer is sometimes right.
 func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(plain(18, []int32{3}), false)
@@ -178,7 +179,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	if st := e.Stats(); 2*st.Overlapped < st.Steps || standIn == nil && st.Preempted == 0 {
 		t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 	}
-	// A draft pass fails after the next batch was enqueued behind it.
+	// In this run a draft pass fails after the next batch was enqueued behind it.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
 		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)
@@ -188,8 +189,8 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 }
 
-// A draft pass that fails when it is enqueued in advance, or when it is waited for, costs only speed; so does one whose
-// forward pass fails.
+// A draft pass that fails when it is enqueued in advance or when it is waited for changes no answer. The same holds for
+// a draft pass whose forward pass fails.
 func TestFaultsOfDraftsAhead(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(crowd(6), false)
@@ -242,7 +243,8 @@ func (f *failsLate) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// Adaptive requests make the same number of drafts in a batch, although all drafts of every second request are wrong.
+// Requests with adaptive drafting make the same number of drafts in a batch, although all drafts of every second
+// request are wrong.
 func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := plain(6, nil)
@@ -272,7 +274,7 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 		}}
 		seen = &depths{runner: guesses, e: e, of: map[int]int{}}
 		e.loop.passes.runner = seen
-		for i := range 200 { // costs with which the number that pays depends on how many are right
+		for i := range 200 { // with these costs the best number of drafts depends on how many are right
 			rows := 6 * (1 + i%4)
 			e.loop.drafter.control.ForwardPass(rows, 1000+20*float64(rows))
 			e.loop.drafter.control.DraftPass(rows, 50+5*float64(rows), false)
@@ -285,12 +287,12 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 	}
 }
 
-// depths counts batches whose sequences verify unequal numbers of drafts, though none is near its end.
+// depths counts batches whose sequences verify different numbers of drafts although no sequence is near its end.
 type depths struct {
 	runner
 	e     *Engine
 	mixed int
-	of    map[int]int // verified sequences by their tokens
+	of    map[int]int // number of verified sequences by number of tokens
 }
 
 func (d *depths) Begin(works []step.Work) (step.Started, error) {

@@ -71,7 +71,7 @@ func TestScoresDoNotDependOnHowTheyAreComputed(t *testing.T) {
 	notUnderRace(t)
 	for name, dir := range map[string]string{"V3.2": testmodel.V32(t), "V4": testmodel.V4(t)} {
 		if standIn != nil && name == "V4" {
-			continue // a GPU has not all of its operations
+			continue // a GPU does not support all operations of this model
 		}
 		t.Run(name, func(t *testing.T) {
 			prompt := tokens(1, 700)

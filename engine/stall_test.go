@@ -55,7 +55,7 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 	}
 	stream.Cancel()
 	collect(stream)
-	e.Close(t.Context()) // the log belongs to the loop until then
+	e.Close(t.Context()) // the loop writes the log until it ends
 	if !strings.Contains(log.String(), "max_stall=1ns") {
 		t.Errorf("the log does not say what is kept: %s", log.String())
 	}
@@ -70,13 +70,13 @@ func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
 		e, err := buildOver(t, testmodel.V32(t), Config{Clock: p, MaxStall: 600 * time.Millisecond, NoOverlap: true,
 			PlanHistory: 1024}, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
 			p.Device = d
-			return beside{p} // whose batches are not divided
+			return beside{p} // batches on this device are not divided
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		running(t, e)
-		for i := range 2 { // what long prompts take is known then
+		for i := range 2 { // afterwards the time of long prompts is known
 			open(t, e, Request{Prompt: tokens(60+i, 300), Sampling: greedy(), MaxTokens: 1, Tenant: "a"})
 			e.iterations(4)
 		}

@@ -35,7 +35,7 @@ func long(n int) []Request {
 	return list
 }
 
-// sameRows compares logits by their bits.
+// sameRows checks that the logits of two runs have the same bits.
 func sameRows(t *testing.T, got, want *logitsOf) {
 	t.Helper()
 	if maps.Equal(got.rows, want.rows) {
@@ -52,8 +52,8 @@ func sameRows(t *testing.T, got, want *logitsOf) {
 
 func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, testmodel.V4, 8) }
 
-// The same for a model whose layers share entries, and whose rows depend directly on the tokens before them (n-gram
-// tables).
+// A model whose layers share entries and whose rows depend directly on the previous tokens (n-gram tables) also gives
+// the same bits in large batches as alone.
 func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
 	if *ranks == 1 {
 		repeats(t, "TestTablesByADevicesRules has this crowd, and internal/model/v41 the kernels of a CPU")
@@ -64,7 +64,7 @@ func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
 func servesACrowd(t *testing.T, of func(testing.TB) string, requests int) {
 	caches := []string{"f32", "fp8"}
 	if standIn != nil {
-		caches = caches[1:] // a GPU keeps no float32 rows
+		caches = caches[1:] // a GPU has no float32 rows
 	}
 	for _, kv := range caches {
 		t.Run(kv, func(t *testing.T) {
@@ -95,8 +95,8 @@ func servesACrowd(t *testing.T, of func(testing.TB) string, requests int) {
 	}
 }
 
-// A step fails half way, after some layers have overwritten rows of the states: the sequences start over and lose only
-// time.
+// If a step fails in the middle, after some layers have overwritten rows of the states, the sequences start over and
+// get the same answers.
 func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
@@ -110,7 +110,7 @@ func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	dir, cfg := testmodel.V4(t), Config{Policy: deterministic("fp8")}
 	wantRows, gotRows := keepLogits(), keepLogits()
 	lone(t, dir, cfg, list, wantRows.watch)
-	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
+	cfg.StepTokens = 600 // two chunks of 300 tokens, each longer than a ring
 	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, gotRows.watch, checked(t))
 	jointly(t, e, list, run)
 	sameRows(t, gotRows, wantRows)
@@ -155,11 +155,11 @@ type halfway struct {
 	begin, layer int
 	always       bool
 	passes       int
-	fails        bool // in this pass
-	sublayers    int  // that ended in this pass, two of each layer
+	fails        bool // whether this pass fails
+	sublayers    int  // number of sublayers that ended in this pass; each layer has two
 }
 
-// faultyRunner counts passes of several requests.
+// faultyRunner counts passes of several requests and tells the device which of them fail.
 type faultyRunner struct {
 	runner
 	h *halfway

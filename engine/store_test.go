@@ -13,10 +13,10 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: engines that share a store give the answers of lone runs, whatever the store does, and no
+// Invariants of this file: engines that share a store give the answers of lone runs, even if the store fails, and no
 // request waits for it longer than the limit.
 
-// written waits until an engine has written its queued pages.
+// written waits until the store has received the given number of pages.
 func written(t *testing.T, s *respserver.Server, pages int) {
 	t.Helper()
 	await.True(t, fmt.Sprintf("%d pages are in the store", pages), func() bool { return s.Len() >= pages })
@@ -25,7 +25,7 @@ func written(t *testing.T, s *respserver.Server, pages int) {
 func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
 	for _, f := range families {
 		if f.name != "v32-fp8-656" && f.name != "v4-fp8" {
-			continue // their pages are tested with the other tiers
+			continue // the tests of the other tiers include the pages of these models
 		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
@@ -59,7 +59,7 @@ func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
 	}
 }
 
-// A store fails in each of its modes under load: every request ends, with the right answer.
+// If a store fails under load, in each of its failure modes, every request ends with the right answer.
 func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	store := respserver.Start(t)
 	var list []Request
@@ -80,11 +80,11 @@ func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	}
 	for _, mode := range modes {
 		e := e
-		if mode == respserver.Hangs { // nothing else is waited for without effect
+		if mode == respserver.Hangs { // only in this mode requests wait in vain
 			e = hurried
 		}
 		store.Set(respserver.Works)
-		for _, r := range list[:3] { // pages come into the store
+		for _, r := range list[:3] { // writes pages to the store
 			generate(t, e, r)
 		}
 		store.Set(mode)

@@ -15,7 +15,7 @@ import (
 	"sparrow/tokenizer"
 )
 
-// words is the built-in model's text: its tokenizer, chat format and grammar.
+// words holds the tokenizer, the chat format and the grammar of the built-in model.
 type words struct {
 	*tokenizer.Tokenizer
 	format chat.Format
@@ -46,7 +46,7 @@ var builtinWords = sync.OnceValues(func() (*words, error) {
 	return w, err
 })
 
-// These methods make words a grammar's vocabulary.
+// These methods implement the vocabulary of a grammar.
 func (w *words) Size() int               { return w.VocabSize() }
 func (w *words) IsSpecial(id int32) bool { return w.Tokenizer.IsSpecial(id) || w.IsAdded(id) }
 func (w *words) EOS() []int32            { return []int32{w.eos} }
@@ -88,7 +88,7 @@ func schema(t testing.TB, text string) Guide {
 	return Guide{Document: g, ReasoningEnd: -1, MaskWords: w.tokens.MaskWords()}
 }
 
-// For a model without an end-of-sequence token the answer ends with the document.
+// If the model has no end-of-sequence token, the answer ends with the document.
 func TestFormatsEndWithoutAnEndToken(t *testing.T) {
 	e := still(t, "", Config{})
 	e.cfg.EOS = nil
@@ -127,8 +127,8 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 	}
 }
 
-// advanced passes rows of logits that favour these tokens to the first choice of a request, and returns the result of
-// each.
+// advanced passes rows of logits that favour the given tokens to the first choice of a request, and returns the outcome
+// of each row.
 func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	t.Helper()
 	j, err := e.intake.prepare(r)
@@ -148,8 +148,8 @@ func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	return outs
 }
 
-// A number may end after each of its digits or continue. The end-of-sequence token ends it, also for a request that
-// ignores that token in free text.
+// A document that is a number may end after each of its digits. The end-of-sequence token ends such a document, also
+// for a request that ignores that token in free text.
 func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	w := vocabulary(t)
 	four, ok := w.TokenID("4")
@@ -205,8 +205,8 @@ func TestARequestFillsTheContext(t *testing.T) {
 	}
 }
 
-// A chat without tools never begins a call, however probable the marker is: not in free text, and not before MinTokens,
-// where the tokens that end a choice are masked as well. A document does not begin one either.
+// A chat without tools never begins a call, however probable the marker is. This holds in free text, in a document, and
+// before MinTokens, where the tokens that end a choice are masked as well.
 func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 	w := vocabulary(t)
 	marker, ok := w.TokenID("<｜tool▁calls▁begin｜>")
@@ -218,7 +218,7 @@ func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		least int
-		calls bool // may begin
+		calls bool // whether a call may begin
 	}{{"calls may begin", 0, true}, {"no call", 0, false}, {"no call, before the minimum", 5, false}} {
 		r := ask(t, "Hello")
 		r.MinTokens, r.MaxTokens = c.least, 10

@@ -21,8 +21,8 @@ import (
 // of a lone run to the bit; if a transfer fails or is cancelled, the prompt is computed; in the end all memory of the
 // device and the host is released.
 
-// tiered returns a configuration with a small cache and tiers. Requests wait for pages however busy the machine is,
-// unless o sets a limit.
+// tiered returns a configuration with a small cache and tiers. Unless o sets a limit, requests wait for pages without a
+// limit, so that results do not depend on the load of the machine.
 func tiered(kv string, pages, page int, o tier.Options) Config {
 	if o.Wait == 0 {
 		o.Wait = time.Hour
@@ -40,7 +40,7 @@ func emptied(t testing.TB, e *Engine) {
 	})
 }
 
-// startTiered is start, followed by emptied at the end of the test.
+// startTiered starts an engine like start, and checks with emptied at the end of the test.
 func startTiered(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	t.Helper()
 	e := still(t, dir, c)
@@ -55,9 +55,9 @@ var families = []struct {
 	name     string
 	dir      func(testing.TB) string
 	kv       string
-	page     int // tokens
+	page     int // tokens of a page
 	prompts  int
-	pages    int // full ones of a prompt
+	pages    int // full pages of a prompt
 	racesToo bool
 }{
 	{"v32-f32", testmodel.V32, "f32", 64, 4, 5, false}, {"v32-bf16", testmodel.V32, "bf16", 64, 4, 5, false},
@@ -73,7 +73,7 @@ var families = []struct {
 func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	for _, f := range families {
 		if standIn != nil && (f.kv == "f32" || f.page == 256) {
-			continue // a GPU has no float32 rows and not all operations of V4
+			continue // a GPU has no float32 rows and does not support all operations of V4
 		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
@@ -94,11 +94,11 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 				"host": {HostBytes: 1 << 28}, "disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 30},
 			} {
 				if name == "disk" && f.name != "v32-fp8-656" && !*everything && standIn == nil {
-					continue // a disk stores the bytes that a host stores, whatever the layout
+					continue // a disk tier stores the same bytes as a host tier, whatever the layout
 				}
 				gotRows := keepLogits()
 				e := startTiered(t, f.dir(t), tiered(f.kv, f.pages+1, f.page, o), gotRows.watch, checked(t))
-				for round := range 2 { // every prompt evicts the one before
+				for round := range 2 { // every prompt evicts the pages of the previous prompt
 					gotRows.rows = map[rowKey]uint64{}
 					for i, r := range list {
 						got := generate(t, e, r)
@@ -120,8 +120,8 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	}
 }
 
-// A page that left the device is found by any request of the same tenant that begins with it, and by none of another
-// tenant.
+// A page that was evicted from the device to a tier is found by any request of the same tenant that begins with it, and
+// by no request of another tenant.
 func TestTiersKeepTenantsApart(t *testing.T) {
 	h := &heard{salts: map[string]bool{}}
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28, OnHost: h}))
@@ -130,7 +130,7 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 		return r.Usage.CachedTokens, r.Trace
 	}
 	ask("a", tokens(1, 400))
-	ask("a", tokens(2, 500)) // the first one leaves
+	ask("a", tokens(2, 500)) // evicts the pages of the first prompt
 	if n, trace := ask("b", tokens(1, 400)); n != 0 || trace.Restored.Stop != "host: not held" {
 		t.Errorf("another tenant found %d tokens: %+v", n, trace.Restored)
 	}
@@ -140,7 +140,7 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 		t.Errorf("the same tenant found %d tokens: %+v", n, trace.Restored)
 	}
 	e.Close(t.Context())
-	if !h.salts["a"] || h.salts[""] { // pages are reported with their tenants
+	if !h.salts["a"] || h.salts[""] { // listeners get pages with their tenants
 		t.Errorf("pages of %v are in host memory", h.salts)
 	}
 }
@@ -148,9 +148,9 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 var sequences = flag.Int("tier-sequences", 0,
 	"sequences of the test that evicts, restores and cancels at random; 0 is 90, or 150 with -long")
 
-// Random prompts of few beginnings, many at a time, in a cache far too small for them, over tiers that are too small
-// too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer equals
-// that of a lone run, and everything is released.
+// Every answer equals that of a lone run, and everything is released. Random prompts with few different prefixes run
+// many at a time, and some are cancelled at a random time. The cache and the tiers are far too small for them, and
+// files of the tiers are truncated, overwritten and removed.
 func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	n := 90
 	if *everything {
@@ -206,7 +206,7 @@ func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	t.Logf("%d requests, %d cancelled: %+v", st.Requests, st.Aborted, st.Tiers)
 }
 
-// spoil damages a file of a disk cache: it is cut off, overwritten, or removed.
+// spoil damages a file of a disk cache: it truncates, overwrites or removes the file.
 func spoil(t *testing.T, dir string, random *rand.Rand) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.page"))
 	if err != nil {
@@ -228,7 +228,7 @@ func spoil(t *testing.T, dir string, random *rand.Rand) {
 	case 2:
 		err = os.Remove(path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine removes files too
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine may have removed the file
 		t.Error(err)
 	}
 }

@@ -17,12 +17,12 @@ import (
 // Invariants of this file: the times that the engine reports and uses are those that the device took. The clock
 // advances only with operations of the device.
 
-// paced is a device, and the clock of its engine: each row of a norm takes a millisecond, everything else takes no
-// time.
+// paced is a device that is also the clock of its engine. Each row of a norm takes a millisecond; everything else takes
+// no time.
 type paced struct {
 	kernel.Device
 	machine
-	at atomic.Int64 // nanoseconds
+	at atomic.Int64 // the current time in nanoseconds
 }
 
 func (p *paced) Now() time.Time { return time.Unix(1000, p.at.Load()) }
@@ -34,7 +34,7 @@ func (p *paced) Do(op kernel.Op) error {
 	return p.Device.Do(op)
 }
 
-// startPaced makes an engine on such a device. Its loop does not run yet.
+// startPaced returns an engine on a paced device, and a function that starts its loop.
 func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func(), *paced) {
 	t.Helper()
 	alone(t, "one clock is driven by one device")
@@ -48,7 +48,7 @@ func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func()
 		t.Fatal(err)
 	}
 	e, run := running(t, e, hooks...)
-	p.at.Store(0) // whatever was computed before
+	p.at.Store(0) // the time before the test does not count
 	return e, run, p
 }
 
@@ -86,7 +86,7 @@ func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	}
 }
 
-// pacedOverlap runs an engine whose passes overlap, on a device that drives its clock, from 0 on.
+// pacedOverlap runs an engine with overlapped passes on a paced device, whose clock starts at 0.
 func pacedOverlap(t *testing.T, dir string, c Config) (*Engine, *paced) {
 	t.Helper()
 	p := &paced{}
@@ -104,7 +104,7 @@ func pacedOverlap(t *testing.T, dir string, c Config) (*Engine, *paced) {
 	return e, p
 }
 
-// The same holds for passes that are enqueued while others run.
+// The time of passes that are enqueued while others run is counted once, too.
 func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	e, p := pacedOverlap(t, testmodel.V32(t), Config{PlanHistory: 1024})
@@ -122,8 +122,8 @@ func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	}
 }
 
-// The first batch of a new sequence runs apart and delays decoding sequences: their gap is the time of that batch plus
-// their own.
+// The first batch of a new sequence runs separately and delays decoding sequences. Their gap is the time of that batch
+// plus the time of their own.
 func TestAGapIncludesTheBatchApart(t *testing.T) {
 	e, _, _ := startPaced(t, Config{PlanHistory: 1024})
 	for i := range 24 {
@@ -137,7 +137,7 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 		list := e.Plans()
 		apart, next := list[len(list)-2], list[len(list)-1]
 		if _, decodes := rowsOf(apart.Plan); decodes > 0 {
-			continue // little is known yet of what prompts take
+			continue // the time of prompts is not known well yet
 		}
 		if got := e.Stats().LongestGap; got != apart.Took+next.Took || apart.Took == 0 {
 			t.Errorf("a batch apart took %v and the next one %v; the longest gap is %v", apart.Took, next.Took, got)
@@ -147,7 +147,8 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 	t.Error("no first sequence was computed apart")
 }
 
-// If streams end while they wait for a batch apart, their wait ends: a much later batch reports no gap since then.
+// If streams end while they wait for a separate batch of a new sequence, their wait ends. A much later batch reports no
+// gap since then.
 func TestEndedStreamsDoNotWait(t *testing.T) {
 	e, _, clock := startPaced(t, Config{})
 	var streams []*Job
@@ -177,7 +178,7 @@ func TestEndedStreamsDoNotWait(t *testing.T) {
 }
 
 // A choice waits for its pages at most for the allowed time plus the time that computing the received pages would have
-// taken. Saved and lost time are counted relative to that.
+// taken. Saved and lost time are counted relative to the time of computing the pages.
 func TestWaitsForPages(t *testing.T) {
 	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, Wait: 50 * time.Millisecond})
 	e, run, clock := startPaced(t, c)
@@ -205,7 +206,7 @@ func TestWaitsForPages(t *testing.T) {
 	}
 }
 
-// swapper counts the experts that it moves, each of which takes 20 ms.
+// swapper counts the experts that it moves. Each move takes 20 ms.
 type swapper struct {
 	model.Model
 	clock *paced

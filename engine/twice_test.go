@@ -20,7 +20,7 @@ func TestTwoEnginesAtOnce(t *testing.T) {
 		want       []*response
 		rows, lone *logitsOf
 	}
-	// No prefix is reused and there is memory for all requests, so that no token is computed twice.
+	// No prefix is reused and the memory holds all requests, so that no token is computed twice.
 	sides := []*side{
 		{dir: testmodel.V32Draft(t), cfg: Config{Policy: plan.Policy{KV: "fp8-656"}, Draft: drafts(t, 3)}},
 		{dir: testmodel.V32(t), cfg: Config{Policy: plan.Policy{KV: "bf16"}}},

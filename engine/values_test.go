@@ -23,7 +23,8 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: functions that only compute values return the right ones. Results are compared as a whole.
+// Invariants of this file: functions that only compute values return the right values. Each test compares complete
+// results.
 
 // queuedJob returns a job of an engine whose loop does not run.
 func queuedJob(t *testing.T, e *Engine, r Request) *Job {
@@ -33,8 +34,8 @@ func queuedJob(t *testing.T, e *Engine, r Request) *Job {
 	return j
 }
 
-// account adds the tokens of a pass, records the time of the first token, and sends the events in order. Progress does
-// not decrease, although a preempted sequence has fewer tokens in the cache.
+// For each pass, account adds the tokens, records the time of the first token, and sends the events in order. Progress
+// does not decrease, although a preempted sequence has fewer tokens in the cache.
 func TestAPassIsAccountedOnce(t *testing.T) {
 	clock := &paced{}
 	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})
@@ -131,7 +132,7 @@ func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 		for i, why := range c.ends {
 			e.tally.Lock()
 			e.loop.end(j.choices[i], why, nil)
-			e.loop.end(j.choices[i], FinishError, errFault) // ended choices do not end again
+			e.loop.end(j.choices[i], FinishError, errFault) // an ended choice does not end again
 			e.tally.Unlock()
 			ev, _ := j.Poll()
 			want := Event{Choice: i, Token: -1, Finish: why, Last: i == 1, Matched: []string{"", "stop"}[i]}
@@ -146,7 +147,7 @@ func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 	}
 }
 
-// The admission function gets the number of all tokens of a request, and a request that it refuses is not counted.
+// The function Admit gets the number of all tokens of a request, and a request that it refuses is not counted.
 func TestAdmitIsToldTheGivenTokens(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	told := 0
@@ -165,7 +166,7 @@ func TestAdmitIsToldTheGivenTokens(t *testing.T) {
 	}
 }
 
-// Rows that were found in the cache are reported as cached, within the recorded range, once.
+// Rows that were found in the cache are reported once as cached, if they are in the recorded range.
 func TestCachedRowsAreNotComputed(t *testing.T) {
 	for _, c := range []struct {
 		from, to, cached int
@@ -193,13 +194,13 @@ func TestCachedRowsAreNotComputed(t *testing.T) {
 	}
 }
 
-// Invalid layers and positions of records are refused, just outside the valid range.
+// Layers and positions of records just outside the valid range are refused.
 func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	in := still(t, tinyGLM, Config{CacheTokens: 1024}).intake
 	layers := in.info.Config.Model.Layers
 	for _, c := range []struct {
 		r    Record
-		want string // the field that is refused
+		want string // name of the refused field
 	}{
 		{Record{}, "sparrow"},
 		{Record{Experts: true}, ""},
@@ -227,7 +228,7 @@ func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	}
 }
 
-// Before the minimum length the tokens that end a choice are not allowed, unless no other token is.
+// Before the minimum length, tokens that end a choice are not allowed unless they are the only allowed tokens.
 func TestEndsAreRemovedWhereMoreIsAllowed(t *testing.T) {
 	noEnd := sample.Mask{^uint64(1 << 3), ^uint64(1)}
 	for _, c := range []struct{ mask, want sample.Mask }{
@@ -258,7 +259,7 @@ func TestReasoningEndsAtItsLimit(t *testing.T) {
 			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
 		}
 	}
-	for i, out := range advanced(t, e, r, end, four, four, four) { // it ended before
+	for i, out := range advanced(t, e, r, end, four, four, four) { // here reasoning ended before its limit
 		if want := []int32{end, four, four, four}[i]; out.event.Token != want {
 			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
 		}
@@ -298,20 +299,20 @@ func TestPoolsTellAsOne(t *testing.T) {
 			t.Errorf("cleared %d times after %d pools", x.cleared, i+1)
 		}
 	}
-	o.Stored(prefix.Stored{Hash: a}) // gone with the others, and stored again
+	o.Stored(prefix.Stored{Hash: a}) // the page was cleared with the others and is stored again
 	if o.Removed(a); !slices.Equal(x.stored, []byte{1, 2, 1}) || !slices.Equal(x.removed, []byte{2, 1}) {
 		t.Errorf("stored %v, removed %v", x.stored, x.removed)
 	}
 }
 
-// A cache in host memory takes at most a quarter of the free memory, exact to the page.
+// A cache in host memory has the largest number of pages that fit into a quarter of the free memory.
 func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
 		e := still(t, dir, Config{CacheTokens: 256, StepTokens: 16, MaxRunning: 2, RecordBytes: -1})
 		s := *e.setup
 		s.cfg.CacheTokens, s.cfg.WeightBytes = 0, 0
 		cfg := s.info.Config
-		// Passes need little of the free memory here, and four contexts would need more.
+		// In this test passes need little of the free memory, and four contexts would need more than a quarter of it.
 		pages := min(90, 2*s.model.Config().MaxPositions/cfg.Page)
 		z := &sizing{setup: &s}
 		most := z.cacheOf(&cfg, pages).bytes
@@ -331,7 +332,7 @@ func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 	}
 }
 
-// Tokens of a prompt are computed densely up to the threshold, if the plan has one.
+// Tokens of a prompt are computed densely up to the threshold of the plan, if the plan has one.
 func TestThePromptThreshold(t *testing.T) {
 	for dense, want := range map[bool]int{true: 5, false: 0} {
 		if got := threshold(&plan.Config{DenseOK: dense, T: 5}); got != want {
@@ -340,7 +341,8 @@ func TestThePromptThreshold(t *testing.T) {
 	}
 }
 
-// Each draft of a block is sampled with the random number of its own position, like tokens of later passes.
+// Each draft of a block is sampled with the random number of its own position, like a token of a later pass at that
+// position.
 func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	s := *e.setup
@@ -375,8 +377,8 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	}
 }
 
-// Pages that are on the device are not fetched, only the pages after them. Fetched pages are copied in pieces of a
-// bounded number of bytes between two batches.
+// Only pages after those on the device are fetched. Fetched pages are copied between two batches in pieces of a bounded
+// number of bytes.
 func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	alone(t, "one pool has the pages")
 	store := respserver.Start(t)
@@ -398,8 +400,8 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	settle(open(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1}))
 	written(t, store, 6)
 	e.loop.pools[0].Reset()
-	settle(open(t, e, Request{Prompt: prompt[:70], Sampling: greedy(), MaxTokens: 1})) // too few for the store
-	x.most = 2*int(e.model.PageBytes(&e.info.Config)) - 1                              // two pages exceed it
+	settle(open(t, e, Request{Prompt: prompt[:70], Sampling: greedy(), MaxTokens: 1})) // too short for the store
+	x.most = 2*int(e.model.PageBytes(&e.info.Config)) - 1                              // one byte less than two pages
 	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1})
 	r := j.choices[0].restore
 	if r == nil || r.next != 1 || x.seeking != 1 {
@@ -444,7 +446,7 @@ func TestDraftPassesThatAreSeenLate(t *testing.T) {
 			control: spec.New(spec.Auto(), 0)}
 		b := &batch{passes: &passes{runner: &waiting{clock: clock, took: took}},
 			ahead: ahead{on: true, begun: time.Unix(1000, 0), rows: 3}}
-		d.control.DraftPass(3, 4e-7, false) // another is known
+		d.control.DraftPass(3, 4e-7, false) // sets a known time
 		if _, err := d.wait(b); err != nil || b.ahead.on {
 			t.Fatalf("%v, it is still ahead: %v", err, b.ahead.on)
 		}
@@ -468,7 +470,7 @@ func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
 		e, run := overlapping(t, testmodel.V32(t), Config{StepTokens: 32})
 		r.Prompt, r.Sampling, r.IgnoreEOS = tokens(1, 90), greedy(), true
 		j := open(t, e, r)
-		if name == "scored" { // together with one whose tokens the device chooses; it ends with the first chunk
+		if name == "scored" { // another request, whose tokens the device chooses, ends with the first chunk
 			open(t, e, Request{Prompt: tokens(2, 9), Sampling: greedy(), MaxTokens: 1})
 		}
 		run()
@@ -518,7 +520,7 @@ func TestNeedCountsGraphs(t *testing.T) {
 	}
 }
 
-// Passes may record and replay all kinds of data, for as many rows as fit in memory, unless recording is off.
+// A pass may record and replay all kinds of data, for as many rows as fit in memory, unless recording is disabled.
 func TestLimitsOfRecords(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{StepTokens: 48})
 	s := *e.setup
@@ -547,11 +549,12 @@ func TestLimitsOfRecords(t *testing.T) {
 	}
 }
 
-// With drafts, decode times are measured only in batches between operations, because other batches verify.
+// With drafts, the time of plain decoding is measured only in batches between operations, because other batches verify
+// drafts.
 func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
 	for _, c := range []struct {
 		draft      spec.Setting
-		took, last time.Duration // noted at the end
+		took, last time.Duration // values when the engine ends
 	}{{drafts(t, 2), 7, 5}, {spec.Off(), 7, 9}} {
 		e := still(t, testmodel.V32Draft(t), Config{Draft: c.draft})
 		decodes := []sched.Item{{}, {Decode: true}}
@@ -568,7 +571,7 @@ func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
 	}
 }
 
-// Segments are counted by every property that distinguishes their kinds.
+// Segments that differ in any property of their kind are counted separately.
 func TestSegmentsAreCountedByKind(t *testing.T) {
 	var s Stats
 	list := []plan.Segment{{Rows: 1}, {Rows: 2, Row: 1}, {Rows: 3, Form: 1}, {Rows: 4, Kernel: 1},
@@ -585,7 +588,8 @@ func TestSegmentsAreCountedByKind(t *testing.T) {
 	}
 }
 
-// Sequences that find no free page between operations wait for the full limit again, not until the next operation.
+// If sequences find no free page between operations, they wait again for the full limit and not until the next
+// operation.
 func TestBetweenOperationsWithoutPages(t *testing.T) {
 	clock := &paced{}
 	e := still(t, testmodel.V32(t), Config{Clock: clock, MaxStall: time.Millisecond})
@@ -607,12 +611,12 @@ func TestBetweenOperationsWithoutPages(t *testing.T) {
 		t.Errorf("interrupted for %v", b.interrupted)
 	}
 	clock.at.Store(int64(time.Second))
-	if l.between(b); !l.waiting.IsZero() { // where none waits nothing is measured
+	if l.between(b); !l.waiting.IsZero() { // if no sequence waits, no wait is measured
 		t.Errorf("they wait since %v", l.waiting)
 	}
 }
 
-// Pages that an engine was told to discard are not found later.
+// Pages that the engine was told to discard cannot be found later.
 func TestDiscardedPagesAreGone(t *testing.T) {
 	dir := t.TempDir()
 	for i, want := range []int{0, 256, 0} {

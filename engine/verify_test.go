@@ -10,8 +10,9 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: drafts are proposed at their own positions with their own random numbers, none is made
-// beyond the last token that a request may have, all are counted, and the pages of rejected drafts are released.
+// Invariants of this file: each draft is proposed at its own position with the random number of that position. No draft
+// is made beyond the last token that a request may have. All drafts are counted, and the pages of rejected drafts are
+// released.
 
 // targetLogits returns whole rows of logits of a plain run, by output position.
 func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer []int32) {
@@ -24,26 +25,27 @@ func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer
 	return rows, generate(t, e, r).Choices[0].Tokens
 }
 
-// drafting replaces the logits of the drafting layer.
+// drafting returns a hook that replaces the logits of the drafting layer.
 func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: rewrite} }
 }
 
 // A drafter that returns the target's own logits is always accepted: it samples with the random number of the draft's
-// own position, and each chained row is at the position of its token. So every number is known: each verification gives
-// the drafts and one more token, and the last ones have as many drafts as the request may still use.
+// own position, and each chained row is at the position of its token. Therefore every count is known: each verification
+// gives its drafts and one more token, and the last verifications have only as many drafts as the request can still
+// use.
 func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V32Draft(t)
 	const prompt = 10
 	for _, c := range []struct{ drafts, tokens, drafted int }{
 		{3, 17, 4 * 3},     // 1 + 4*(3+1)
-		{3, 16, 3*3 + 2},   // the last verify may only use two
+		{3, 16, 3*3 + 2},   // the last verification can use only two drafts
 		{3, 14, 3 * 3},     // 1 + 3*(3+1), then one token without drafts
-		{1, 2, 0},          // no draft is of use after the second of two tokens
-		{7, 80, 9*7 + 6},   // over the end of a page of 64 tokens
-		{1, 21, 10},        // no chained rows
-		{2, 1, 0},          // the prompt's own token is all
+		{1, 2, 0},          // after the second of two tokens no draft can be used
+		{7, 80, 9*7 + 6},   // the answer crosses the end of a page of 64 tokens
+		{1, 21, 10},        // no row is chained
+		{2, 1, 0},          // the answer is the one token after the prompt
 		{5, 30, 4*5 + 4},   // 1 + 4*6, then 4 + 1
 		{4, 151, 30 * 4},   // 1 + 30*5
 		{6, 3, 1},          // one draft fits before the last token
@@ -56,10 +58,10 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			r.Sampling.Temperature = temperature
 			rows, want := targetLogits(t, dir, r)
 			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t),
-				func(e *Engine) { e.cfg.EOS = nil }, // a draft that ends the answer ends its chain
+				func(e *Engine) { e.cfg.EOS = nil }, // a draft that ended the answer would end its chain
 				drafting(func(w *step.Draft, row []float32) {
-					// The row is computed at position Cached+len(Tokens)-1 from the token after it, and proposes the
-					// token after that.
+					// The row has position Cached+len(Tokens)-1. It is computed from the token after that position and
+					// proposes the next token.
 					copy(row, rows[w.Cached+len(w.Tokens)+1-prompt])
 				}))
 			what := fmt.Sprintf("%d tokens in drafts of %d at temperature %v", c.tokens, c.drafts, temperature)
@@ -84,7 +86,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 func TestWhereChainedRowsLie(t *testing.T) {
 	type row struct{ cached, tokens int }
 	var passes []row
-	wrong := int32(0) // a draft that the target never chooses
+	wrong := int32(0) // a token that the target never chooses
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 3)}, func(e *Engine) {
 		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			passes = append(passes, struct{ cached, tokens int }{w.Cached, len(w.Tokens)})
@@ -106,21 +108,21 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	generate(t, e, r)
 	want := []row{
 		{0, 10}, {10, 1}, {11, 1}, // three drafts after the prompt: rows 0 to 9, then 10 and 11
-		{10, 1}, {11, 1}, {12, 1}, // all wrong: row 10 again, now with the target's token
+		{10, 1}, {11, 1}, {12, 1}, // all drafts were wrong: row 10 again, now with the target's token
 		{11, 1}, {12, 1}, // two drafts before the sixth token
-		{12, 1}, // one
+		{12, 1}, // one draft before the sixth token
 	}
 	if !slices.Equal(passes, want) {
 		t.Errorf("rows with logits %v; want %v", passes, want)
 	}
 }
 
-// Pages that only rejected drafts used are released at once: here a chain reaches into the second page, while the
-// sequence fills the first.
+// Pages that only rejected drafts used are released at once. In this test a chain of drafts extends into the second
+// page, while the sequence fills the first.
 func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	const pageTokens = 64
 	wrong := int32(0)
-	held := map[int]int{} // pages by tokens generated
+	held := map[int]int{} // number of pages by number of generated tokens
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
 		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
 		func(e *Engine) {

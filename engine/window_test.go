@@ -13,13 +13,14 @@ import (
 // gives the same logits to the bit if it is computed whole, in chunks, after a cached prefix, or again. A prefix is
 // used only if its window rows and its state are stored too.
 
-// The boundaries are groups of 4, windows and groups of 128, and pages of 256, with the lengths just below and above;
-// lengths of every remainder mod 4.
+// boundaries lists lengths at, just below and just above the ends of groups of 4, of windows and groups of 128, and of
+// pages of 256. The lengths have every remainder mod 4.
 var boundaries = []int{1, 3, 4, 5, 127, 128, 129, 131, 255, 256, 257, 259, 511, 512, 515}
 
 func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) { everyWay(t, testmodel.V4) }
 
-// A model whose layers share entries needs no raw rows after a cached page, only the last tokens before its own.
+// A prompt of a model whose layers share entries gives the same bits however it is computed. After a cached page such a
+// model needs no raw rows, only the last tokens before its own.
 func TestEveryWayToAPromptOfTablesGivesTheSameBits(t *testing.T) {
 	repeats(t, "internal/model/v41 has its chunks, batches and pages")
 	everyWay(t, testmodel.V41)
@@ -32,7 +33,8 @@ func everyWay(t *testing.T, of func(testing.TB) string) {
 	boundaries := boundaries
 	if !*everything && standIn == nil {
 		boundaries = slices.DeleteFunc(slices.Clone(boundaries), func(n int) bool {
-			return n > 257 && n != 515 || slices.Contains([]int{128, 131, 255}, n) // which internal/model/v4 has
+			// Internal/model/v4 tests these lengths.
+			return n > 257 && n != 515 || slices.Contains([]int{128, 131, 255}, n)
 		})
 	}
 	list := make([]Request, len(boundaries))
@@ -86,7 +88,7 @@ func restarting(made int) func(*Engine) {
 	}
 }
 
-// There are fewer window pages than pages. If a prefix of a prompt is cached but its window rows were evicted, the
+// The cache has fewer window pages than pages. If a prefix of a prompt is cached but its window rows were evicted, the
 // prompt reuses the prefix up to the last boundary that has them, or not at all. The reason is reported, and the tokens
 // are those of a lone run.
 func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
@@ -101,12 +103,12 @@ func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	shared := tokens(1, 12*256)
 	generate(t, e, Request{Prompt: shared, Sampling: greedy(), MaxTokens: 1})
 	lookups := []struct {
-		pages int // of the shared beginning
-		want  int // tokens found
+		pages int // pages of the shared prefix
+		want  int // number of tokens found
 		stop  prefix.Stop
 	}{
-		{3, 0, prefix.StopWindow},        // the window moved on from there long ago
-		{12, 11 * 256, prefix.StopWhole}, // the newest rows are kept
+		{3, 0, prefix.StopWindow},        // the window rows of this boundary were evicted long ago
+		{12, 11 * 256, prefix.StopWhole}, // the newest window rows are kept
 	}
 	for i, l := range lookups {
 		r := Request{Prompt: slices.Concat(shared[:l.pages*256-100], tokens(7+i, 90)), Sampling: greedy(), MaxTokens: 4,
@@ -141,8 +143,8 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 	}
 }
 
-// A cache sized by memory counts pages, window pages, states and steps, and leaves less than a page of the given memory
-// unused.
+// The size of a cache that is derived from memory includes pages, window pages, states and steps. It leaves less than a
+// page of the given memory unused.
 func TestTheCacheFitsItsMemory(t *testing.T) {
 	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048, StepTokens: 64})
 	z, cfg := &sizing{setup: e.setup}, e.info.Config

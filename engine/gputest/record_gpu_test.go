@@ -21,7 +21,7 @@ import (
 	"sparrow/sample"
 )
 
-// start runs an engine over a checkpoint.
+// start returns a running engine for a checkpoint.
 func start(t *testing.T, kernels, dir string, stepTokens int) *engine.Engine {
 	t.Helper()
 	src, err := family.Open("../../testdata/oracle/" + dir)
@@ -81,7 +81,7 @@ func submit(t *testing.T, e *engine.Engine, r engine.Request) *engine.Job {
 	return j
 }
 
-// finish reads a job to its end.
+// finish reads the events of a job to its end and returns its result.
 func finish(t *testing.T, j *engine.Job) (got result) {
 	t.Helper()
 	for {
@@ -101,7 +101,7 @@ func finish(t *testing.T, j *engine.Job) (got result) {
 	}
 }
 
-// run runs a request that shares no prefix with others.
+// run runs a request under its own tenant, so that it shares no prefix with others, and returns its result.
 func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result {
 	t.Helper()
 	r.Tenant = tenant
@@ -109,8 +109,8 @@ func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result
 }
 
 // The rows that a GPU records do not depend on chunks, on the rest of the batch or on captured graphs. Recording
-// changes no token, and replayed rows give the same results again. If a CPU selects differently, the scores differ by
-// less than the devices' arithmetic error.
+// changes no token, and replaying the recorded rows gives the same results. Where a CPU selects other positions, their
+// scores differ by less than the rounding error of the devices.
 func TestGPURecordedRows(t *testing.T) {
 	gpu.Need(t)
 	const prompt, output = 300, 12
@@ -148,7 +148,7 @@ func TestGPURecordedRows(t *testing.T) {
 				t.Errorf("replayed, tokens %v, want %v", again.tokens, want.tokens)
 			}
 			equalRows(t, "replayed", again.rows, want.rows)
-			// The rows are computed with exchanged experts: the recorded experts are the given ones.
+			// Each row is computed with the experts of another row, and these given experts are recorded.
 			other := exchanged(want.rows)
 			given.Replay = other
 			changed := run(t, e, "exchanged", given)
@@ -163,7 +163,7 @@ func TestGPURecordedRows(t *testing.T) {
 			if g := e.Stats().Graphs; g.Replayed == 0 || g.Failed > 0 {
 				t.Errorf("graphs %+v", g)
 			}
-			if dir == "deepseek_v32-fp8-1" { // random weights in FP8: roundings add up to more than margins
+			if dir == "deepseek_v32-fp8-1" { // random FP8 weights: rounding errors exceed the margins
 				return
 			}
 			nearSelections(t, want.rows[:prompt], run(t, start(t, "cpu", dir, 512), "cpu", ask).rows[:prompt])
@@ -171,7 +171,7 @@ func TestGPURecordedRows(t *testing.T) {
 	}
 }
 
-// exchanged returns the same rows, each with the experts of the previous row.
+// exchanged returns a copy of rows in which each row has the experts of the previous row.
 func exchanged(rows []record.Row) []record.Row {
 	out := slices.Clone(rows)
 	for i := 1; i < len(out); i++ {
@@ -197,7 +197,7 @@ func equalRows(t *testing.T, what string, got, want []record.Row) {
 // after it; package verify compares those with a reference that uses the GPU's selections.
 func nearSelections(t *testing.T, a, b []record.Row) {
 	t.Helper()
-	const margin = 0.1 // of the largest score of the row
+	const margin = 0.1 // relative to the largest score of the row
 	selected, differ := 0, 0
 	for i := range a {
 		x, y := &a[i].Layers[0], &b[i].Layers[0]

@@ -23,10 +23,11 @@ import (
 // killedLoad names the device of a process that loads a model until it is killed.
 const killedLoad = "SPARROW_KILLED_LOAD"
 
-// checkpoint has experts in FP8.
+// checkpoint is the folder of a checkpoint with FP8 experts.
 const checkpoint = "../../testdata/oracle/deepseek_v32-fp8-1"
 
-// TestMain also runs as the process that is killed, if the environment variable is set.
+// TestMain loads a model until the process is killed if the environment variable killedLoad is set. Otherwise it runs
+// the tests.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(killedLoad); name != "" {
 		fmt.Fprintln(os.Stderr, loadHalf(name))
@@ -43,14 +44,14 @@ func openNear(name string) (kernel.Device, error) {
 	return cpu.Open(vec.Best(), kernel.Options{Workers: 1}), nil
 }
 
-// loadHalf loads a model with experts in two memories, by every method, and stops in the middle.
+// loadHalf begins to load a model with experts in two memories, with each loading method, and stops in the middle.
 func loadHalf(name string) error {
 	near, err := openNear(name)
 	if err != nil {
 		return err
 	}
 	return load(near, func(n int) {
-		if n == 150 { // layers with experts have begun
+		if n == 150 { // layers with experts are being loaded
 			fmt.Println("half")
 			select {}
 		}
@@ -76,7 +77,7 @@ func load(near kernel.Device, onTensor func(n int)) error {
 	return err
 }
 
-// files lists everything below a folder.
+// files returns the paths of all files below a folder.
 func files(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -114,11 +115,11 @@ func kill(t *testing.T, name string) {
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // it was killed
+	_ = c.Wait() // reports that the process was killed
 	if err != nil || line != "half\n" {
 		t.Fatalf("the process said %q, %v", line, err)
 	}
-	if left := files(t, temp); name != op.Name && len(left) > 0 { // the driver of a GPU keeps a cache of its own
+	if left := files(t, temp); name != op.Name && len(left) > 0 { // a GPU driver keeps its own cache there
 		t.Errorf("the process has left %v", left)
 	}
 	if after := files(t, checkpoint); !slices.Equal(after, before) {

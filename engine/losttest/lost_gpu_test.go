@@ -17,7 +17,7 @@ import (
 	"sparrow/sample"
 )
 
-// stray is a device with one operation that reads freed memory.
+// stray is a device on which one operation reads freed memory.
 type stray struct {
 	kernel.Device
 	calls atomic.Int32
@@ -35,19 +35,19 @@ func (d *stray) Do(op kernel.Op) error {
 
 func (d *stray) Norm(a kernel.NormArgs) error {
 	if d.calls.Add(1) == d.at {
-		b, err := d.Alloc(256 << 20) // so large that the driver unmaps it
+		b, err := d.Alloc(256 << 20) // large enough that the driver unmaps it when it is freed
 		if err != nil {
 			return err
 		}
-		freed := *b.(*op.Buffer) // with the address
+		freed := *b.(*op.Buffer) // keeps the address
 		d.Free(b)
 		a.X.Buf, a.X.Off = &freed, 0
 	}
 	return d.Device.Do(a)
 }
 
-// A kernel reads an illegal address: the running and the waiting requests end with an error that names the fault, later
-// ones are refused, and the engine closes.
+// If a kernel reads an illegal address, running and waiting requests end with an error that names the fault. Later
+// requests are refused, and the engine can be closed.
 func TestGPUIllegalAddress(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)

@@ -19,10 +19,10 @@ import (
 	"sparrow/plan"
 )
 
-// long enables cases that other tests imply; make long sets it.
+// long enables test cases whose properties other tests already imply. make long sets it.
 var long = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
 
-// setting is a cache layout and a kernel that reads it.
+// A setting consists of a cache layout and the kernel that reads it.
 type setting struct {
 	name   string
 	policy plan.Policy
@@ -40,14 +40,14 @@ var settings = []setting{
 	{"dense off, 656-byte pages", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}},
 }
 
-// bench is a model, its configuration and its free pages.
+// A bench holds a model, its configuration and its free pages.
 type bench struct {
 	*testing.T
 	m      model.Model
 	cfg    plan.Config
 	record plan.Record
 	run    *step.Runner
-	// recorded selects the data that passes of run may record.
+	// recorded states which data the passes of run may record.
 	recorded plan.Record
 	next     int32
 }
@@ -90,14 +90,14 @@ func newBench(t *testing.T, m model.Model, p plan.Policy) *bench {
 	return b
 }
 
-// reset empties the cache.
+// reset clears the cache and marks all pages as free.
 func (b *bench) reset() {
 	b.Helper()
 	if err := b.m.Allocate(&b.cfg, benchPages); err != nil {
 		b.Fatal(err)
 	}
 	b.next = 1
-	// Passes look up the cache when they run, except captured passes.
+	// Uncaptured passes look up the cache when they run, so the runner stays valid; captured passes need a new runner.
 	if _, captures := b.m.Device().(kernel.Capturer); b.run != nil && b.recorded == b.record && !captures {
 		return
 	}
@@ -132,7 +132,7 @@ func (b *bench) prompt(seed, n int) []int32 {
 	return out
 }
 
-// step runs works and returns their rows of logits.
+// step runs works in one pass and returns their rows of logits.
 func (b *bench) step(works ...step.Work) [][]float32 {
 	b.Helper()
 	res, err := b.run.Run(works)
@@ -202,7 +202,7 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 				switch {
 				case kernels != "cpu" || *long:
 				case checkpoint == "glm_moe_dsa-1" || s.name != "656-byte pages":
-					chunks = []int{23, 200} // that one has the others
+					chunks = []int{23, 200} // the 656-byte pages of the other models test more sizes
 				default:
 					chunks = []int{7, 23, 128} // the last of 23 tokens is one
 				}
@@ -214,7 +214,7 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 	}
 }
 
-// batched runs all prompts in one step.
+// batched runs all prompts in one step and compares their logits with those of lone runs.
 func (b *bench) batched(lengths []int, alone [][][]float32) {
 	b.Helper()
 	b.reset()
@@ -227,7 +227,7 @@ func (b *bench) batched(lengths []int, alone [][][]float32) {
 	b.sameBits("batched", b.step(works...), want)
 }
 
-// chunked runs one prompt in pieces.
+// chunked runs one prompt in chunks and compares its logits with those of the whole prompt.
 func (b *bench) chunked(n int, alone [][]float32, chunks []int) {
 	b.Helper()
 	for _, chunk := range chunks {
@@ -266,8 +266,8 @@ func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	b.sameBits("mixed with decodes", b.step(verify, decode, extend), want)
 }
 
-// In deterministic mode, a token recomputed as part of a prompt has the bits that it had as output: preemption and
-// prefix reuse are exact.
+// In deterministic mode, a token recomputed as part of a prompt has the bits that it had as output. Therefore
+// preemption and prefix reuse change no bit.
 func TestDeterministicPrefillEqualsDecode(t *testing.T) { testDeterministic(t, "cpu", settings) }
 
 func TestGPUDeterministicPrefillEqualsDecode(t *testing.T) {
@@ -314,7 +314,8 @@ func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 		m := open(t, checkpoint, "cpu")
 		dense, sparse := newBench(t, m, plan.Policy{KV: "f32"}),
 			newBench(t, m, plan.Policy{KV: "f32", Dense: plan.SwitchOff})
-		// Their rows attend to every number of keys. Other lengths end tiles, pages and blocks elsewhere.
+		// The rows of these prompts attend to every number of keys. The lengths end at different places of tiles, pages
+		// and blocks.
 		for _, n := range []int{1, 2, 3, 7, 15, 17, 32, 33, 63, 64, 65, 100, 127, m.Config().Indexer.TopK} {
 			dense.next, sparse.next = 1, 1 // every row that is read was written for it
 			got, want := dense.whole(dense.prompt(1, n)), sparse.whole(sparse.prompt(1, n))
@@ -366,7 +367,7 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 }
 
 // A small reserve of transient memory divides segments into several launches, or scores into several chunks. This
-// changes no bit.
+// division changes no bit of the logits.
 func TestSlicingKeepsBits(t *testing.T) { testSlicing(t, "cpu", settings) }
 
 func TestGPUSlicingKeepsBits(t *testing.T) { testSlicing(t, gpu.Name(), gpuSettings(t)) }

@@ -29,8 +29,8 @@ func sparkReleased(t *testing.T) string {
 	return dir
 }
 
-// Counts the launches of a draft pass of two stages on a GPU. The count does not depend on the number of sequences;
-// with a captured graph it is smaller.
+// The test counts the launches of a draft pass of two stages on a GPU. The count does not depend on the number of
+// sequences, and a captured graph needs fewer launches.
 func TestBlockLaunches(t *testing.T) {
 	m, dev := detached(t, sparkReleased(t))
 	cfg := configureOn(t, m, "sm90", plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: 6}})
@@ -63,11 +63,12 @@ func TestBlockLaunches(t *testing.T) {
 				took[i] = dev.Launches() - before
 			}
 			t.Logf("%d sequences: launches %v", batch, took)
-			const want = 82 // today; a smaller number is progress
+			const want = 82 // the current number of launches; fewer would be better
 			if graphs < 0 && took[0] != want {
 				t.Errorf("%d sequences: %d launches of a draft pass, want %d", batch, took[0], want)
 			}
-			if graphs == 0 && took[2] != 4 { // the inputs, the graph, the results and the fault bits
+			// One launch each for the inputs, the graph, the results and the fault bits.
+			if graphs == 0 && took[2] != 4 {
 				t.Errorf("%d sequences: %d launches of a draft pass from a graph, want 4", batch, took[2])
 			}
 		}
@@ -75,7 +76,7 @@ func TestBlockLaunches(t *testing.T) {
 	}
 }
 
-// The workspace suffices for prompts of long contexts, whose scores do not all fit at once, on a GPU.
+// On a GPU the workspace is large enough for prompts of long contexts, whose scores do not all fit at once.
 func TestLongContextsHaveMemory(t *testing.T) {
 	m, _ := detached(t, sparkReleased(t))
 	for _, n := range []int{1, 6} {

@@ -17,7 +17,7 @@ import (
 	"sparrow/sample"
 )
 
-// blockBench is a model with a DSpark head and sequences of several lengths, whose prompts are computed.
+// A blockBench holds a model with a DSpark head and sequences of several lengths whose prompts were computed.
 type blockBench struct {
 	*testing.T
 	m      model.Model
@@ -71,7 +71,7 @@ func newBlockBench(t *testing.T, lengths ...int) *blockBench {
 	return b
 }
 
-// blocks drafts, and returns the contents of the block of each work with logits.
+// blocks runs a draft pass and returns, for each work with logits, the contents of its block as text.
 func (b *blockBench) blocks(works ...step.Draft) []string {
 	b.Helper()
 	res, err := b.run.Draft(works, false)
@@ -88,7 +88,7 @@ func (b *blockBench) blocks(works ...step.Draft) []string {
 			row, sure := res.Drafted(len(out), place)
 			token, _, _ := res.Best(row)
 			fmt.Fprintf(&text, "%d %x", token, math.Float32bits(sure))
-			for _, v := range res.Row(row) { // nil where only tokens return
+			for _, v := range res.Row(row) { // Row is nil if only tokens are returned
 				fmt.Fprintf(&text, " %x", math.Float32bits(v))
 			}
 		}
@@ -109,7 +109,7 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 		t.Error("blocks beside others differ from blocks alone")
 	}
 	some := slices.Clone(b.drafts)
-	some[1].Logits = false // it has nothing to draft
+	some[1].Logits = false // this work drafts nothing
 	if got := b.blocks(some...); !slices.Equal(got, slices.Delete(slices.Clone(alone), 1, 2)) {
 		t.Error("blocks beside a sequence without one differ")
 	}
@@ -120,10 +120,10 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 	}
 }
 
-// A block after a verification whose tokens the host does not have equals, to the bit, the block that the host
-// describes. This is tested for all numbers of drafts and of accepted drafts, before and after the window is full, with
-// best and sampled tokens. A verification that reads its drafts on the device has the logits of one whose drafts come
-// from the host.
+// A block that is drafted before the host has the tokens of the verification has the same bits as the block that is
+// drafted from the tokens on the host. This is tested with all numbers of drafts and of accepted drafts, before and
+// after the window is full, with best and sampled tokens. A verification that reads its drafts on the device has the
+// same logits as a verification whose drafts come from the host.
 func TestBlocksBehindRightDrafts(t *testing.T) {
 	lengths := []int{1, 3, 121, 125, 127, 254, 300}
 	b := newBlockBench(t, lengths...)
@@ -213,7 +213,8 @@ func (b *blockBench) behindRightDrafts(lengths []int, round int) {
 	}
 }
 
-// Tokens of a block are sampled with the given random numbers, each from logits that depend on the previous token.
+// The tokens of a block are sampled with the given random numbers. Each token is sampled from logits that depend on the
+// previous token.
 func TestBlocksAreDrawn(t *testing.T) {
 	b := newBlockBench(t, 20)
 	w := b.drafts[0]
@@ -243,7 +244,7 @@ func TestBlocksAreDrawn(t *testing.T) {
 	}
 }
 
-// No number of blocks within the limits needs more memory than Measure returns, in any layout.
+// In every cache layout, no batch of blocks within the limits needs more memory than Measure returns.
 func TestMeasureCoversBlocks(t *testing.T) {
 	b := newBlockBench(t, 1)
 	for _, kv := range []string{"fp8", "f32"} {

@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// openDense loads an oracle of a model without an indexer.
+// openDense loads a reference checkpoint of a model without an indexer.
 func openDense(t *testing.T, kernels string) model.Model {
 	t.Helper()
 	const name = "deepseek_v3-1"
@@ -24,8 +24,8 @@ func openDense(t *testing.T, kernels string) model.Model {
 	return loadOn(t, archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz")+"/"+name, dev)
 }
 
-// Also without an indexer, a row has the same bits alone, batched, mixed with decodes, chunked or whole. Prompts are
-// shorter than, equal to and longer than the threshold of expanded keys.
+// In a model without an indexer, a row has the same bits alone, batched, mixed with decodes, in chunks and as a whole
+// prompt. The prompts are shorter than, as long as, and longer than the threshold of expanded keys.
 func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	testDenseRowBits(t, openDense(t, "cpu"), []setting{
 		{"bf16 pages", plan.Policy{KV: "bf16", DenseThreshold: 128}},
@@ -33,7 +33,7 @@ func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	})
 }
 
-// On a GPU rows are divided among its SMs. The division depends only on the length of the row.
+// On a GPU the keys of a row are divided among the SMs. The division depends only on the length of the row.
 func TestGPUDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	gpuSettings(t)
 	var list []setting
@@ -63,7 +63,7 @@ func testDenseRowBits(t *testing.T, m model.Model, settings []setting) {
 	}
 }
 
-// In deterministic mode, a token of a prompt has the bits that it had as output.
+// In deterministic mode, a token that is computed as part of a prompt has the same bits as when it was generated.
 func TestDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
 	testDenseDeterministic(t, openDense(t, "cpu"), plan.Policy{KV: "fp8-576", Deterministic: true})
 }

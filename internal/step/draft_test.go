@@ -130,7 +130,7 @@ func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change fu
 	return out, res.Plan.Segments[0].Indexer.Kind
 }
 
-// decoded computes the same rows one token at a time.
+// decoded computes the rows of verify by decoding one token at a time.
 func decoded(b *bench, cached, n int) [][]float32 {
 	b.Helper()
 	var out [][]float32
@@ -147,8 +147,8 @@ func decoded(b *bench, cached, n int) [][]float32 {
 	return out
 }
 
-// drafted runs a prompt in chunks with the drafting layer after it, then a chain, and returns the logits of every
-// draft.
+// drafted runs a prompt in chunks, with a drafting pass after each chunk, and then a chain of drafts. It returns the
+// logits of every draft.
 func drafted(b *bench, cuts ...int) [][]float32 {
 	b.Helper()
 	tokens := b.prompt(3, 200)
@@ -185,9 +185,9 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// Drafts do not depend on how the prompt was divided into chunks, and the fast kernels make the drafts of the
-// reference. They are compared with unrounded rows: with rounded rows, a last bit can change a selection of these
-// random weights, and with it the logits.
+// Drafts do not depend on how the prompt was divided into chunks, and the fast kernels make the same drafts as the
+// reference kernels. The test uses unrounded cache rows, because with rounded rows a difference in the last bit can
+// change a selection and thus the logits.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		fast, plain := loadDrafting(t, preset, "cpu", nil), loadDrafting(t, preset, "ref", nil)
@@ -224,7 +224,7 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	}
 }
 
-// lengths checks every length in the arguments of operations.
+// lengths is a device that checks that no length in the arguments of an operation is negative.
 type lengths struct {
 	kernel.Device
 	seen, least int32
@@ -258,9 +258,9 @@ func (l *lengths) Do(op kernel.Op) error {
 	return l.Device.Do(op)
 }
 
-// Padding requests of length 0 in verification and draft batches have rows before position 0. They read and write no
-// key, and no operation gets a negative length. The runner forms no such requests, so the test runs the passes on the
-// model directly.
+// Padding requests of length 0 in verification and draft batches have rows before position 0. These rows read and write
+// no key, and no operation gets a negative length. The runner forms no such requests, so the test runs the passes on
+// the model directly.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
 	m := loadDrafting(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
@@ -307,7 +307,8 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 		batch := plan.NewBatch(mode, plan.Request{Seq: 140, N: 2, Logits: 1}, plan.Request{Seq: 0, N: 2})
 		in := model.Input{Tokens: [][]int32{{1, 2}, {3, 4}}, Hidden: [][]int32{{138, 139}, {0, 0}}}
 		in.Tables = [][]int32{pages, {}}
-		// a verification starts at its length: a request of length 0 has rows 0 and 1, which need a page
+		// A verification starts at the length of its sequence: a request of length 0 has rows 0 and 1, which need a
+		// page.
 		if mode == plan.ModeVerify {
 			in.Tables[1] = b.pages(2)
 		} else {

@@ -9,12 +9,12 @@ import (
 	"sparrow/plan"
 )
 
-// A pass whose input tokens come from the previous pass on the device gives the bits of a pass with the same tokens
-// from the host: together with prompts, in another order, and padded.
+// A pass whose input tokens come from the previous pass on the device gives the same bits as a pass whose tokens come
+// from the host. This holds in batches with prompts, with requests in another order, and with padding.
 func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
 
 func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
-	gpuSettings(t) // skips where there is no GPU
+	gpuSettings(t) // skips the test without a GPU
 	testFed(t, gpu.Name())
 }
 
@@ -22,7 +22,7 @@ func testFed(t *testing.T, kernels string) {
 	b := newBench(t, open(t, "deepseek_v32-1", kernels), plan.Policy{KV: "bf16"})
 	t.Cleanup(func() { b.run.Close() })
 	const sequences, steps = 3, 6
-	order := [steps][]int{{0, 1, 2}, {2, 0, 1}, {1}, {1, 2, 0}, {0, 1, 2}, {2, 1, 0}} // of decodes
+	order := [steps][]int{{0, 1, 2}, {2, 0, 1}, {1}, {1, 2, 0}, {0, 1, 2}, {2, 1, 0}} // the sequences each step decodes
 	run := func(fed bool) (out [][]int32) {
 		b.reset()
 		works, tokens := make([]step.Work, sequences), make([]int32, sequences)
@@ -35,7 +35,7 @@ func testFed(t *testing.T, kernels string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		latest := []int{0, 1, 2} // sequences of the pass before, in the order of their rows
+		latest := []int{0, 1, 2} // sequences of the previous pass, in the order of their rows
 		wait := func() {
 			res, err := before.Wait()
 			if err != nil {
@@ -62,7 +62,7 @@ func testFed(t *testing.T, kernels string) {
 				}
 				next = append(next, *w)
 			}
-			if s%2 == 1 { // with a prompt, whose tokens the host knows
+			if s%2 == 1 { // the step also has a prompt, whose tokens the host knows
 				p := b.prompt(50+s, 20)
 				next = append(next, step.Work{Kind: plan.ModeExtend, Tokens: p, Pages: b.pages(len(p))})
 			}
@@ -88,7 +88,8 @@ func testFed(t *testing.T, kernels string) {
 	}
 }
 
-// Tokens are refused if the previous pass has no such row, or returned the logits of that row whole.
+// A work that takes its token from a row of the previous pass is refused if that pass has no such row, or returned
+// whole logits for the row.
 func TestFedTokensRefuse(t *testing.T) {
 	b := newBench(t, open(t, "deepseek_v32-1", "cpu"), plan.Policy{KV: "bf16"})
 	t.Cleanup(func() { b.run.Close() })
@@ -103,7 +104,7 @@ func TestFedTokensRefuse(t *testing.T) {
 		b.step(first)
 		w := step.Work{Kind: plan.ModeDecode, Tokens: []int32{0}, Cached: 5, Pages: prompt.Pages, Logits: 1, Best: true,
 			Sampled: c.sampled}
-		if c.sampled == 2 { // no pass of the drafting layer either
+		if c.sampled == 2 { // the drafting layer refuses it too
 			w.Sampled, w.Drafted = 0, 1
 		}
 		if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "no such row") {

@@ -18,8 +18,8 @@ import (
 	"sparrow/plan"
 )
 
-// decoding decodes some sequences of different lengths together and returns the logits of every step. With drafts, each
-// step verifies that many tokens and the drafting layer continues them.
+// decoding decodes some sequences of different lengths together and returns the logits of every step. If drafts is
+// positive, each step verifies that many tokens and the drafting layer continues them.
 type decoding struct {
 	sequences, steps, rows int
 	drafts                 bool
@@ -61,7 +61,7 @@ func (d decoding) run(t *testing.T, m model.Model, p plan.Policy, l step.Limits)
 	return all, b.run.Graphs()
 }
 
-// draft extends works by two drafts each, the second in a chain.
+// draft runs two drafting passes for works: the second continues the chain of the first.
 func (b *bench) draft(works []step.Work) [][]float32 {
 	b.Helper()
 	drafts := make([]step.Draft, len(works))
@@ -87,8 +87,8 @@ func (b *bench) draft(works []step.Work) [][]float32 {
 var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, steps: 5, rows: 1},
 	{sequences: 11, steps: 4, rows: 2}}
 
-// Logits of a pass that runs from a captured graph, in a padded batch, have the bits of plain launches. A second run
-// has them too.
+// The logits of a padded pass that runs from a captured graph have the same bits as those of plain launches, also when
+// the graph runs a second time.
 func TestGPUGraphsKeepBits(t *testing.T) {
 	for _, set := range gpuSettings(t)[:3] {
 		for _, checkpoint := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/deepseek_v32-fp8-1",
@@ -102,7 +102,7 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 	}
 }
 
-// Draft passes run from graphs as well.
+// Draft passes that run from captured graphs have the same bits as draft passes with plain launches.
 func TestGPUDraftGraphsKeepBits(t *testing.T) {
 	gpuSettings(t)
 	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
@@ -154,8 +154,8 @@ func loadOn(t *testing.T, folder string, dev kernel.Device) model.Model {
 	return m
 }
 
-// The first pass of a shape uses plain launches, the second is captured, and later ones are replayed with one launch,
-// in addition to the copies of inputs and results. Batches of nine and twelve sequences share a graph.
+// The first pass of a shape uses plain launches and the second is captured. Later passes replay the graph with one
+// launch, in addition to the copies of inputs and results. Batches of nine and twelve sequences share a graph.
 func TestGraphsReplay(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -188,7 +188,7 @@ func TestGraphsReplay(t *testing.T) {
 	if _, g = decode(12); g.Captured != 1 || g.Replayed != 1 || g.Held != 1 || g.Bytes == 0 {
 		t.Errorf("after the second pass of a shape: %+v", g)
 	}
-	// Four launches: the inputs, the graph, the results and the fault bits.
+	// A replayed pass makes four launches: the inputs, the graph, the results and the fault bits.
 	if n, g := decode(9); n != 4 || g.Captured != 1 || g.Replayed != 2 || int64(g.Launches) != plain-3 {
 		t.Errorf("a replay took %d launches, %+v; plain launches are %d", n, g, plain)
 	}
@@ -198,7 +198,8 @@ func TestGraphsReplay(t *testing.T) {
 	if dev.Reserved() != held {
 		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.Reserved())
 	}
-	// A graph may use memory that was freed: the next pass uses plain launches, and the one after it is captured again.
+	// Memory that a graph may use was freed: the next pass uses plain launches, and the pass after it is captured
+	// again.
 	x, err := kernel.New(dev, kernel.F32, 1, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -217,8 +218,8 @@ func TestGraphsReplay(t *testing.T) {
 func TestBatchesArePaddedUpToTheLimits(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	for _, c := range []struct {
-		rows, requests int // limits
-		each           int // rows of a request
+		rows, requests int // the largest numbers in a pass
+		each           int // rows of each request
 		shared         bool
 	}{{16, 16, 1, true}, {12, 12, 1, true}, {32, 16, 2, true}, {31, 16, 2, false}} {
 		b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -247,7 +248,7 @@ func TestBatchesArePaddedUpToTheLimits(t *testing.T) {
 	}
 }
 
-// Prompts whose chunks all have different shapes do not evict the graphs of decodes.
+// Prompt chunks that all have different shapes do not evict the graphs of decode passes.
 func TestPromptsLeaveGraphs(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -270,8 +271,8 @@ func TestPromptsLeaveGraphs(t *testing.T) {
 	}
 }
 
-// Graphs beyond the budget replace the least recently used ones. A graph larger than the budget is refused, and its
-// passes run with plain launches.
+// When the graphs exceed their memory budget, the least recently used graph is evicted. A graph larger than the budget
+// is refused, and its passes run with plain launches.
 func TestGraphsKeepTheirBudget(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	run := func(budget int64) step.Graphs {
@@ -383,7 +384,7 @@ func TestPlansSayHowTheyWereEnqueued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev.Free(x.Buf) // which the graph may use
+	dev.Free(x.Buf) // the graph may use this memory
 	pass(0)
 	pass(0)
 	var got []string

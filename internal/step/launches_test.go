@@ -22,15 +22,15 @@ import (
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// modelFamily is a model and the policies under which its plans are tested.
+// A modelFamily holds a model and the policies under which its plans are tested.
 type modelFamily struct {
 	name       string
 	checkpoint func(testing.TB) string
 	policies   []plan.Policy
-	kinds      []plan.Mode // of requests to the target; V4's layers have no draft rows
+	kinds      []plan.Mode // modes of requests to the target; V4's layers have no draft rows
 }
 
-// families lists the models whose launches are determined by plans.
+// families lists the models for which the tests check that a plan determines the launches.
 var families = []modelFamily{
 	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
 	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
@@ -40,7 +40,8 @@ var families = []modelFamily{
 	{"deepseek_v4", testmodel.V4Draft, []plan.Policy{{}, {KV: "f32"}, {Deterministic: true}}, promptsAndDecodes},
 }
 
-// dense is the name of the family without an indexer. denseKeys is a threshold of expanded keys that its rows exceed.
+// dense is the name of the family without an indexer. denseKeys is a threshold of expanded keys that the rows of the
+// tests exceed.
 const (
 	dense     = "dense deepseek_v3"
 	denseKeys = 16
@@ -86,32 +87,32 @@ const each = 5
 type part struct {
 	kind           plan.Mode
 	rows           int
-	from, to       int // cached tokens: any number from the first to the last; one alone for a prompt
+	from, to       int // smallest and largest number of cached tokens; equal for a prompt
 	logits         int
 	best           bool // whether the best token of each row of logits is enough
-	draft, predict bool // whether the drafting layer runs for it, and whether it computes drafts
-	records        int  // rows that are recorded, at most rows
-	replays        int  // rows that are given their choices
+	draft, predict bool // whether the drafting layer runs for this part, and whether it computes drafts
+	records        int  // number of recorded rows, at most rows
+	replays        int  // number of rows with replayed selections and experts
 }
 
-// scenario is a batch and the passes after it.
+// A scenario consists of a batch and the drafting passes after it.
 type scenario struct {
 	parts  []part
-	chain  int // drafting passes that continue the first
+	chain  int // number of drafting passes after the first
 	record plan.Record
 	replay plan.Replay
 }
 
-// drawScenario generates a random batch of one mode, or of all modes. Plans change if a length exceeds the number of
-// keys that an indexer selects, and at the ends of the first pages. Mostly the lengths of a part stay between two such
-// values, so that shapes are equal; sometimes they are arbitrary.
+// drawScenario generates a random batch of one mode, or of all modes. The plan of a batch changes if a length exceeds
+// the number of keys that an indexer selects, and at the ends of the first pages. Mostly the lengths of a part stay
+// between two such values, so that shapes are equal; sometimes they are arbitrary.
 func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scenario {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page, max(keeps, 2*cfg.Page) + cfg.Page}
 	slices.Sort(ends)
 	classes := [][2]int{{1, 2*cfg.Page - 8}}
 	for i := range ends[1:] {
-		if from, to := ends[i]+1, ends[i+1]-8; from < to { // the rows of the passes come on top
+		if from, to := ends[i]+1, ends[i+1]-8; from < to { // 8 leaves room for the rows of the passes
 			classes = append(classes, [2]int{from, to})
 		}
 	}
@@ -176,11 +177,11 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 	return s
 }
 
-// rowsOf returns the number of rows of a workspace for scenarios: just enough, so that a pass fails if it needs more
-// memory than was measured for its rows.
+// rowsOf returns the smallest number of workspace rows that all scenarios fit into, so that a pass fails if it needs
+// more memory than was measured for its rows.
 func rowsOf(m *recordModel, cfg *plan.Config, list ...scenario) (rows int) {
 	if _, ok := m.Model.(model.Windowed); ok {
-		rows = cfg.Page // a state is first brought to a place inside a page
+		rows = cfg.Page // behind computes at most a page of rows
 	}
 	for _, s := range list {
 		n := 0
@@ -197,7 +198,7 @@ func rowsOf(m *recordModel, cfg *plan.Config, list ...scenario) (rows int) {
 func runScenario(rt *rapid.T, m *recordModel, cfg plan.Config, s scenario, rows int) []recordPass {
 	rt.Helper()
 	shape := cfg.Model.Choices()
-	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // one of the models has no experts
+	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // not every model has experts
 	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page,
 		PromptLogits: 3, Record: s.record, Replay: s.replay})
 	if err != nil {
@@ -216,7 +217,7 @@ func runScenario(rt *rapid.T, m *recordModel, cfg plan.Config, s scenario, rows 
 			tokens[j] = int32((j*j*7 + j*31*seed + i*977) % m.Config().Vocab)
 		}
 		w.Tokens = tokens[w.Cached:]
-		// The choice of recorded and replayed rows is data, not shape.
+		// Which rows are recorded and replayed is data of the batch and not part of its shape.
 		w.Record, w.RecordFrom = s.record, rapid.IntRange(0, p.rows-p.records).Draw(rt, "recorded from")
 		w.RecordTo = w.RecordFrom + p.records
 		if n := p.replays; n > 0 && s.replay != (plan.Replay{}) {
@@ -299,8 +300,8 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 	return out
 }
 
-// behind returns the state of a sequence after its first tokens, or nil if the model has none: the contents of the
-// cache do not change launches. Whole pages count as computed; the tokens after them are computed here.
+// behind returns the state of a sequence after its first tokens, or nil if the model has no states. Whole pages count
+// as computed, because the contents of the cache do not change launches; the tokens after them are computed here.
 func behind(m *recordModel, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	windowed, ok := m.Model.(model.Windowed)
 	if !ok {
@@ -347,7 +348,8 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 				cfg := configure(rt, m, policy)
 				s := drawScenario(rt, &cfg, f.kinds, keeps)
 				other := drawOther(rt, s)
-				rows := rowsOf(m, &cfg, s, other) // both have the same workspace: places in it are compared
+				// Both use a workspace of the same size, because addresses in it are compared.
+				rows := rowsOf(m, &cfg, s, other)
 				a, b := runScenario(rt, m, cfg, s, rows), runScenario(rt, m, cfg, other, rows)
 				for i := range min(len(a), len(b)) {
 					if a[i].Plan.Shape != b[i].Plan.Shape {
@@ -367,11 +369,11 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	}
 }
 
-// keepsOf returns the largest number of tokens at which a row selects all of them.
+// keepsOf returns the largest number of tokens up to which a row selects every token.
 func keepsOf(m *recordModel) int {
 	keeps := m.Config().Indexer.TopK
 	if _, ok := m.Model.(model.Windowed); ok {
-		keeps *= 4 // groups of four tokens
+		keeps *= 4 // V4 selects groups of four tokens
 	}
 	return cmp.Or(keeps, denseKeys)
 }
@@ -382,7 +384,7 @@ func configure(t rapid.TB, m model.Model, policy plan.Policy) plan.Config {
 	return configureOn(t, m, "cpu", policy)
 }
 
-// configureOn is configure for the given hardware.
+// configureOn resolves a policy for the given hardware and allocates a cache for it.
 func configureOn(t rapid.TB, m model.Model, hardware string, policy plan.Policy) plan.Config {
 	t.Helper()
 	hw, err := plan.HardwareFor(hardware)
@@ -391,7 +393,7 @@ func configureOn(t rapid.TB, m model.Model, hardware string, policy plan.Policy)
 	}
 	facts := m.Facts()
 	if policy.MaxTransient > 0 {
-		facts.Context = 64 * each // a reserve must hold a row of the longest context
+		facts.Context = 64 * each // the reserve must hold one row of the longest context
 	}
 	cfg, _, err := plan.Resolve(hw, facts, policy)
 	if err == nil {
@@ -418,8 +420,8 @@ func sameCalls(t rapid.TB, a, b []string) {
 	}
 }
 
-// The inputs of a pass are copied before its operations are enqueued: results have the same bits if the block is
-// overwritten after its copy, and if tokens and page tables change while the device runs.
+// The inputs of a pass are copied before its operations are enqueued: results have the same bits if the input block is
+// overwritten after its copy, and if the caller changes tokens and page tables while the device runs.
 func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -437,8 +439,8 @@ func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	}
 }
 
-// hostMemory runs a prompt, a decode, drafts and a verification; with change it overwrites the inputs once a pass is
-// started.
+// hostMemory runs a prompt, a decode, drafts and a verification. If change is set, it overwrites the inputs after each
+// pass has started.
 func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (out [][]float32) {
 	t.Helper()
 	cfg := configure(t, m, policy)
@@ -509,8 +511,8 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer run.Close()
-			// Prompts of the given lengths, each with two rows of logits; for negative lengths only the best tokens are
-			// requested.
+			// works returns prompts of the given lengths, each with two rows of logits. A negative length requests only
+			// the best tokens.
 			works := func(lengths ...int) (out []step.Work) {
 				for i, n := range lengths {
 					w := step.Work{Kind: plan.ModeExtend, Pages: []int32{int32(i)}, Logits: 2, Best: n < 0}
@@ -560,7 +562,7 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
 				}
 			}
-			// The best token of a row that was returned whole is the first one with the largest logit.
+			// For a row that was returned whole, the best token is the first token with the largest logit.
 			for i := 4; i < 8; i += 2 {
 				best := slices.Max(want[i])
 				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {

@@ -16,13 +16,14 @@ import (
 // maxLayerLaunches is the maximum number of GPU launches of a decode layer of DeepSeek-V3.2 with experts.
 const maxLayerLaunches = 25
 
-// Counts the launches of a decode pass by the number of layers: the difference of one layer is the cost of a layer. The
-// widths are small, but multiples of a block of scales like the real ones, and contexts exceed index_topk.
+// The test counts the launches of decode passes with different numbers of layers; the difference is the number of
+// launches of one layer. The widths are small, but multiples of a scale block like the released widths, and contexts
+// exceed index_topk.
 func TestDecodeLayerLaunches(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		dense func(layers int) int
-		want  int64 // launches today; a smaller number is progress
+		want  int64 // current number of launches; fewer would be better
 	}{
 		{"deepseek_v32, experts", func(int) int { return 1 }, 23},
 		{"deepseek_v32, dense", func(layers int) int { return layers }, 19},
@@ -38,17 +39,17 @@ func TestDecodeLayerLaunches(t *testing.T) {
 	}
 }
 
-// Counts the launches of a decode layer of DeepSeek-V4. Passes run once before the first sequence is opened.
+// The test counts the launches of a decode layer of DeepSeek-V4 for each compression ratio.
 func TestDecodeLayerLaunchesV4(t *testing.T) {
 	base := launchesOfV4(t, "0, 4, 128", 3)
-	for ratio, want := range map[string]int64{"0": 25, "4": 33, "128": 26} { // today; a smaller number is progress
+	for ratio, want := range map[string]int64{"0": 25, "4": 33, "128": 26} { // current numbers of launches
 		if took := launchesOfV4(t, "0, 4, 128, "+ratio, 4) - base; took != want {
 			t.Errorf("ratio %s: %d launches of a layer, want %d", ratio, took, want)
 		}
 	}
 }
 
-// launchesOfV4 counts the launches of one decode pass after 15 pages.
+// launchesOfV4 returns the number of launches of one decode pass after 15 pages.
 func launchesOfV4(t *testing.T, ratios string, layers int) int64 {
 	t.Helper()
 	config := strings.NewReplacer(`"num_hidden_layers": 3, "compress_ratios": [0, 4, 128]`,
@@ -79,7 +80,7 @@ func launchesOfV4(t *testing.T, ratios string, layers int) int64 {
 	return dev.Launches() - before
 }
 
-// layersOf writes a checkpoint of v32Layers with a drafting layer.
+// layersOf writes a checkpoint with the configuration v32Layers and a drafting layer.
 func layersOf(t *testing.T, layers, dense, topK int, kind synth.DType) string {
 	t.Helper()
 	one := 1
@@ -95,7 +96,7 @@ func layersOf(t *testing.T, layers, dense, topK int, kind synth.DType) string {
 	return dir
 }
 
-// launchesOf counts the launches of one decode pass for each number of sequences.
+// launchesOf returns the number of launches of one decode pass for each number of sequences.
 func launchesOf(t *testing.T, layers, dense int, batches []int) (took []int64) {
 	t.Helper()
 	m, dev := detached(t, layersOf(t, layers, dense, 2048, synth.FP8))
@@ -121,7 +122,7 @@ func launchesOf(t *testing.T, layers, dense int, batches []int) (took []int64) {
 	return took
 }
 
-// v32Layers is a configuration of DeepSeek-V3.2 with some layers, some of them dense.
+// v32Layers is a configuration of DeepSeek-V3.2 in which the numbers of layers and of dense layers are parameters.
 const v32Layers = `{
 	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
 	"vocab_size": 640, "hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 128,

@@ -13,8 +13,8 @@ import (
 	"sparrow/plan"
 )
 
-// drawLimits returns random limits. Rows and contexts are mostly near the number of keys that rows select without
-// scores, and near multiples of it.
+// drawLimits returns random limits. Rows and contexts are mostly near the number of keys up to which rows need no
+// scores, and near multiples of that number.
 func drawLimits(rt *rapid.T, cfg *plan.Config, keeps int) step.Limits {
 	near := func(name string, most int) int {
 		n := rapid.SampledFrom([]int{1, 2, 16, 64, keeps, 2 * keeps, 3 * keeps, 4 * keeps, most}).Draw(rt, name)
@@ -39,7 +39,7 @@ func drawLimits(rt *rapid.T, cfg *plan.Config, keeps int) step.Limits {
 	return l
 }
 
-// drawBatch returns a random batch within limits, for the target or for the drafting layer if there is one.
+// drawBatch returns a random batch within limits, for the target or, if the model has one, for the drafting layer.
 func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, picks bool) plan.Batch {
 	b := plan.Batch{Draws: l.Draws && rapid.Bool().Draw(rt, "drawn")}
 	if drafts {
@@ -61,7 +61,7 @@ func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, 
 	left, prompts, logits := l.Rows, l.Prompts, l.PromptLogits
 	kinds := []plan.Mode{plan.ModeDecode, plan.ModeExtend, plan.ModeVerify}
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed, plan.ModeMixed)).Draw(rt, "mode")
-	best := rapid.IntRange(0, 2).Draw(rt, "best") // of no row, of some, of all
+	best := rapid.IntRange(0, 2).Draw(rt, "best") // best tokens for no row, some rows or all rows
 	n := rapid.SampledFrom([]int{1, 2, 3, l.Requests, l.Requests}).Draw(rt, "sequences")
 	for i := 0; i < min(n, l.Requests) && left > 0; i++ {
 		kind := mode
@@ -74,7 +74,7 @@ func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, 
 		if l.Decodes || last || kind == plan.ModeVerify && cfg.N == 1 {
 			kind = plan.ModeDecode
 		}
-		place := func(rows int) int { // cached tokens
+		place := func(rows int) int { // returns a number of cached tokens
 			most := l.Context - rows
 			at := rapid.SampledFrom([]int{0, 0, keeps - rows, keeps - 1, keeps, most, most}).Draw(rt, "cached")
 			return max(0, min(at, most))
@@ -124,8 +124,8 @@ func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, 
 	return b
 }
 
-// wideFolder writes a checkpoint whose logits take more memory than the rest of a pass of few rows, like those of the
-// published models.
+// wideFolder writes a checkpoint with a large vocabulary: as in the published models, logits take more memory than the
+// rest of a pass with few rows.
 func wideFolder(t testing.TB) string {
 	t.Helper()
 	text, err := synth.PresetConfig("v32-tiny")
@@ -152,8 +152,8 @@ func wideFolder(t testing.TB) string {
 	return dir
 }
 
-// No batch within limits needs more memory than Measure returns. With -v the test prints the largest share that was
-// needed.
+// No batch within the limits needs more memory than Measure returns. With -v the test prints the largest fraction of
+// that memory that a batch needed.
 func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 	wide := families[0]
 	wide.name, wide.checkpoint = "deepseek_v32 with a wide vocabulary", wideFolder

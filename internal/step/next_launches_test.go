@@ -12,8 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// nextLayers is a configuration of GLM-5.3-Flash with some layers and narrow experts; its heads have the released
-// sizes.
+// nextLayers is a configuration of GLM-5.3-Flash with few layers and narrow experts; its heads have the released sizes.
 const nextLayers = `{
 	"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next",
 	"vocab_size": 640, "hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 128,
@@ -29,21 +28,21 @@ const nextLayers = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
-// Every operation of GLM-5.3-Flash has a kernel on the GPU, for a prompt and for a decode pass. The test checks the
-// number of launches of each layer.
+// The GPU has a kernel for every operation of GLM-5.3-Flash, in a prompt pass and in a decode pass. The test also
+// checks the number of launches of each kind of layer.
 func TestDecodeLayerLaunchesNext(t *testing.T) {
 	base := launchesOfNext(t, "linear_attention", "deepseek_sparse_attention")
 	for kind, want := range map[string]int64{"linear_attention": 25, "deepseek_sparse_attention": 34} {
 		more := launchesOfNext(t, "linear_attention", "deepseek_sparse_attention", kind)
 		for kv, n := range more {
-			if took := n - base[kv]; took != want { // today; a smaller number is progress
+			if took := n - base[kv]; took != want { // fewer launches would be better
 				t.Errorf("%s rows, %s: %d launches of a layer, want %d", kv, kind, took, want)
 			}
 		}
 	}
 }
 
-// launchesOfNext counts the launches of one decode pass after 15 pages, with each kind of rows.
+// launchesOfNext returns, for each cache layout, the number of launches of one decode pass after 15 pages.
 func launchesOfNext(t *testing.T, kinds ...string) map[string]int64 {
 	t.Helper()
 	config := fmt.Sprintf(nextLayers, len(kinds), `"`+strings.Join(kinds, `", "`)+`"`)
@@ -63,7 +62,7 @@ func launchesOfNext(t *testing.T, kinds ...string) map[string]int64 {
 	return took
 }
 
-// decodeOfNext counts the launches for one kind of rows.
+// decodeOfNext returns the number of launches of a decode pass with one cache layout.
 func decodeOfNext(b *bench, launches func() int64) int64 {
 	b.Helper()
 	b.run.Close()

@@ -20,13 +20,12 @@ import (
 	"sparrow/weight"
 )
 
-// The drafting layer is compared with a model that consists only of it: one layer with its weights, its norm and head
-// at the end, and an embedding table whose row t is the input u_t of the drafting layer, computed here in float64 from
-// the definition (v32 spec, 3.2). The output of that model after tokens 0 to t must equal the drafting layer's output
-// after row t.
+// The drafting layer is compared with a model that consists only of that layer, its norm and its head. Row t of the
+// model's embedding table is the input u_t of the drafting layer, which is computed here in float64 from the definition
+// (v32 spec, 3.2). The output of that model after tokens 0 to t must equal the drafting layer's output after row t.
 
-// hidden computes a prompt alone in one pass and records the residual rows. It returns those after the last layer, by
-// token, and the logits of the last token.
+// hidden computes a prompt alone in one pass and records the residual rows. It returns the residual row of each token
+// after the last layer, and the logits of the last token.
 func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float32) {
 	b.Helper()
 	b.record = plan.Record{Hidden: true}
@@ -42,7 +41,7 @@ func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float3
 	return rows, slices.Clone(res.Row(0))
 }
 
-// checkpoint is a folder of weights, read without the loader.
+// A checkpoint holds the weights of a folder, which are read without the loader.
 type checkpoint struct {
 	*testing.T
 	w *weight.Checkpoint
@@ -65,7 +64,7 @@ func (c *checkpoint) values(name string) []float64 {
 	return out
 }
 
-// normed computes RMSNorm with a stored weight.
+// normed returns the RMSNorm of x with the stored weight of the given name.
 func (c *checkpoint) normed(x []float64, name string) []float64 {
 	square := 0.0
 	for _, v := range x {
@@ -79,7 +78,7 @@ func (c *checkpoint) normed(x []float64, name string) []float64 {
 	return out
 }
 
-// input computes u: the projection of a token's normalised embedding concatenated with a normalised hidden state.
+// input returns u: the projection of a token's normalised embedding concatenated with a normalised hidden state.
 func (c *checkpoint) input(layer string, token int32, g []float64) []float64 {
 	n := len(g)
 	e := c.values(layer + "embed_tokens.weight")[int(token)*n : (int(token)+1)*n]
@@ -102,7 +101,8 @@ func widen(v []float32) []float64 {
 	return out
 }
 
-// alone writes a checkpoint that consists of the drafting layer, with inputs as its embedding table.
+// alone writes a checkpoint that consists of the drafting layer, with inputs as its embedding table, and returns its
+// folder.
 func (c *checkpoint) alone(config []byte, layer string, inputs [][]float64) string {
 	c.Helper()
 	var fields map[string]any
@@ -186,7 +186,7 @@ func TestDraftsAreThoseOfTheLayerAlone(t *testing.T) {
 	}
 	defer w.Close()
 	c := &checkpoint{t, w}
-	const n = 150 // beyond index_topk
+	const n = 150 // more tokens than index_topk
 	whole := loadFolder(t, dir)
 	b := newBench(t, whole, plan.Policy{KV: "f32", Speculation: plan.Speculation{Tokens: 3}})
 	layer := "model.layers." + string(rune('0'+whole.Config().Layers)) + "."

@@ -9,13 +9,13 @@ import (
 	"sparrow/plan"
 )
 
-// After a verification whose tokens the host does not have, the drafting layer drafts, to the bit, the same as if the
-// host names the accepted rows. Cases: 0 to 2 drafts of which 0 to 2 are accepted, short sequences and ones that select
-// keys, one with rows of both kinds, together with a prompt, and in a chain.
+// The drafting layer produces the same bits whether the device finds the accepted rows of a verification or the host
+// names them. The cases are: 0 to 2 drafts of which 0 to 2 are accepted, sequences that are too short to select keys,
+// longer ones, and one with rows of both kinds, also in a batch with a prompt and in a chain.
 func TestPickedRowsAreThoseBehindRightDrafts(t *testing.T) { testPicked(t, "cpu") }
 
 func TestGPUPickedRowsAreThoseBehindRightDrafts(t *testing.T) {
-	gpuSettings(t) // skips where there is no GPU
+	gpuSettings(t) // skips the test without a GPU
 	testPicked(t, gpu.Name())
 }
 
@@ -24,8 +24,8 @@ func testPicked(t *testing.T, kernels string) {
 	b := newBench(t, m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}})
 	t.Cleanup(func() { b.run.Close() })
 	topk := m.Facts().K
-	right := []int{0, 1, 2, 0, 1, 0}  // drafts that are right
-	drafts := []int{2, 2, 2, 1, 1, 0} // of that many
+	right := []int{0, 1, 2, 0, 1, 0}  // number of right drafts of each sequence
+	drafts := []int{2, 2, 2, 1, 1, 0} // number of drafts of each sequence
 	lengths := []int{30, topk - 2, topk + 40, topk - 1, 90, topk + 7}
 	for _, prompt := range []bool{false, true} {
 		want := b.draftBehind(lengths, drafts, right, prompt, false)
@@ -55,7 +55,7 @@ func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (o
 			b.Fatal(err)
 		}
 		token := b.best(pending, 0)
-		// The tokens that the target would choose next; drafts are derived from them.
+		// list holds the tokens that the target would choose next; drafts are derived from it.
 		list := []int32{token}
 		for range drafts[i] {
 			w := works[i]
@@ -130,7 +130,7 @@ func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (o
 	return out
 }
 
-// best returns the token of a row of a pass.
+// best returns the best token of a row of a pass.
 func (b *bench) best(p step.Pending, row int) int32 {
 	b.Helper()
 	res, err := p.Wait()

@@ -17,9 +17,9 @@ import (
 	"sparrow/plan"
 )
 
-// Plans describe what runs. For random batches of every family, with plans for the CPU and for an H200 (whose
-// operations are recorded but not run), the enqueued operations match the fields of the plan, and every reason in the
-// plan is true for them and for the lengths of its rows.
+// A plan describes the operations that run. For random batches of every family, with plans for the CPU and for an H200
+// (whose operations are recorded but not run), the enqueued operations match the fields of the plan, and every reason
+// in the plan is true for them and for the lengths of its rows.
 func TestPlansSayWhatRuns(t *testing.T) {
 	for _, f := range planned() {
 		t.Run(f.name, func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestPlansSayWhatRuns(t *testing.T) {
 // inLaunches is the name of the family whose segments are divided into launches.
 const inLaunches = "glm_moe_dsa in launches"
 
-// planned returns the families, one with sizes that plans for a GPU accept, and one whose segments are divided into
-// launches.
+// planned returns the tested families: those of families, one with sizes that plans for a GPU accept, and one whose
+// segments are divided into launches.
 func planned() []modelFamily {
 	// GPU kernels need selections of a multiple of 64 keys, so a larger model is used.
 	gpu := families[0]
@@ -88,7 +88,7 @@ func drawHardware(rt *rapid.T, m model.Model, policy plan.Policy) string {
 	return rapid.SampledFrom([]string{"cpu", "sm90", "sm90"}).Draw(rt, "hardware")
 }
 
-// claims compares one pass with its plan.
+// claims compares the operations of one pass with its plan.
 type claims struct {
 	rapid.TB
 	cfg  *plan.Config
@@ -96,7 +96,7 @@ type claims struct {
 	seen map[string]int
 	read testing.TB
 
-	events map[*plan.Segment][]string // of all layers
+	events map[*plan.Segment][]string // operations of all layers, by segment
 }
 
 func (c *claims) check() {
@@ -115,7 +115,7 @@ func (c *claims) check() {
 	}
 }
 
-// happened describes in words the enqueued operations that a plan determines, in order.
+// happened returns a text for each enqueued operation that a plan determines, in order.
 func happened(ops []kernel.Op) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, op := range ops {
@@ -161,11 +161,11 @@ func happened(ops []kernel.Op) (out []string) {
 	return out
 }
 
-// expected describes in words the operations that the plan implies, layer by layer.
+// expected returns a text for each operation that the plan implies, layer by layer.
 func (c *claims) expected() (out []string) {
 	p, m := c.pass.Plan, &c.cfg.Model
 	v4 := m.Family == plan.DeepSeekV4
-	layers := []int{m.Layers} // the drafting layer is after the others
+	layers := []int{m.Layers} // the drafting layer follows the others
 	if p.Pass == plan.PassTarget {
 		layers = layers[:0]
 		for i := range m.Layers {
@@ -198,7 +198,7 @@ func (c *claims) expected() (out []string) {
 	return out
 }
 
-// selection describes in words how the rows of a launch get their keys.
+// selection returns texts for the operations that select the keys of the rows of a launch.
 func (c *claims) selection(layer int, s *plan.Segment, l *plan.Launch) (out []string) {
 	x, err := c.cfg.IndexerAt(s, layer, true)
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *claims) selection(layer int, s *plan.Segment, l *plan.Launch) (out []st
 	return out
 }
 
-// latent describes one launch of MLA in words.
+// latent returns texts for the operations of one launch of MLA.
 func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 	switch s.Form {
 	case plan.FormEmpty:
@@ -251,7 +251,7 @@ func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 		l.Rows, c.cfg.Model.Heads, c.reads(s)))
 }
 
-// reads returns the layout that the segment's kernel reads.
+// reads returns the cache layout that the segment's kernel reads.
 func (c *claims) reads(s *plan.Segment) string {
 	switch {
 	case s.Convert == plan.ConvertGatherBF16:
@@ -264,7 +264,7 @@ func (c *claims) reads(s *plan.Segment) string {
 	return s.Layout.String()
 }
 
-// dual describes one launch of V4 in words.
+// dual returns texts for the operations of one launch of V4.
 func (c *claims) dual(layer int, s *plan.Segment, l *plan.Launch) (out []string) {
 	ratio := c.cfg.Model.Ratios[layer]
 	out = c.selection(layer, s, l)
@@ -288,11 +288,11 @@ func (c *claims) dual(layer int, s *plan.Segment, l *plan.Launch) (out []string)
 	return append(out, fmt.Sprintf("attend %d rows over %d entries", l.Rows, l.Gather.Count+extra))
 }
 
-// keys returns the number of keys that each row of a segment attends to, from the input block; V4 rows attend to groups
-// of four.
+// keys returns the number of keys that each row of a segment attends to, computed from the input block. V4 rows attend
+// to groups of four tokens.
 func (c *claims) keys(s *plan.Segment) []int {
 	at := attn.NewBlock(c.pass.Plan, c.pass.Block).Array(plan.Positions)
-	if len(at) < s.FirstRow+s.Rows { // rows of V4's drafting block that nothing computes
+	if len(at) < s.FirstRow+s.Rows { // V4's drafting block has rows that are not computed
 		return nil
 	}
 	out := make([]int, s.Rows)
@@ -311,17 +311,17 @@ func all(list []int, ok func(int) bool) bool {
 	return !slices.ContainsFunc(list, func(v int) bool { return !ok(v) })
 }
 
-// reasonCheck reports whether a reason is true.
+// A reasonCheck decides whether a reason of a plan is true.
 type reasonCheck struct {
 	prefix   string
-	families string // whose plans must give it; empty for all
-	rare     bool   // not given by every run
+	families string // families whose plans must give the reason; empty for all
+	rare     bool   // whether some runs do not give the reason
 	holds    func(c *claims, s *plan.Segment, text string) bool
 }
 
 const mlaFamilies = "deepseek_v32 glm_moe_dsa"
 
-// keptKeys returns the largest number of keys at which a row needs no scores.
+// keptKeys returns the largest number of keys up to which a row needs no scores.
 func (c *claims) keptKeys() int {
 	if c.cfg.Model.Family == plan.DeepSeekV4 {
 		return 4*c.cfg.Model.K + 3
@@ -329,7 +329,7 @@ func (c *claims) keptKeys() int {
 	return c.cfg.Model.K
 }
 
-// masks reports whether the reason "three rows run as four" is given exactly if they do.
+// masks reports whether the reason "three rows run as four" is present exactly if three rows run as four.
 func (c *claims) masks(s *plan.Segment, text string) bool {
 	return strings.Contains(text, "3 run as 4, of which 1 are masked") == (c.cfg.Hardware.Arch == plan.SM90 &&
 		s.Indexer.NextN == 3)
@@ -337,7 +337,7 @@ func (c *claims) masks(s *plan.Segment, text string) bool {
 
 func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
 
-// reasonChecks lists all reasons in plans of our catalogue; the first matching prefix applies.
+// reasonChecks lists all reasons in plans of the catalogue's kernels. The first entry whose prefix matches applies.
 var reasonChecks = []reasonCheck{
 	{"nothing is selected: ", dense, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.cfg.Model.K == 0 && !c.some(s, "select") && !c.scored(s) &&

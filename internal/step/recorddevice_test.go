@@ -14,10 +14,10 @@ import (
 type recordDevice struct {
 	dev     kernel.Device
 	faults  []string    // rules that were broken
-	calls   []string    // of the pass in progress
-	ops     []kernel.Op // the same as values
+	calls   []string    // operations of the pass in progress, as text
+	ops     []kernel.Op // operations of the pass in progress, as values
 	fail    func(op string) error
-	dry     bool           // operations are noted and not carried out
+	dry     bool           // operations are recorded and not run
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // between the first and the last operation of a pass
 }
@@ -35,14 +35,14 @@ func (d *recordDevice) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
-// forbid notes a call that no pass may make.
+// forbid records a fault if the named call is made during a pass.
 func (d *recordDevice) forbid(name string) {
 	if d.running {
 		d.fault("%s after %d operations of a pass", name, len(d.ops))
 	}
 }
 
-// note writes an operation down.
+// note records an operation as text.
 func (d *recordDevice) note(name string, args any) {
 	if d.running {
 		if !d.dry {
@@ -51,7 +51,7 @@ func (d *recordDevice) note(name string, args any) {
 	}
 }
 
-// text describes an argument.
+// text returns an argument as text.
 func (d *recordDevice) text(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case kernel.Tensor:
@@ -84,10 +84,10 @@ func (d *recordDevice) text(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// place returns the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use
-// them in the same order.
+// place returns the number of a buffer or weight. Equal passes in two arenas have the same numbers, because they use
+// buffers and weights in the same order.
 func (d *recordDevice) place(x any) int {
-	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
+	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or the pointer of a handle
 	n, ok := d.places[p]
 	if !ok {
 		n = len(d.places)
@@ -96,7 +96,7 @@ func (d *recordDevice) place(x any) int {
 	return n
 }
 
-// Do notes an operation and carries it out.
+// Do records an operation and runs it.
 func (d *recordDevice) Do(op kernel.Op) error {
 	if d.running {
 		d.note(op.Name(), op)
@@ -113,19 +113,20 @@ func (d *recordDevice) Do(op kernel.Op) error {
 	return kernel.Do(d.dev, op)
 }
 
-// Copy is noted like any operation.
+// Copy records and runs the operation, like Do.
 func (d *recordDevice) Copy(a kernel.CopyArgs) error { return d.Do(a) }
 
-// Take is noted like any operation.
+// Take records and runs the operation, like Do.
 func (d *recordDevice) Take(a kernel.TakeArgs) error { return d.Do(a) }
 
-// Put is noted like any operation.
+// Put records and runs the operation, like Do.
 func (d *recordDevice) Put(a kernel.PutArgs) error { return d.Do(a) }
 
-// Accept is noted like any operation.
+// Accept records and runs the operation, like Do.
 func (d *recordDevice) Accept(a kernel.AcceptArgs) error { return d.Do(a) }
 
-// Alloc is forbidden during a pass, as are Free, Write, Read, Fetch, Sync and both kinds of Prepare.
+// Alloc allocates memory. A call during a pass is a fault, as are calls of Free, Write, Read, Fetch, Sync, Prepare and
+// PrepareExperts.
 func (d *recordDevice) Alloc(n int64) (kernel.Buffer, error) {
 	d.forbid("Alloc")
 	return d.dev.Alloc(n)
@@ -155,19 +156,19 @@ func (d *recordDevice) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error
 	return d.dev.Fetch(dst, src)
 }
 
-// Sync waits.
+// Sync waits for all enqueued operations.
 func (d *recordDevice) Sync() error {
 	d.forbid("Sync")
 	return d.dev.Sync()
 }
 
-// Prepare makes a weight usable.
+// Prepare converts a weight to the form that the other device uses.
 func (d *recordDevice) Prepare(w kernel.Weight, r kernel.Role) (kernel.Matrix, error) {
 	d.forbid("Prepare")
 	return d.dev.Prepare(w, r)
 }
 
-// PrepareExperts makes weights of experts usable.
+// PrepareExperts converts weights of experts to the form that the other device uses.
 func (d *recordDevice) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	d.forbid("PrepareExperts")
 	return d.dev.PrepareExperts(w)

@@ -10,17 +10,18 @@ import (
 	"sparrow/plan"
 )
 
-// recordModel is a model whose passes are recorded. It must have been loaded on the recording device. It is Stateful
-// and a Drafter; for models that are not, there is nothing to commit and the drafting layer is missing.
+// recordModel is a model whose passes are recorded. It must have been loaded on the recording device. It implements
+// Stateful and Drafter. For a model without states Commit does nothing, and for a model without a drafting layer
+// DraftHead returns an error.
 //
-// Before every Prepare, the input block is filled with a number that no array contains: if it remains in an array, or
-// is overwritten outside, that is a fault. When the operations are enqueued, which is right after the block was copied
-// to the device, the block is overwritten.
+// Before every Prepare, the input block is filled with a number that no array contains: a fault is recorded if the
+// number remains in an array or is overwritten outside of all arrays. The block is overwritten when the operations are
+// enqueued, right after it was copied to the device.
 type recordModel struct {
 	model.Model
 	dev    *recordDevice
 	Passes []recordPass
-	count  int32 // of blocks, each filled with a number of its own
+	count  int32 // number of input blocks so far; each is filled with its own number
 }
 
 // recordPass lists the operations that one pass enqueued.
@@ -28,23 +29,24 @@ type recordPass struct {
 	Plan  *plan.Plan
 	Calls []string
 	Ops   []kernel.Op
-	Block []int32 // its input block as it was filled
+	Block []int32 // the input block as Prepare filled it
 }
 
-// Fail is called before every operation of a pass and decides whether it fails; nil lets all of them succeed.
+// Fail sets the function that is called before every operation of a pass and decides whether the operation fails. If it
+// is nil, all operations succeed.
 func (m *recordModel) Fail(ask func(op string) error) { m.dev.fail = ask }
 
-// Dry reports that operations are only recorded and not run: the operations of a pass do not depend on results.
+// Dry sets whether operations are only recorded and not run. The operations of a pass do not depend on results.
 func (m *recordModel) Dry(dry bool) { m.dev.dry = dry }
 
-// Check fails a test for every broken rule.
+// Check fails the test with each recorded fault.
 func (m *recordModel) Check(t interface{ Error(...any) }) {
 	for _, f := range m.dev.faults {
 		t.Error(f)
 	}
 }
 
-// Bind makes a workspace whose passes are recorded.
+// Bind returns a workspace whose passes are recorded.
 func (m *recordModel) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return recordWorkspace{m.Model.Bind(a, rows), m}
 }
@@ -54,13 +56,13 @@ type recordWorkspace struct {
 	m *recordModel
 }
 
-// Arrange lays out a pass that is recorded.
+// Arrange returns a pass that is recorded.
 func (w recordWorkspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	inner, err := w.Workspace.Arrange(p, cfg, a)
 	return &recordingPass{Pass: inner, m: w.m, plan: p}, err
 }
 
-// DraftHead reports whether there is a drafting layer.
+// DraftHead returns an error if the model has no drafting layer.
 func (m *recordModel) DraftHead() error {
 	if d, ok := m.Model.(model.Drafter); ok {
 		return d.DraftHead()
@@ -68,7 +70,7 @@ func (m *recordModel) DraftHead() error {
 	return errors.New("this family has no drafting layer")
 }
 
-// The runner uses these two interfaces where a model has them.
+// The runner uses these two interfaces if a model implements them.
 var (
 	_ model.Stateful = (*recordModel)(nil)
 	_ model.Drafter  = (*recordModel)(nil)
@@ -82,7 +84,7 @@ func (m *recordModel) Reserve(states int) error {
 	return nil
 }
 
-// NewState makes a state; it is nil for models that have none.
+// NewState returns a new state, or nil if the model has no states.
 func (m *recordModel) NewState() (model.State, error) {
 	if s, ok := m.Model.(model.Stateful); ok {
 		return s.NewState()
@@ -90,23 +92,23 @@ func (m *recordModel) NewState() (model.State, error) {
 	return nil, nil
 }
 
-// Commit moves the states of a batch on.
+// Commit advances the states of a batch.
 func (m *recordModel) Commit(in *model.Input) {
 	if s, ok := m.Model.(model.Stateful); ok {
 		s.Commit(in)
 	}
 }
 
-// recordingPass is one pass that is recorded.
+// A recordingPass records the operations of one pass.
 type recordingPass struct {
 	model.Pass
 	m     *recordModel
 	plan  *plan.Plan
 	block []int32
-	input []int32 // the same before it is overwritten
+	input []int32 // copy of the block before it is overwritten
 }
 
-// Prepare fills the block and looks for words that it forgot.
+// Prepare fills the input block and records a fault if a word of an array is not set.
 func (p *recordingPass) Prepare(in *model.Input, block []int32) error {
 	p.m.count++
 	unset := math.MinInt32 + p.m.count
@@ -131,29 +133,29 @@ func (p *recordingPass) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// outside checks the words between arrays.
+// outside records a fault if a word between arrays was written.
 func (p *recordingPass) outside(words []int32, unset int32) {
 	if slices.ContainsFunc(words, func(w int32) bool { return w != unset }) {
 		p.m.dev.fault("%v: something was filled outside the plan's arrays", p.plan.Mode)
 	}
 }
 
-// Program records the operations that are enqueued.
+// Program returns the program of the pass, whose operations are recorded.
 func (p *recordingPass) Program() (kernel.Program, error) {
 	program, err := p.Pass.Program()
 	return recordedProgram{program, p}, err
 }
 
-// recordedProgram is the program of a pass that is recorded as a whole.
+// recordedProgram records all operations of the program of a pass.
 type recordedProgram struct {
 	kernel.Program
 	p *recordingPass
 }
 
-// Run records the operations that are enqueued.
+// Run enqueues a part of the program and records its operations.
 func (r recordedProgram) Run(from, to int) error {
 	p := r.p
-	for i := range p.block { // with other numbers for every pass, so that a branch on them shows
+	for i := range p.block { // overwritten with other numbers in every pass, so that a branch on them shows
 		p.block[i] = (int32(i) + 7919*p.m.count) % 211
 	}
 	d := p.m.dev

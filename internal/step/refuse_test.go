@@ -29,7 +29,7 @@ func refuser(t *testing.T, m *recordModel) (*step.Runner, step.Work) {
 	return run, w
 }
 
-// E22: a page beyond the cache is refused before anything is enqueued, and the runner continues.
+// E22: a page number beyond the cache is refused before any operation is enqueued, and the runner can still be used.
 func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -61,13 +61,13 @@ func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 	}
 }
 
-// E27: a runner is refused if its configuration has another layout than the model's cache.
+// E27: a runner refuses a pass if the layout of its configuration differs from the layout of the model's cache.
 func TestAnotherLayoutOfTheCacheIsRefused(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			run, w := refuser(t, m)
-			configure(t, m, plan.Policy{KV: "f32"}) // the cache is made anew after the runner's back
+			configure(t, m, plan.Policy{KV: "f32"}) // replaces the cache without the runner's knowledge
 			if _, err := run.Run([]step.Work{w}); !errors.Is(err, plan.E27) {
 				t.Errorf("got %v, want E27", err)
 			}
@@ -75,7 +75,7 @@ func TestAnotherLayoutOfTheCacheIsRefused(t *testing.T) {
 	}
 }
 
-// E28: the error contains the kernel's message and names the pass; the next pass runs.
+// E28: if a kernel fails, the error contains the kernel's message and names the pass. The next pass runs.
 func TestAFailedKernelFailsThePass(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 				t.Errorf("got %v, want E28 with the status and the pass", err)
 			}
 			m.Fail(nil)
-			if w.State != nil { // what the failed pass left in the state is not known
+			if w.State != nil { // the failed pass left the state undefined
 				if w.State, err = m.NewState(); err != nil {
 					t.Fatal(err)
 				}
@@ -107,15 +107,15 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 	}
 }
 
-// If the chunks of a prompt end with the last dense row, they expand more keys than chunks of a full context gather.
-// The runner's memory suffices for them too.
+// If the last chunk of a prompt ends with the last dense row, the chunk expands more keys than chunks of a full context
+// gather. The runner's memory is large enough for it too.
 func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			cfg := configure(t, m, plan.Policy{Dense: plan.SwitchOn})
 			if !cfg.DenseOK {
-				t.Skip("the family has no dense form") // V4
+				t.Skip("the family has no dense form") // skips V4
 			}
 			run, err := step.New(m, cfg, step.Limits{Rows: 12, Requests: 3, Prompts: 3, Context: 3 * cfg.Page})
 			if err != nil {
@@ -123,7 +123,7 @@ func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
 			}
 			t.Cleanup(run.Close)
 			var works []step.Work
-			last := min(cfg.T, 3*cfg.Page) // the threshold of a model without an indexer is far away
+			last := min(cfg.T, 3*cfg.Page) // a model without an indexer has a much higher threshold
 			for i := range int32(3) {
 				w := step.Work{Kind: plan.ModeExtend, Tokens: []int32{5, 6, 7, 8}, Cached: last - 4, Logits: 1}
 				for p := range int32(each) {

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// Padding rows with whole logits are removed from the result; they have no best tokens.
+// The rows of padding are removed from whole logits of a result. Best tokens have no rows of padding.
 func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	b := &plan.Batch{Requests: []plan.Request{{Logits: 1}, {Logits: 2, Best: true}, {Logits: 1, Padding: true},
 		{Logits: 3, Padding: true}, {Logits: 5, Best: true, Padding: true}}}
@@ -16,8 +16,8 @@ func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	}
 }
 
-// After a failed pass, the destinations of tokens on the device are unknown, for the target and for the drafting layer;
-// after other passes they are unchanged.
+// After a failed pass of the target or of the drafting layer, the rows of the tokens on the device are unknown. Passes
+// that succeed leave them known.
 func TestPlacesAfterAFailedPass(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		var f feed
@@ -42,7 +42,7 @@ func (g *graph) Bytes() int64  { return 10 }
 func (g *graph) Launches() int { return 1 }
 func (g *graph) Close() error  { g.closed = true; return nil }
 
-// capturer returns such graphs.
+// capturer captures graphs of type graph.
 type capturer struct{ kernel.Capturer }
 
 func (capturer) Capture(func() error) (kernel.Graph, error) { return &graph{}, nil }
@@ -59,7 +59,7 @@ func TestTheLeastUsedGraphIsEvicted(t *testing.T) {
 		return p
 	}
 	a, b, c := decode(), decode(), decode()
-	if err := g.enqueue(a); err != nil { // b is the oldest now
+	if err := g.enqueue(a); err != nil { // now b is the least recently used
 		t.Fatal(err)
 	}
 	made := b.captured.graph.(*graph)

@@ -13,16 +13,16 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: functions that only compute values return the right ones, and nothing of a pass is left for
-// the next.
+// Invariants of this file: functions that only compute values return the right values, and no data of a pass remains
+// for the next pass.
 
-// described is a model of which only the configuration is known.
+// described is a model that has a configuration and nothing else.
 type described struct{ model.Model }
 
 func (described) Config() *config.Config { return &config.Config{MaxPositions: 100} }
 
-// The description of a batch has one entry for each sequence in every list, however many sequences the previous batch
-// had, and contains nothing that the previous batch recorded, replayed or sampled.
+// The description of a batch has one entry for each sequence in every list, whatever the number of sequences of the
+// previous batch. It contains nothing that the previous batch recorded, replayed or sampled.
 func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 	r := &Runner{model: described{}}
 	r.target.batch.Pass = plan.PassTarget
@@ -68,9 +68,9 @@ func replayOf(t *testing.T, first, n int) *record.Replay {
 	return r
 }
 
-// Of the rows of a replay, those at the positions of the new tokens are replayed.
+// Only the rows of a replay at the positions of the new tokens are replayed.
 func TestTheReplayedRowsOfAWork(t *testing.T) {
-	for _, c := range []struct{ first, rows, from, n int }{ // new tokens at 10 to 14
+	for _, c := range []struct{ first, rows, from, n int }{ // the new tokens have positions 10 to 14
 		{8, 2, 0, 0}, {8, 3, 0, 1}, {8, 7, 0, 5}, {8, 20, 0, 5}, {10, 5, 0, 5}, {12, 2, 2, 2}, {14, 1, 4, 1},
 		{14, 9, 4, 1}, {15, 3, 0, 0},
 	} {
@@ -87,7 +87,7 @@ func TestTheReplayedRowsOfAWork(t *testing.T) {
 	}
 }
 
-// Captured passes are kept as long as they are at most half of all kept passes; otherwise all are dropped.
+// Captured passes are kept while they are at most half of all kept passes. If they are more, all passes are dropped.
 func TestPassesThatAreForgotten(t *testing.T) {
 	for captured, want := range map[int]int{0: 0, maxPasses / 2: maxPasses / 2, maxPasses/2 + 1: 0} {
 		r := &Runner{passes: map[plan.Shape]*pass{}, graphs: graphs{passes: map[*pass]bool{}}}
@@ -106,7 +106,7 @@ func TestPassesThatAreForgotten(t *testing.T) {
 	}
 }
 
-// Batches are padded to few numbers of requests.
+// The number of requests of a batch is rounded up to one of a few values.
 func TestBuckets(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 7: 7, 8: 8, 9: 16, 16: 16, 57: 64, 64: 64, 65: 80, 80: 80, 81: 96} {
 		if got := bucket(n); got != want {
@@ -115,7 +115,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Passes with few rows have no more requests, logits, recorded rows and replayed rows than rows.
+// In a pass with few rows, the maximum numbers of requests, logits, recorded rows and replayed rows are at most the
+// number of rows.
 func TestBoundsOfPassesWithFewRows(t *testing.T) {
 	most := plan.Most{Rows: 100, Requests: 40, Logits: 60, Recorded: 70, Replayed: 80}
 	got := withFewer(most, 16)
@@ -129,12 +130,12 @@ func TestBoundsOfPassesWithFewRows(t *testing.T) {
 	}
 }
 
-// late is an event of work that fails.
+// late is the event of a pass that fails when the host waits for it.
 type late struct{}
 
 func (late) Wait() error { return errors.New("lost") }
 
-// A pass that fails while the host waits for it leaves the destinations of tokens unknown.
+// If a pass fails while the host waits for it, the rows of its tokens on the device are unknown.
 func TestPlacesAfterALatePass(t *testing.T) {
 	for event, known := range map[kernel.Event]bool{late{}: false, kernel.Done{}: true} {
 		f := &feed{}
@@ -146,7 +147,8 @@ func TestPlacesAfterALatePass(t *testing.T) {
 	}
 }
 
-// The first tokens of blocks are written where the block of the request begins; requests are the works with logits.
+// The first token of each block is written at the row where the block of its request begins. Only works with logits
+// have a block.
 func TestWhereBlocksBegin(t *testing.T) {
 	var k picks
 	works := []Draft{{Logits: true}, {}, {Logits: true, Sampled: 3}, {Logits: true}, {Logits: true, Sampled: 1}}
@@ -156,7 +158,7 @@ func TestWhereBlocksBegin(t *testing.T) {
 	}
 }
 
-// A batch replays what any of its works replays, in any order.
+// A batch replays every kind of choice that one of its works replays, whatever the order of the works.
 func TestABatchReplaysWhatAnyWorkDoes(t *testing.T) {
 	kinds := []plan.Replay{{}, {Selections: true}, {Experts: true}, {Selections: true, Experts: true}}
 	for _, first := range kinds {
@@ -183,7 +185,7 @@ type drafting struct{ model.Model }
 
 func (drafting) DraftHead() error { return nil }
 
-// The kinds of passes that memory is measured for are all that can run, with their largest sizes.
+// The kinds of passes for which memory is measured include every kind of pass that can run, with its largest sizes.
 func TestTheKindsOfPasses(t *testing.T) {
 	draws := func(list []plan.Most) []plan.Most {
 		for i := range list {
@@ -195,7 +197,7 @@ func TestTheKindsOfPasses(t *testing.T) {
 	decodes := []plan.Most{{Rows: 4, Width: 1, Logits: 4}, {Rows: 8, Width: 2, Logits: 8},
 		{Rows: 12, Width: 3, Logits: 12}}
 	prompts := plan.Most{Rows: 100, Prompts: 2, Width: 3, Logits: 20}
-	block := plan.Most{Pass: plan.PassBlock, Rows: 8, Width: 2, Logits: 8, Draws: true} // on any device
+	block := plan.Most{Pass: plan.PassBlock, Rows: 8, Width: 2, Logits: 8, Draws: true} // needed on every device
 	chain := plan.Most{Pass: plan.PassChain, Rows: 4, Width: 1, Logits: 4}
 	stored := plan.Most{Pass: plan.PassDraft, Rows: 100, Prompts: 2, Width: 3, Logits: 4}
 	picked := plan.Most{Pass: plan.PassPick, Rows: 4, Width: 1, Logits: 4}
@@ -237,13 +239,13 @@ func TestTheKindsOfPasses(t *testing.T) {
 	}
 }
 
-// short is a model of few positions.
+// short is a model with few positions.
 type short struct{ model.Model }
 
 func (short) Config() *config.Config { return &config.Config{MaxPositions: 8} }
 
-// Drafts are refused that name rows the passes before have not, or tokens beyond the last position. Every bound is
-// tried from both sides.
+// A draft is refused if it names a row that the previous pass does not have, or a token beyond the last position. Every
+// limit is tested with the last valid and the first invalid value.
 func TestDraftsAreRefusedAtTheirEdges(t *testing.T) {
 	r := &Runner{model: short{}}
 	r.target.input.Tokens = [][]int32{make([]int32, 3), make([]int32, 4)}

@@ -9,7 +9,7 @@ import (
 )
 
 // Passes in another workspace, of the target and of the drafting layer, run before every operation of a pass. They
-// change no bit of that pass or of the drafts after it, and have the bits that they have alone.
+// change no bit of the interrupted pass or of the drafts after it, and their own results have the bits of a run alone.
 func TestPassesOfAnotherWorkspaceRunBetweenOperations(t *testing.T) {
 	m := loadDrafting(t, "v32-tiny", "cpu", nil)
 	policy := plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 2}}
