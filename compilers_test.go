@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// However many schemas one tenant sends, a schema of another tenant waits for at most one of them; the number of
-// concurrent compilations is limited, and a cancelled request does not affect others.
+// However many schemas one tenant sends, the schema of another tenant waits for at most one of them. The number of
+// concurrent compilations is limited, and cancelling a request does not affect others.
 func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &compilers{free: 1, by: map[string]int{}}
@@ -66,7 +66,7 @@ func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 	})
 }
 
-// The memory of compiled schemas of running requests is limited; one tenant may use half of it.
+// The compiled schemas of running requests use a limited amount of memory, and one tenant may use half of it.
 func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	c := newCompilers()
 	c.most = 1000
@@ -99,15 +99,15 @@ func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A request is refused if there is no memory for its schema; when requests end, in any way, the memory of their schemas
-// is released.
+// A request is refused if there is no memory for its schema. The memory of a schema is released when its request ends,
+// in any way.
 func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 	e := start(t, Config{MaxRunning: 1, MaxQueue: 2})
 	ask := func(tenant string, tokens int) (*Stream, error) {
 		return e.Stream(t.Context(), Request{Prompt: "a", Tenant: tenant, MaxTokens: tokens, MinTokens: 1,
 			Format: Format{Kind: FormatSchema, Schema: []byte(`{"type":"string","minLength":8000}`)}})
 	}
-	first, err := ask("a", 8000) // it runs until it is closed below
+	first, err := ask("a", 8000) // this request runs until it is closed below
 	if err != nil {
 		t.Fatal(err)
 	}

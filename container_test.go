@@ -14,7 +14,7 @@ import (
 	"sparrow/kernel"
 )
 
-// boxed is a device in a container that may have 300 MB.
+// boxed is a device in a container with a memory limit of 300 MB.
 type boxed struct {
 	kernel.Device
 	system sysmem.System
@@ -24,8 +24,8 @@ func (b boxed) MemoryFree() (free, total int64, err error) {
 	return b.system.Available(), b.system.Total(), nil
 }
 
-// A container's limit bounds the cache, not the machine's memory: weights, cache, the largest step and the memory that
-// the process already uses fit in it, and a larger cache is refused.
+// The limit of a container bounds the cache, not the memory of the machine: weights, cache, the largest step and the
+// memory that the process already uses fit within the limit, and a larger cache is refused.
 func TestACacheFitsItsContainer(t *testing.T) {
 	const limit, used = 300_000_000, 40_000_000
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }

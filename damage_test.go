@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// For a checkpoint with a NaN the error names the tensor that contains it, wherever it is: before experts are chosen,
-// or after.
+// If a tensor contains a NaN, the error names that tensor, whether the tensor is used before or after experts are
+// chosen.
 func TestDamagedWeightsAreNamed(t *testing.T) {
 	notUnderRace(t)
 	for _, name := range []string{"model.layers.2.self_attn.q_a_proj.weight_scale_inv", "lm_head.weight",
@@ -33,7 +33,7 @@ func TestDamagedWeightsAreNamed(t *testing.T) {
 		if err := json.Unmarshal(data[8:8+size], &header); err != nil {
 			t.Fatal(err)
 		}
-		// as F32 and as BF16 these bytes are NaN
+		// These bytes are a NaN both as F32 and as BF16.
 		copy(data[8+size+header[name].Offsets[0]:], "\xc0\x7f\xc0\x7f")
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)

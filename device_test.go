@@ -17,8 +17,8 @@ import (
 	"sparrow/plan"
 )
 
-// machine returns the kernels of a machine whose GPU has that much memory; available is the GPU's error when it is
-// opened, or nil.
+// machine returns the kernels of a machine whose GPU has the given memory. available is the error with which opening
+// the GPU fails, or nil.
 func machine(memory int64, available error) *kernel.Registry {
 	p := cuda.H200
 	p.MemoryBytes = memory
@@ -28,7 +28,8 @@ func machine(memory int64, available error) *kernel.Registry {
 	}}, ref.Backends())
 }
 
-// opened opens the device of a model and closes it; it returns its name, the warnings, and the configuration.
+// opened opens the device of a model and closes it. It returns the device's name, the warnings, and the resolved
+// configuration.
 func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []string, out Config, err error) {
 	t.Helper()
 	p, err := readParts(c.Model)
@@ -45,7 +46,7 @@ func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []s
 	return dev.Hardware().Arch, warned, out, dev.Close()
 }
 
-// A GPU that can run the model is used by default, with its own defaults.
+// By default a GPU that can run the model is used, with the default settings of a GPU.
 func TestAutoTakesTheGPU(t *testing.T) {
 	for _, kernels := range []string{"", "auto", "cuda"} {
 		name, warned, c, err := opened(t, machine(80<<30, nil), Config{Kernels: kernels})
@@ -62,7 +63,7 @@ func TestAutoTakesTheGPU(t *testing.T) {
 			t.Errorf("defaults %s, want %s", got, want)
 		}
 	}
-	for _, kv := range []string{"", "fp8", "fp8-656"} { // the default by its name changes nothing
+	for _, kv := range []string{"", "fp8", "fp8-656"} { // giving the default by its name changes nothing
 		_, _, c, err := opened(t, machine(80<<30, nil), Config{Policy: plan.Policy{KV: kv}})
 		if err != nil || c.Policy.Prefill != "sparse-flat" || c.Policy.PrefillWhy == "" {
 			t.Errorf("--kv %s: prefill %q (%q), %v", kv, c.Policy.Prefill, c.Policy.PrefillWhy, err)
@@ -75,8 +76,8 @@ func TestAutoTakesTheGPU(t *testing.T) {
 	}
 }
 
-// The split of rows depends on the given number of sequences, not on a default, and a setting for FP8 rows does not
-// need --kv: the device is tried with its default layout.
+// The split of rows depends on the number of sequences that the user gave, not on a default. A setting for FP8 rows
+// does not need --kv, because the device is first tried with its default layout.
 func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	for _, c := range []Config{{}, {MaxRunning: 128}, {Policy: plan.Policy{SplitKeys: plan.SplitWhole}}} {
 		c.Kernels = "cuda"
@@ -92,8 +93,8 @@ func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// Without a GPU the CPU runs the model without a warning. If a GPU cannot be used, the warning names it with the
-// reason; if it was requested, it is an error.
+// Without a GPU the CPU runs the model, and there is no warning. If a GPU cannot be used, the warning names the GPU and
+// the reason; if the user requested the GPU, that is an error.
 func TestAutoFallsBack(t *testing.T) {
 	if arch, warned, _, err := opened(t, machine(80<<30, nil), Config{Model: testmodel.V4(t)}); arch != "sm90" ||
 		len(warned) > 0 {
@@ -108,7 +109,7 @@ func TestAutoFallsBack(t *testing.T) {
 		name     string
 		r        *kernel.Registry
 		c        Config
-		says     string // the warning of auto
+		says     string // the expected warning of auto
 		refusals []string
 	}{
 		{"no GPU", machine(80<<30, absent), Config{}, "", []string{"no library"}},
@@ -145,7 +146,7 @@ func TestAutoFallsBack(t *testing.T) {
 	}
 }
 
-// Progress counts the bytes of the weights, up to all of them.
+// While loading, the progress reports the loaded bytes of the weights, up to all bytes.
 func TestLoadingReportsBytes(t *testing.T) {
 	var last, total int64
 	e, err := Open(t.Context(), Config{Kernels: "cpu", OnLoad: func(done, of int64) {
@@ -163,7 +164,7 @@ func TestLoadingReportsBytes(t *testing.T) {
 	}
 }
 
-// If the caller gives no check of its own, only the weights are compared with the free memory.
+// If the caller gives no memory check, only the size of the weights is compared with the free memory.
 func TestWeightsMustFit(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {

@@ -21,8 +21,8 @@ func drafts(t *testing.T, n int) spec.Setting {
 	return s
 }
 
-// The first draft of a prompt whose pages come from the cache is as good as that of a prompt computed as a whole: the
-// drafting layer's rows are in the same pages.
+// The first draft after a prompt whose pages come from the cache is as good as after a prompt that was computed
+// completely, because the pages also contain the rows of the drafting layer.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 1)})
@@ -44,7 +44,7 @@ func TestReusedPagesHoldDraftRows(t *testing.T) {
 	}
 }
 
-// Every kind of row of a drafting engine is counted under its name.
+// An engine that drafts counts each kind of row in its own counter.
 func TestDraftRowsAreCounted(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 2)})
@@ -71,7 +71,7 @@ func TestDraftRowsAreCounted(t *testing.T) {
 	}
 }
 
-// One sequence decodes the built-in model's answers, with and without drafts.
+// BenchmarkDecodeAlone decodes one sequence with the built-in model, with and without drafts.
 func BenchmarkDecodeAlone(b *testing.B) {
 	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)),
 		spec.Auto()} {
@@ -105,7 +105,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Without drafts a CPU reads, and a GPU stores, as many bytes of weights as for a checkpoint without drafting layers.
+// If drafts are off, a CPU reads, and a GPU stores, as many bytes of weights as for a checkpoint without drafting
+// layers.
 func TestDraftsOffLoadNoDraftingLayers(t *testing.T) {
 	for _, c := range []struct{ drafting, plain string }{{testmodel.V4Spark(t), testmodel.V4(t)},
 		{testmodel.V4Draft(t), testmodel.V4(t)}, {testmodel.V32Draft(t), testmodel.V32(t)},

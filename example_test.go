@@ -10,7 +10,7 @@ import (
 	"sparrow/sample"
 )
 
-// Open the built-in model, ask it a question, close it.
+// This example opens the built-in model, asks it a question, and closes it.
 func Example() {
 	ctx := context.Background()
 	engine, err := sparrow.Open(ctx, sparrow.Config{})
@@ -37,10 +37,10 @@ func Example() {
 	// stop
 }
 
-// Read an answer while it is generated. The last event contains the usage.
+// This example reads an answer while it is generated. The last event contains the usage.
 func ExampleEngine_Stream() {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // a cancelled request gives its memory back
+	defer cancel() // a cancelled request releases its memory
 	engine, err := sparrow.Open(ctx, sparrow.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -73,7 +73,7 @@ func ExampleEngine_Stream() {
 	// 29 tokens asked, 17 answered
 }
 
-// Make the answer follow a JSON schema.
+// This example makes the answer follow a JSON schema.
 func ExampleEngine_Generate_schema() {
 	ctx := context.Background()
 	engine, err := sparrow.Open(ctx, sparrow.Config{})

@@ -18,8 +18,8 @@ import (
 	"sparrow/plan"
 )
 
-// placedFor opens a GPU of 80 GiB for a model whose experts may be in host memory, and returns the placement. With
-// loads it also places the weights.
+// placedFor opens a GPU of 80 GiB for a model whose experts may be in host memory, and returns the placement of the
+// experts. If loads is true, it also loads the weights.
 func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, out Config, err error) {
 	t.Helper()
 	p, err := c.parts()
@@ -44,8 +44,8 @@ func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, ou
 	return dev.experts.Choice, out, dev.Close()
 }
 
-// If there is memory for all of them, experts are on the device; with --experts host they are in host memory. Models of
-// both families load.
+// If the device has memory for all experts, they are placed on the device; with --experts host all are in host memory.
+// Models of both families load.
 func TestExpertsAreOnOneSide(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, testmodel.V4(t)} {
@@ -60,11 +60,12 @@ func TestExpertsAreOnOneSide(t *testing.T) {
 	}
 }
 
-// If memory is limited, experts use the memory that everything else leaves: some are on the device, and all of it fits.
+// If device memory is limited, experts get the memory that everything else leaves: some are on the device, and the
+// total fits.
 func TestExpertsAreSplitByMemory(t *testing.T) {
 	notUnderRace(t)
 	src := mini(t)
-	low, high := int64(256<<20), int64(8<<30) // too little for anything, and enough for all
+	low, high := int64(256<<20), int64(8<<30) // low is too little for any expert, high is enough for all
 	for range 12 {
 		middle := (low + high) / 2
 		c, _, err := placedFor(t, Config{Source: src, Experts: ExpertsSplit, CacheTokens: 1024, DeviceMemory: middle},
@@ -105,8 +106,8 @@ func mini(t *testing.T) *family.Source {
 	return src
 }
 
-// By default experts are on the GPU if the model fits, else as many as fit, and a message states which; with
-// ExpertsOnDevice the smaller GPU is refused.
+// By default all experts are on the GPU if the model fits, and otherwise as many as fit; a message states how many.
+// With ExpertsOnDevice, a GPU that is too small for all experts is refused.
 func TestExpertsByDefault(t *testing.T) {
 	notUnderRace(t)
 	src := mini(t)
@@ -161,8 +162,8 @@ func TestExpertsByDefault(t *testing.T) {
 	t.Errorf("no GPU of %d to %d bytes has some of the experts", low, high)
 }
 
-// If the host has too little memory for the experts that are not on the GPU, the error contains the numbers: otherwise
-// every token would read from the disk.
+// If the host has too little memory for the experts that are not on the GPU, Open fails with an error that contains the
+// sizes, because otherwise every token would read from the disk.
 func TestHostTooSmallForExperts(t *testing.T) {
 	src := mini(t)
 	ask := placement.Ask{Layers: []int{4}, Bytes: 1 << 30, Device: 1 << 30, Host: 2 << 30}

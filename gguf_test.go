@@ -17,7 +17,7 @@ import (
 	"sparrow/weight"
 )
 
-// The model's name is the name of its GGUF file, without the number of a part.
+// The name of a model is the name of its GGUF file without the part number.
 func TestGGUFFilesNameTheModel(t *testing.T) {
 	for path, want := range map[string]string{
 		"a/bi.gguf": "bi", "a/bi-00002-of-00003.gguf": "bi", "DeepSeek-V3.2/": "DeepSeek-V3.2", "m.bin": "m.bin",
@@ -29,8 +29,8 @@ func TestGGUFFilesNameTheModel(t *testing.T) {
 	}
 }
 
-// A GGUF file of the built-in model, with eight and with four bits, gives the model's answers: config, vocabulary, chat
-// template and weights come only from the file.
+// A GGUF file of the built-in model, with eight-bit or four-bit weights, gives the answers of the model. The
+// configuration, vocabulary, chat template and weights all come from the file.
 func TestGGUFFilesAnswer(t *testing.T) {
 	notUnderRace(t)
 	want := generate(t, start(t, Config{}), Request{Chat: ask(garden), Sampling: greedy()}).Choices[0].Text
@@ -56,7 +56,7 @@ func TestGGUFFilesAnswer(t *testing.T) {
 	}
 }
 
-// A file without one of its tensors is refused with the tensor's name and the origin of such names.
+// A GGUF file that lacks one tensor is refused. The error names the tensor and where its name comes from.
 func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	source, err := builtin.Source()
 	if err != nil {
@@ -87,8 +87,8 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	}
 }
 
-// If the chat template of a file cannot be parsed, the error names the file and the location of the template: when it
-// is opened, or, if opened for prompts, when a chat is requested.
+// If the chat template of a file cannot be parsed, the error names the file and where the template is stored. Open
+// fails, or, if the model is opened for plain prompts, a chat request fails.
 func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 	notUnderRace(t)
 	source, err := builtin.Source()

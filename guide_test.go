@@ -13,7 +13,7 @@ var timer = chat.Tool{Name: "set_timer", Description: "Sets a timer.", Strict: t
 	Parameters: json.RawMessage(
 		`{"type":"object","properties":{"minutes":{"type":"integer","minimum":1,"maximum":600}},"required":["minutes"],"additionalProperties":false}`)}
 
-// A required call is made whatever the model would otherwise write, and its arguments follow the schema.
+// A required call is made even if the model would write other text, and its arguments follow the tool's schema.
 func TestDemandedToolCall(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -25,7 +25,7 @@ func TestDemandedToolCall(t *testing.T) {
 			got := generate(t, e, Request{Sampling: greedy(), Chat: r, MaxTokens: 200})
 			a := got.Choices[0]
 			if thinking && a.Finish == FinishLength {
-				continue // the model may think forever; nothing is demanded before it stops
+				continue // the model may reason without end, and the call is required only after its reasoning
 			}
 			if len(a.Message.ToolCalls) == 0 || a.Finish != FinishToolCalls {
 				t.Fatalf("%v thinking %v: no call: %q, finish %s", choice.Mode, thinking, a.Text, a.Finish)
@@ -40,7 +40,7 @@ func TestDemandedToolCall(t *testing.T) {
 	}
 }
 
-// A format applies after the end of reasoning.
+// A response format applies to the text after the end of reasoning.
 func TestFormatAfterReasoning(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -58,7 +58,8 @@ func TestFormatAfterReasoning(t *testing.T) {
 	}
 }
 
-// Reasoning ends at its limit, and the answer follows as if the model had ended it; drafts do not change this.
+// Reasoning ends at its token limit, and the answer follows as if the model had ended its reasoning. Drafts do not
+// change this.
 func TestReasoningIsBounded(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -71,7 +72,7 @@ func TestReasoningIsBounded(t *testing.T) {
 			got := generate(t, e, Request{Sampling: greedy(), Chat: c, MaxTokens: 300, MaxReasoning: limit,
 				Draft: draft})
 			a := got.Choices[0]
-			var before int // tokens before the one that ends reasoning
+			var before int // number of tokens before the token that ends reasoning
 			for before < len(a.Tokens) && a.Tokens[before].Text != "</think>" {
 				before++
 			}
@@ -84,9 +85,9 @@ func TestReasoningIsBounded(t *testing.T) {
 	}
 }
 
-// A model that was offered no tool writes no part of a call, even if it would otherwise make one: there is no tool to
-// run, and its markup would appear as content. This also holds before MinTokens, and however probable a marker is.
-// Drafts do not change this.
+// If a request offers no tools, the model writes no part of a call, even if a call is the most probable output: no tool
+// could run, and the markup would appear as content. This also holds before MinTokens is reached, and drafts do not
+// change it.
 func TestNoCallWithoutTools(t *testing.T) {
 	notUnderRace(t)
 	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.",

@@ -9,19 +9,19 @@ import (
 	"sparrow/sample"
 )
 
-// A small random checkpoint of the reference outputs, without a tokenizer.
+// tinyFP8 is a small random checkpoint from the reference outputs; it has no tokenizer.
 const tinyFP8 = "testdata/oracle/deepseek_v32-fp8-1"
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// start opens an engine. When the test ends it checks that closing releases everything.
+// start opens an engine. When the test ends, it closes the engine and checks that everything is released.
 func start(t *testing.T, c Config) *Engine {
 	t.Helper()
 	if raceEnabled && c.Workers == 0 {
-		c.Workers = 1 // workers that spin under the race detector cost more than they help
+		c.Workers = 1 // under the race detector, spinning workers cost more time than they save
 	}
 	if c.CacheTokens == 0 {
-		c.CacheTokens = 256 * 64 // four contexts take long to clear
+		c.CacheTokens = 256 * 64 // the default of four contexts takes long to clear
 	}
 	e, err := Open(context.Background(), c)
 	if err != nil {
@@ -68,7 +68,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// greedy returns parameters that choose the most probable token; seeded samples with a seed.
+// greedy returns parameters that choose the most probable token; seeded returns parameters that sample with a seed.
 func greedy() sample.Params {
 	p := sample.Default()
 	p.Temperature = 0
@@ -81,7 +81,7 @@ func seeded(seed int64) sample.Params {
 	return p
 }
 
-// generate runs a request to its end.
+// generate runs a request to its end and returns the response.
 func generate(t *testing.T, e *Engine, r Request) *Response {
 	t.Helper()
 	out, err := e.Generate(context.Background(), r)

@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// If weights were edited in a byte that the fingerprint does not cover, pages computed with the old weights are not
-// reused, from disk or from a store.
+// If the weights were edited in a byte that the fingerprint does not cover, no pages computed with the old weights are
+// reused from the disk or from a store.
 func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 	notUnderRace(t)
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 	}
 }
 
-// sampledAt returns the fingerprint of a file, and the offset of a byte that it does not cover.
+// sampledAt returns the fingerprint of a file and the offset of a byte that the fingerprint does not cover.
 func sampledAt(t *testing.T, path string) (sum [32]byte, at int64) {
 	t.Helper()
 	c, err := weight.OpenFile(path)
@@ -87,5 +87,5 @@ func sampledAt(t *testing.T, path string) (sum [32]byte, at int64) {
 	}
 	defer c.Close()
 	x, _ := c.Tensor("lm_head.weight")
-	return c.Fingerprint(), x.Offset + 3000 // after the first 1024 bytes, far before the middle
+	return c.Fingerprint(), x.Offset + 3000 // a byte after the first 1024, which are covered, and far before the middle
 }

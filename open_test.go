@@ -35,7 +35,7 @@ func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
 	}
 }
 
-// No size makes Open panic: it is used, or refused with its name.
+// No configured size makes Open panic: the size is used, or refused with its name.
 func TestAbsurdSizesAreRefused(t *testing.T) {
 	for name, c := range map[string]Config{
 		"StepTokens":    {StepTokens: math.MaxInt},
@@ -54,7 +54,7 @@ func TestAbsurdSizesAreRefused(t *testing.T) {
 	}
 }
 
-// Weights that do not fit are refused before they are copied, with sizes and advice.
+// Weights that do not fit the machine are refused before they are copied; the error contains sizes and advice.
 func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
 	if sysmem.Available() == 0 {
 		t.Skip("this system does not say how much memory is free")

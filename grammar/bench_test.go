@@ -27,7 +27,7 @@ func benchDocument() string {
 			`"address": {"street": "lo ment 5", "zip": "12345"}, "notes": "%s%s"}`, words, words)
 }
 
-// split splits a text into the longest possible tokens.
+// split returns the ids of the longest tokens, from left to right, that a text consists of.
 func split(b *testing.B, t *Tokens, text string) (ids []int32) {
 	b.Helper()
 	byText := map[string]int32{}
@@ -77,8 +77,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkDocument masks and accepts every token of a document. cold compiles the schema each time, so that only the
-// caches of the vocabulary are warm; first also has a new vocabulary.
+// BenchmarkDocument masks and accepts every token of a document. The case "cold" compiles the schema each time, so that
+// only the caches of the vocabulary are warm. The case "first" also builds a new vocabulary.
 func BenchmarkDocument(b *testing.B) {
 	t := benchVocabulary(b)
 	ids := split(b, t, benchDocument())

@@ -9,7 +9,8 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// A cache of masks stays within its limit for all kinds of masks: full bitmaps, many exits, or none.
+// The cache of masks stays within its limit in bytes for every kind of mask: full bitmaps, masks with many exits, and
+// masks without exits.
 func TestMaskCachesAreBoundedInBytes(t *testing.T) {
 	for name, mask := range map[string]func() *leafMask{
 		"bitmaps": func() *leafMask { return &leafMask{whole: &tokenSet{words: make([]uint64, 2020)}} },
@@ -34,7 +35,8 @@ func TestMaskCachesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// The explored part of a grammar with many simultaneous readings is also limited in bytes.
+// For a grammar in which a text has many readings at once, the states that are stored also stay within their limit in
+// bytes.
 func TestArenasAreBoundedInBytes(t *testing.T) {
 	var parts []string
 	for i := range maxWideLeaves {
@@ -66,7 +68,7 @@ func TestArenasAreBoundedInBytes(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
-// fatSchemas returns schemas that compile to large grammars.
+// fatSchemas returns schemas that compile to large grammars, by name.
 func fatSchemas() map[string]string {
 	var patterns, alternatives, names, values strings.Builder
 	for i := range 900 {
@@ -87,7 +89,8 @@ func fatSchemas() map[string]string {
 	}
 }
 
-// The reported size of a grammar is between three quarters of and twice the growth of the heap.
+// The reported size of a grammar is at least three quarters and at most twice the number of bytes by which the heap
+// grows.
 func TestBytesOfGrammars(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for name, text := range fatSchemas() {
@@ -102,8 +105,8 @@ func TestBytesOfGrammars(t *testing.T) {
 	}
 }
 
-// The explored parts of many grammars are limited in total. The limit changes no document, and released grammars no
-// longer count.
+// The stored states of all grammars together have a limit in bytes. The limit does not change which documents are
+// accepted, and released grammars no longer count towards it.
 func TestGrammarsTogetherAreBounded(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	tokens.explored.most = 6 << 20
@@ -138,7 +141,7 @@ func TestGrammarsTogetherAreBounded(t *testing.T) {
 	}
 }
 
-// Patterns that are stored by their text are also limited in bytes.
+// The cache of compiled patterns is also limited in bytes.
 func TestPatternsAreBoundedInBytes(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	grown := heap.Kept(func() any {

@@ -126,7 +126,8 @@ func manyChoices(n int) string {
 	return strings.Join(list, ",")
 }
 
-// TestDeadEndsAreNotSearchedForEver compiles a schema with 2^40 combinations, all of them impossible.
+// TestDeadEndsAreNotSearchedForEver checks that a schema with 2^40 combinations, all of them impossible, is refused as
+// too large instead of being searched.
 func TestDeadEndsAreNotSearchedForEver(t *testing.T) {
 	_, err := Compile([]byte(`{"allOf":[`+manyChoices(40)+`,false]}`), tokensOf(t))
 	if !errors.Is(err, ErrTooLarge) {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// usual lists addresses that RFC 3986 and RFC 5321 allow and people use: a model that copies one must be able to write
-// it.
+// usual lists addresses that are in common use and that RFC 3986 and RFC 5321 allow, so that a model can copy them.
 var usual = map[string][]string{
 	"uri": {
 		"https://example.com", "http://localhost:8080/", "https://example.com:65535/a/b?c=d#e",
@@ -48,7 +47,7 @@ var usual = map[string][]string{
 		"1:2:3:4:5:6:7::", "64:ff9b::192.0.2.33", "2001:DB8:0:0:8:800:200C:417A"},
 }
 
-// wrong lists texts that the RFCs do not allow.
+// wrong lists texts that the RFCs do not allow as addresses.
 var wrong = map[string][]string{
 	"uri": {"", "example.com", "//example.com", "http://", "https:///path", "http:", "http:a", "https:/a",
 		"http://user@/x",
@@ -65,7 +64,8 @@ var wrong = map[string][]string{
 	"ipv6":     {"1:2", "1:2:3:4:5:6:7:8:9", "g::", "1::2::3", "::ffff:192.0.2.256", "12345::", ":1"},
 }
 
-// TestFormatsOfAddresses writes addresses byte by byte under the mask.
+// TestFormatsOfAddresses writes addresses byte by byte and checks that the mask allows every byte of the usual ones,
+// and not of the wrong ones.
 func TestFormatsOfAddresses(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	if n := len(usual["uri"]) + len(usual["email"]); n < 60 {
@@ -121,7 +121,7 @@ func TestLengthsOfPatternsAreCounted(t *testing.T) {
 	}
 }
 
-// sameLeaves compares the inputs that two leaves accept, in all pairs of states that bytes lead to.
+// sameLeaves checks that two leaves accept the same inputs, in all pairs of states that the same bytes lead to.
 func sameLeaves(t *testing.T, name string, a, b leaf) {
 	t.Helper()
 	type pair struct{ p, q uint64 }
@@ -146,7 +146,8 @@ func sameLeaves(t *testing.T, name string, a, b leaf) {
 	}
 }
 
-// TestLongPatterns compiles patterns with lengths that are too large for an automaton with a state for every length.
+// TestLongPatterns checks that patterns compile whose lengths are too large for an automaton with a state for every
+// length.
 func TestLongPatterns(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for _, c := range []struct{ schema, ok, no string }{

@@ -16,8 +16,8 @@ type sketch struct {
 
 // style is the layout of a document.
 type style struct {
-	indent string // "" for one line
-	space  string // after commas and colons on one line
+	indent string // indentation of each level, or "" for a document on one line
+	space  string // written after commas and colons in a document on one line
 	level  int
 	budget int // values left to write before recursion stops
 }
@@ -49,7 +49,7 @@ func quoted(t *rapid.T, least, most int) string {
 	return string(appendString(nil, rapid.StringOfN(rapid.SampledFrom(textRunes), least, most, -1).Draw(t, "text")))
 }
 
-// leaves of random schemas.
+// leafSketch returns a random schema of values without members, such as strings, numbers, booleans and null.
 func leafSketch(t *rapid.T) sketch {
 	switch rapid.IntRange(0, 11).Draw(t, "leaf") {
 	case 0:
@@ -81,7 +81,8 @@ func leafSketch(t *rapid.T) sketch {
 	case 6:
 		lo := rapid.IntRange(-3000, 3000).Draw(t, "lo")
 		step := rapid.SampledFrom([]int{1, 1, 2, 7, 60}).Draw(t, "step")
-		least := (lo + 3000*step) / step * step // a multiple at or below lo, moved up
+		// Rounds lo down to a multiple of step; the next lines raise it to lo or above.
+		least := (lo + 3000*step) / step * step
 		least = least - 3000*step
 		if least < lo {
 			least += step
@@ -138,7 +139,7 @@ func anyValue(t *rapid.T, w *style, depth int) string {
 	return w.brackets("[", "]", members)
 }
 
-// schemaSketch generates a random schema of the supported kinds.
+// schemaSketch returns a random schema of the supported kinds, nested up to depth.
 func schemaSketch(t *rapid.T, depth int) sketch {
 	if depth == 0 {
 		return leafSketch(t)
@@ -162,7 +163,7 @@ func schemaSketch(t *rapid.T, depth int) sketch {
 		return sketch{`{"$ref":"#/$defs/tree"}`, tree}
 	}
 	o := objectSketch(t, depth)
-	// A second schema that every object satisfies: it must not change the result.
+	// Every object satisfies the second schema of allOf, so it must not change the result.
 	return sketch{fmt.Sprintf(`{"allOf":[%s,{"type":"object","properties":{"p0":true}}]}`, o.schema), o.doc}
 }
 

@@ -11,7 +11,7 @@ import (
 type costlySchema struct {
 	name   string
 	schema string
-	want   error // nil if it must compile
+	want   error // the expected error, or nil if the schema must compile
 }
 
 // costlySchemas returns schemas that take much work or memory for their size.
@@ -67,7 +67,7 @@ func costlySchemas() []costlySchema {
 	}
 }
 
-// TestCostlySchemas: for any schema in a request, compilation ends with a grammar or an error. All of them together
+// TestCostlySchemas checks that compiling a schema of any request ends with a grammar or an error. All schemas together
 // take about a second; without the limits some would take hours or all memory.
 func TestCostlySchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
@@ -98,7 +98,8 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
-// TestLargeUnions: a union with the maximum number of alternatives, which are distinguished late; all stay possible.
+// TestLargeUnions checks that all alternatives of a union stay possible if the union has the maximum number of
+// alternatives and they differ only late in the text.
 func TestLargeUnions(t *testing.T) {
 	var parts []string
 	for i := range MaxAlternatives {
@@ -130,8 +131,8 @@ func TestLargeUnions(t *testing.T) {
 	}
 }
 
-// TestManyPatternsAtOnceAreNarrowed: strings with different patterns that cannot be distinguished are costly, so only
-// some are followed.
+// TestManyPatternsAtOnceAreNarrowed checks that only some alternatives are followed if strings with many different
+// patterns cannot be distinguished, because following all is costly.
 func TestManyPatternsAtOnceAreNarrowed(t *testing.T) {
 	var parts []string
 	for i := range 100 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// patchGrammar contains the constructs that grammars of coding agents use: rules, terminals, imports, aliases,
+// patchGrammar contains the constructs that the grammars of coding agents use: rules, terminals, imports, aliases and
 // comments.
 const patchGrammar = `start: begin_patch hunk+ end_patch
 begin_patch: "*** Begin" LF

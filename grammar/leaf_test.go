@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// run feeds a text to a leaf. It fails if the results of open or accepts are wrong.
+// run reports whether a leaf accepts a text. The empty text is not accepted.
 func run(l leaf, text string) (accepted bool) {
 	q := l.start()
 	for i := range len(text) {
@@ -25,8 +25,8 @@ func run(l leaf, text string) (accepted bool) {
 	return text != "" && l.accepts(q)
 }
 
-// TestNoLeafLeadsIntoADeadEnd explores leaves at random: every state that is not final has a next byte, and open is
-// exact.
+// TestNoLeafLeadsIntoADeadEnd follows random bytes through leaves: every state that is not final has a next byte, and
+// open reports exactly the states that have a next byte.
 func TestNoLeafLeadsIntoADeadEnd(t *testing.T) {
 	var leaves []leaf
 	g := newGrammar(tokensOf(t))
@@ -114,7 +114,7 @@ func TestNumberRangesAreExact(t *testing.T) {
 	})
 }
 
-// TestPatternsAgreeWithRegexp compares automata with the standard library on random expressions and strings.
+// TestPatternsAgreeWithRegexp checks that patterns match the same random strings as the regexp package does.
 func TestPatternsAgreeWithRegexp(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"a", "b", "[ab]", "[^a]", "é", "(a|bé)", "a*", "b+", "a?", "(ab){2,3}",
 		"(a|b)*", "[é-ï]", "^", "$", "|", "(^a|b$)", "a{0,2}", "(?i:B)"})
@@ -165,8 +165,8 @@ func TestIntersectionOfPatterns(t *testing.T) {
 	}
 }
 
-// TestStringsAreWhatJSONSays feeds arbitrary bytes to the leaf and to the standard library. The library also accepts
-// invalid UTF-8 and lone surrogates and replaces them; the leaf must not.
+// TestStringsAreWhatJSONSays checks that the leaf of strings accepts the same bytes as encoding/json, except for
+// invalid UTF-8 and lone surrogates, which only encoding/json accepts and replaces.
 func TestStringsAreWhatJSONSays(t *testing.T) {
 	parts := rapid.SampledFrom([]string{"a", `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ude00`, `\uD7FF`, `\uE000`,
 		"é", "\xc3", "\xa9", "\xe0\xa0\x80", "\xe0\x9f\xbf", "\xed\x9f\xbf", "\xed\xa0\x80", "\xf0\x90\x80\x80",

@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/testkit/cputime"
 )
 
-// variedSchema generates a typical schema: objects with patterns, bounded strings, formats, numbers, enums, arrays and
-// alternatives.
+// variedSchema returns a random schema of typical kinds: objects with patterns, bounded strings, formats, numbers,
+// enums, arrays and alternatives.
 func variedSchema(r *rand.Rand, depth int) string {
 	pick := r.IntN(13)
 	if depth == 0 {
@@ -76,8 +76,8 @@ func variedObject(r *rand.Rand, depth int) string {
 		strings.Join(required, ","), more)
 }
 
-// BenchmarkMasks measures the masks of documents under many different schemas, each compiled first: the time of a
-// server that receives a schema for the first time. It measures processor time, so that other programs do not count.
+// BenchmarkMasks measures the masks of documents under many different schemas, each compiled first, as in a server that
+// receives a schema for the first time. The benchmark measures processor time, which does not include other programs.
 func BenchmarkMasks(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -132,7 +132,7 @@ func BenchmarkMasks(b *testing.B) {
 
 // BenchmarkFirstMasks measures the work before the first token under a new schema: compiling the schema and computing
 // the first mask. The schemas are those of this package's tests, with the costly ones counted separately, and those of
-// the JSON Schema test suite if its folder is given. Masks of a whole document are measured too.
+// the JSON Schema test suite if its folder is given. The benchmark also measures the masks of a whole document.
 func BenchmarkFirstMasks(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -156,7 +156,7 @@ func BenchmarkFirstMasks(b *testing.B) {
 			started := cputime.Thread()
 			g, err := Compile([]byte(schema), tokens)
 			if err != nil {
-				continue // refused
+				continue // the schema is refused
 			}
 			compiled := cputime.Thread()
 			s := g.Start()
@@ -203,7 +203,7 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// pickToken picks an allowed token at random, with a preference for those that end a string.
+// pickToken returns a random allowed token. Tokens that end a string are preferred.
 func pickToken(r *rand.Rand, t *Tokens, mask []uint64) int32 {
 	allows := func(id int) bool { return mask[id/64]>>(id%64)&1 == 1 }
 	if allows('"') && r.IntN(6) == 0 {
@@ -221,7 +221,7 @@ func pickToken(r *rand.Rand, t *Tokens, mask []uint64) int32 {
 	return t.eos[0]
 }
 
-// expanded returns the exits of a mask as nodes of the trie of tokens, in order.
+// expanded returns the exits of a mask (nodes of the token trie at which the leaf may end) in order.
 func expanded(t *Tokens, m *leafMask) (exits []exit) {
 	for _, e := range m.exits {
 		if !e.shape {
@@ -238,8 +238,8 @@ func expanded(t *Tokens, m *leafMask) (exits []exit) {
 	return slices.Compact(exits)
 }
 
-// TestShapesChangeNoMask compares the masks of leaves, in states that random texts lead to, with the masks of a walk
-// over all tokens byte by byte.
+// TestShapesChangeNoMask checks that the mask of a leaf, in states that random texts lead to, equals the mask that a
+// walk over all tokens byte by byte gives.
 func TestShapesChangeNoMask(t *testing.T) {
 	tokens, err := NewTokens(largeVocabulary(8000))
 	if err != nil {
@@ -278,7 +278,7 @@ func TestShapesChangeNoMask(t *testing.T) {
 	}
 }
 
-// TestKindRangesAreKinds compares the ranges with the kind of every character.
+// TestKindRangesAreKinds checks that the ranges of characters contain exactly the characters of their kind.
 func TestKindRangesAreKinds(t *testing.T) {
 	counted := 0
 	for k, ranges := range kindRanges() {
@@ -293,12 +293,13 @@ func TestKindRangesAreKinds(t *testing.T) {
 			}
 		}
 	}
-	if want := int(unicode.MaxRune) + 1 - utf8.RuneSelf + 62 - 0x800; counted != want { // without surrogates
+	if want := int(unicode.MaxRune) + 1 - utf8.RuneSelf + 62 - 0x800; counted != want { // surrogates are not characters
 		t.Errorf("%d characters have a range, want %d", counted, want)
 	}
 }
 
-// randomState follows bytes that a leaf accepts, mostly those of tokens.
+// randomState returns a state of a leaf after random bytes that the leaf accepts, mostly those of tokens, and these
+// bytes.
 func randomState(r *rand.Rand, t *Tokens, l leaf) (q uint64, text []byte) {
 	q = l.start()
 	for range r.IntN(14) {
@@ -320,7 +321,8 @@ func randomState(r *rand.Rand, t *Tokens, l leaf) (q uint64, text []byte) {
 	return q, text
 }
 
-// TestMasksAreExact compares masks with the tokens that Accept accepts, in random states of random schemas.
+// TestMasksAreExact checks, in random states of random schemas, that a mask allows exactly the tokens that Accept
+// accepts.
 func TestMasksAreExact(t *testing.T) {
 	tokens, err := NewTokens(largeVocabulary(2500))
 	if err != nil {

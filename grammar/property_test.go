@@ -14,8 +14,8 @@ func rootSketch(t *rapid.T) sketch {
 	return sketch{fmt.Sprintf(`{"$defs":{"tree":%s},"allOf":[%s]}`, treeSchema, s.schema), s.doc}
 }
 
-// TestEveryOutputParsesAndValidates takes random walks over random schemas: for any choice among the allowed tokens,
-// the text parses and an independent validator accepts it.
+// TestEveryOutputParsesAndValidates chooses random allowed tokens under random schemas: the resulting text is valid
+// JSON, and an independent validator accepts it.
 func TestEveryOutputParsesAndValidates(t *testing.T) {
 	vocabularies := []*Tokens{tokensOf(t), tokensOf(t, pieces...)}
 	finished, walks := 0, 0
@@ -50,7 +50,7 @@ func TestEveryOutputParsesAndValidates(t *testing.T) {
 type walker struct {
 	g      *Grammar
 	r      *rand.Rand
-	budget int // steps after which it prefers tokens that close something
+	budget int // number of steps after which the walker prefers tokens that close a string, an array or an object
 }
 
 type failer interface {
@@ -91,7 +91,8 @@ func (w *walker) run(t failer) (text string, ok bool) {
 	return text, false
 }
 
-// closing prefers the end of the sequence, then quotes and brackets.
+// closing returns the end of the sequence if it is allowed, or else an allowed quote or closing bracket, or else
+// otherwise.
 func (w *walker) closing(allowed []int32, otherwise int32) int32 {
 	last := allowed[len(allowed)-1]
 	if last == w.g.Tokens().eos[0] {
@@ -107,7 +108,7 @@ func (w *walker) closing(allowed []int32, otherwise int32) int32 {
 	return otherwise
 }
 
-// compareWithAccept checks every bit of a mask against the automaton itself.
+// compareWithAccept checks that the mask allows exactly the tokens that Accept accepts in state s.
 func compareWithAccept(t failer, s *State, mask []uint64, text string) {
 	for id := range int32(s.g.Tokens().Size()) {
 		err := s.Clone().Accept(id)
@@ -127,8 +128,8 @@ func idsOf(mask []uint64) (ids []int32) {
 	return ids
 }
 
-// TestValidDocumentsAreAccepted is the other direction: documents written from the same random schemas, in several
-// layouts, fed in random pieces.
+// TestValidDocumentsAreAccepted checks that random valid documents of random schemas, in several layouts, are accepted
+// in random pieces.
 func TestValidDocumentsAreAccepted(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	rapid.Check(t, func(t *rapid.T) {

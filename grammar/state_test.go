@@ -108,7 +108,7 @@ func TestClonesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestDepthIsBounded opens arrays as long as this is allowed and then closes all of them.
+// TestDepthIsBounded opens arrays until the mask allows no more levels, and then closes all of them.
 func TestDepthIsBounded(t *testing.T) {
 	for _, schema := range []string{
 		`true`,
@@ -129,7 +129,7 @@ func TestDepthIsBounded(t *testing.T) {
 			t.Errorf("%s: not complete", schema)
 		}
 	}
-	// A value that needs two more levels is not begun if only one is left.
+	// The mask does not allow a value that needs two more levels if only one level is left.
 	s := compile(t, tokensOf(t),
 		`{"$defs":{"box":{"type":"array","minItems":1,"maxItems":1,"items":{"type":"array","items":{"$ref":"#/$defs/box"}}}},"$ref":"#/$defs/box"}`).Start()
 	depth := 0
@@ -140,7 +140,7 @@ func TestDepthIsBounded(t *testing.T) {
 		t.Errorf("boxes: %d levels", depth)
 	}
 	accept(t, s, strings.Repeat("]", depth))
-	// An optional property whose value no longer fits is not offered.
+	// The mask does not allow an optional property if its value would exceed the depth.
 	o := compile(t, tokensOf(t),
 		`{"type":"object","properties":{"a":{"$ref":"#"},"b":{"const":1}},"additionalProperties":false}`).Start()
 	depth = 0
@@ -156,7 +156,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-// TestArenasAreReplaced runs far past the maximum number of stored states, with two live states.
+// TestArenasAreReplaced checks that two states stay valid while far more states are visited than the grammar stores.
 func TestArenasAreReplaced(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, `{"type":"array","items":{"type":"string","minLength":5000,"maxLength":5010},"minItems":2}`)
@@ -209,7 +209,7 @@ func TestCompleteDocumentsOutliveTheirArena(t *testing.T) {
 	}
 }
 
-// TestSharedGrammar uses one grammar for many sequences at the same time; run it with the race detector.
+// TestSharedGrammar uses one grammar for many sequences at the same time, for the race detector.
 func TestSharedGrammar(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, fmt.Sprintf(`{"$defs":{"tree":%s},"type":"array","items":{"$ref":"#/$defs/tree"}}`,
@@ -231,8 +231,8 @@ func TestSharedGrammar(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAmbiguityIsBounded nests alternatives that look the same until the very end: the readings double with every
-// level.
+// TestAmbiguityIsBounded nests alternatives that differ only at their end, so that every level doubles the number of
+// possible readings; the readings that are followed stay limited.
 func TestAmbiguityIsBounded(t *testing.T) {
 	g := compile(t, tokensOf(t), `{"anyOf":[
 		{"type":"array","maxItems":2,"items":{"anyOf":[{"$ref":"#"},{"const":1}]}},

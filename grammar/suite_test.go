@@ -16,7 +16,7 @@ import (
 var suiteDir = flag.String("suite", "",
 	"folder of the JSON Schema test suite that holds draft4, draft7 and draft2020-12")
 
-// suiteGroup is a schema of the suite with its instances.
+// suiteGroup is a schema of the JSON Schema test suite with its instances.
 type suiteGroup struct {
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
@@ -29,9 +29,9 @@ type suiteGroup struct {
 
 // tally counts the results of the instances of one keyword.
 type tally struct {
-	written, blocked     int // valid ones
-	unreachable, escaped int // invalid ones
-	unenforced           int // invalid ones that can be written because a keyword is ignored
+	written, blocked     int // valid instances that can and cannot be written
+	unreachable, escaped int // invalid instances that cannot and can be written
+	unenforced           int // invalid instances that can be written because a keyword is ignored
 	refused              int // instances of schemas that do not compile
 }
 
@@ -48,12 +48,12 @@ var suiteExceptions = map[string]bool{
 	"draft2020-12/format: uri format":       true,
 	"draft2020-12/format: uuid format":      true,
 	"draft2020-12/format: duration format":  true,
-	// A metaschema that is not part of the schema declares that validation keywords have no meaning.
+	// This schema names another metaschema, which declares that validation keywords have no meaning.
 	"draft2020-12/vocabulary: schema that uses custom metaschema with with no validation vocabulary": true,
 }
 
-// TestSuite writes every instance of the JSON Schema test suite byte by byte under the mask: valid ones must be
-// writable, in some order of their members, and invalid ones must not.
+// TestSuite writes every instance of the JSON Schema test suite byte by byte under the mask. Valid instances must be
+// writable with their members in some order; invalid instances must not be.
 func TestSuite(t *testing.T) {
 	if *suiteDir == "" {
 		t.Skip("give the folder of the JSON Schema test suite: make schemas DIR=...")
@@ -75,7 +75,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// suiteSchemas returns the schemas of the suite, none if its folder is not given.
+// suiteSchemas returns the schemas of the test suite, or none if the folder of the suite is not given.
 func suiteSchemas(b *testing.B) (list []string) {
 	if *suiteDir == "" {
 		return nil
@@ -162,7 +162,7 @@ func runSuiteFile(t *testing.T, tokens *Tokens, draft, name, file string) (sum t
 	return sum
 }
 
-// withDraft adds the draft for which a schema is written, by the suite's folders.
+// withDraft returns the schema with "$schema" set to the draft of the suite's folder, unless the schema already has it.
 func withDraft(schema json.RawMessage, draft string) []byte {
 	uri := map[string]string{"draft4": "http://json-schema.org/draft-04/schema#",
 		"draft7": "http://json-schema.org/draft-07/schema#"}[draft]
@@ -177,7 +177,7 @@ func withDraft(schema json.RawMessage, draft string) []byte {
 	return []byte(fmt.Sprintf(`{"$schema":%q%s`, uri, rest))
 }
 
-// writable reports whether a value can be written under the mask, its members in any order.
+// writable reports whether a value can be written under the mask with its members in any order.
 func writable(t *testing.T, g *Grammar, v *value) bool {
 	w := &suiteWriter{t: t, mask: make([]uint64, g.tokens.MaskWords())}
 	return w.put(g.Start(), v, func(s *State) bool { return s.Done() })
@@ -188,7 +188,7 @@ type suiteWriter struct {
 	mask []uint64
 }
 
-// text writes bytes as tokens of single bytes, each of which the mask must allow.
+// text writes a text as tokens of single bytes and calls then. It reports false if the mask forbids a byte.
 func (w *suiteWriter) text(s *State, text string, then func(*State) bool) bool {
 	s = s.Clone()
 	for _, b := range []byte(text) {
@@ -231,7 +231,7 @@ func (w *suiteWriter) elements(s *State, list []value, i int, then func(*State) 
 	})
 }
 
-// members tries every order of the members from i on.
+// members reports whether some order of the members from index i on can be written.
 func (w *suiteWriter) members(s *State, list []member, i int, then func(*State) bool) bool {
 	if i == len(list) {
 		return w.text(s, "}", then)
@@ -253,7 +253,7 @@ func (w *suiteWriter) members(s *State, list []member, i int, then func(*State) 
 	return false
 }
 
-// spellings returns the shortest ways to write a number: as digits, and as in the suite.
+// spellings returns the shortest ways to write a number: as plain digits, and as in the test suite.
 func spellings(text string) []string {
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {

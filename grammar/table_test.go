@@ -231,7 +231,7 @@ type schemaCase struct {
 	reject []string
 }
 
-// TestSchemas feeds whole documents: valid ones must be accepted to their end and be complete there; invalid ones must
+// TestSchemas checks that valid documents are accepted to their end and complete there, and that invalid documents are
 // not.
 func TestSchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)

@@ -37,7 +37,7 @@ func TestTextPatterns(t *testing.T) {
 	}
 }
 
-// If case is ignored, a letter matches all of its forms: k and s have three.
+// If a pattern ignores case, a letter matches all of its forms; the letters k and s have three forms each.
 func TestPatternsWithoutCase(t *testing.T) {
 	g, err := Pattern(`(?i)ks\d`, tokensOf(t, pieces...))
 	if err != nil {

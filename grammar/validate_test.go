@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// validate is a second, independent implementation of JSON Schema: it walks a parsed document. Only the tests use it.
+// validate checks a parsed document against a schema. It is a second, independent implementation of JSON Schema, for
+// tests.
 func validate(root, schema, doc any) error {
 	if b, ok := schema.(bool); ok {
 		if !b {
@@ -278,7 +279,7 @@ func validateObject(root any, s map[string]any, d map[string]any) error {
 	return nil
 }
 
-// check parses a schema and a document and validates.
+// check parses a schema and a document, and returns the error of validating the document.
 func check(schema, doc string) error {
 	var plain any
 	if err := json.Unmarshal([]byte(doc), &plain); err != nil { // numbers must fit a float64

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// byteVocabulary has every byte as a token, further given tokens, a special one and the end of the sequence.
+// byteVocabulary is a vocabulary with a token for every byte, additional given tokens, a special token and the end of
+// the sequence.
 type byteVocabulary struct {
 	texts [][]byte
 }
@@ -29,8 +30,8 @@ func (v *byteVocabulary) IsSpecial(id int32) bool {
 }
 func (v *byteVocabulary) EOS() []int32 { return []int32{int32(len(v.texts) - 1)} }
 
-// pieces lists tokens as in byte-level tokenizers: across JSON's punctuation, parts of characters, runs of whitespace,
-// numbers.
+// pieces lists tokens like those of byte-level tokenizers: tokens that span JSON punctuation, parts of characters, runs
+// of whitespace, and numbers.
 var pieces = []string{
 	`{"`, `"}`, `":`, `": `, `", "`, `","`, `"]`, `},`, `]}`, `}}`, `[]`, `{}`, `[{"`, `"},{"`, "{\n", "\n  ",
 	",\n    ", " \"", ` "a": `, "true", "false", "null", "tr", "ue", "nul", "10", "12", "123", "00", "0.", ".5", "-1",
@@ -49,8 +50,8 @@ func tokensOf(t testing.TB, more ...string) *Tokens {
 	return tokens
 }
 
-// largeVocabulary imitates a tokenizer of n tokens: words with and without a space before, words with punctuation,
-// numbers up to 999, other scripts.
+// largeVocabulary returns n tokens like those of a real tokenizer: words with and without a space before them, words
+// with punctuation, numbers up to 999, and other scripts.
 func largeVocabulary(n int) *byteVocabulary {
 	r := rand.New(rand.NewPCG(1, 2))
 	more := append([]string(nil), pieces...)

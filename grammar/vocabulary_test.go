@@ -44,7 +44,8 @@ func TestUnusableVocabularies(t *testing.T) {
 	}
 }
 
-// TestHalfCharactersNeedTheirOtherHalf: without all continuation bytes, tokens with parts of characters are excluded.
+// TestHalfCharactersNeedTheirOtherHalf checks that the masks exclude tokens with parts of characters if some
+// continuation bytes are not tokens.
 func TestHalfCharactersNeedTheirOtherHalf(t *testing.T) {
 	v := changed{newVocabulary("日", "\xe6\x97"), map[int32]string{0xa5: ""}, nil}
 	tokens, err := NewTokens(v)
@@ -63,7 +64,7 @@ func TestHalfCharactersNeedTheirOtherHalf(t *testing.T) {
 			t.Errorf("token %d: allowed %v, want %v", id, got, want)
 		}
 	}
-	// A character that no token can write is the only case in which no token is allowed, and it is reported.
+	// Only if no token can write a required character does the mask allow no token; the state reports that.
 	e := compile(t, tokens, `{"const":"本"}`).Start()
 	accept(t, e, `"`)
 	if err := e.Mask(mask); !errors.Is(err, ErrNoToken) {
@@ -105,7 +106,7 @@ func TestTrieHoldsEveryToken(t *testing.T) {
 			t.Fatalf("node %d ends at %d", i, tr.end[i])
 		}
 	}
-	if want := v.Size() - 2; found != want { // without the special token and the end
+	if want := v.Size() - 2; found != want { // all tokens but the special token and the end
 		t.Errorf("%d tokens, want %d", found, want)
 	}
 }

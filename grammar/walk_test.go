@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// walkSchemas combine keywords in ways that easily lead to dead ends: bounds that must be met at the end, choices that
-// exclude others, names that several patterns match.
+// walkSchemas lists schemas whose keywords easily lead to dead ends: bounds that the end of a value must meet, choices
+// that exclude others, and names that several patterns match.
 var walkSchemas = []string{
 	`{"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"minProperties":2,
 		"additionalProperties":false}`,
@@ -52,8 +52,8 @@ var walkSchemas = []string{
 	`{"enum":[{"a":1},{"a":2,"b":[]},[1],"x"],"not":{"required":["b"]},"minProperties":1}`,
 }
 
-// TestWalks writes random documents: none may reach a dead end, and each must be valid for the independent validator in
-// validate_test.go.
+// TestWalks writes random documents under the mask: no document reaches a dead end, and the independent validator in
+// validate_test.go accepts each.
 func TestWalks(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -72,7 +72,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// walk writes one random document, byte by byte, with a preference for bytes that end it.
+// walk returns a random document, written byte by byte under the mask. Bytes that end the document are preferred.
 func walk(t *testing.T, g *Grammar, r *rand.Rand) string {
 	s := g.Start()
 	mask := make([]uint64, g.tokens.MaskWords())
@@ -118,12 +118,12 @@ func walk(t *testing.T, g *Grammar, r *rand.Rand) string {
 	return ""
 }
 
-// TestIgnored: keywords that are not enforced are reported; with Strict they are refused.
+// TestIgnored checks that keywords that are not enforced are reported, and that Strict refuses them.
 func TestIgnored(t *testing.T) {
 	tokens := tokensOf(t)
 	for _, c := range []struct {
 		schema string
-		want   []Ignored // without reasons
+		want   []Ignored // expected keywords; their reasons are not compared
 		writes string
 	}{
 		{`{"javaType":"x","title":"t","items":{"id":"a","links":[],"x-y":1}}`,
@@ -166,7 +166,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestLooseOneOf: if "exactly one" cannot be enforced, "at least one" still is.
+// TestLooseOneOf checks that a oneOf that cannot be enforced as "exactly one" is enforced as "at least one".
 func TestLooseOneOf(t *testing.T) {
 	g := compile(t, tokensOf(t), `{"oneOf":[{"type":"string","format":"date"},{"type":"string","maxLength":99}]}`)
 	if err := g.Start().AcceptString(`5`); err == nil || len(g.Ignored()) != 1 {
@@ -174,7 +174,8 @@ func TestLooseOneOf(t *testing.T) {
 	}
 }
 
-// TestManyPlacesAreLeftOut: keywords that cannot be enforced, in more locations than are tried one by one.
+// TestManyPlacesAreLeftOut checks a schema with more unenforceable keywords than the compiler tries to leave out one by
+// one.
 func TestManyPlacesAreLeftOut(t *testing.T) {
 	var schema bytes.Buffer
 	for i := range 40 {

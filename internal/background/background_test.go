@@ -20,7 +20,7 @@ func TestRunWaitsAndPassesPanics(t *testing.T) {
 	Run(func() { panic("no") })
 }
 
-// The work runs at a lower priority than other threads, whose priority does not change.
+// Run executes the work at a lower priority than other threads and does not change their priority.
 func TestRunLowersItsOwnThread(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("priorities of threads are Linux's")
@@ -30,7 +30,7 @@ func TestRunLowersItsOwnThread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return n // 20 less the niceness
+		return n // the kernel reports 20 minus the niceness
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

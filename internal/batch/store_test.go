@@ -20,8 +20,8 @@ import (
 type echo struct {
 	mu   sync.Mutex
 	ran  map[string]int
-	hold chan struct{} // where set, lines wait for a value, or for their end
-	put  int           // lines that are put off once
+	hold chan struct{} // if set, a line waits for a value, or until its context ends
+	put  int           // the number of lines that are postponed once
 }
 
 func (e *echo) Run(ctx context.Context, _ Batch, l Line) (Result, error) {
@@ -91,7 +91,8 @@ func create(t *testing.T, s *Store, tenant, text string) Batch {
 	return b
 }
 
-// A batch is made from a file that the same tenant uploaded for batches; a refused batch does not lock the file.
+// A batch can only be made from a file that the same tenant uploaded for batches; a refused batch does not lock its
+// file.
 func TestBatchesAreMadeOfFilesForThem(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir()})
 	good := upload(t, s, "a", lines(1))
@@ -154,7 +155,8 @@ func TestBadLinesFailAlone(t *testing.T) {
 	defer s.Stop()
 	s.Start(&echo{put: 2})
 	text := lines(3) + "\n  \nnot JSON\n" + `{"custom_id": "r1"}` + "\n" + `{"custom_id": "bad"}` + "\n" +
-		`{"custom_id": "long` + strings.Repeat("x", 200) + `"}` + "\n" + `{"custom_id": "last"}` // without an end
+		// The last line has no line break.
+		`{"custom_id": "long` + strings.Repeat("x", 200) + `"}` + "\n" + `{"custom_id": "last"}`
 	b := wait(t, s, create(t, s, "a", text))
 	if want := (Counts{Succeeded: 4, Errored: 4}); b.Counts != want || b.State != Completed || b.Lines != 8 {
 		t.Errorf("%+v", b)
@@ -170,7 +172,7 @@ func TestBadLinesFailAlone(t *testing.T) {
 	}
 }
 
-// A process may be killed while it writes any byte of its journals. In every case each line is in the results once.
+// If the process is killed at any byte of its journals, the results still contain each line once.
 func TestAKillAtAnyByte(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})
@@ -217,7 +219,7 @@ func TestAKillAtAnyByte(t *testing.T) {
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		again := open(t, Options{Dir: copied}) // what has ended stays as it was
+		again := open(t, Options{Dir: copied}) // a batch that has ended does not change
 		if got, err := again.Batch("", b.ID); err != nil || got.Counts != ended.Counts || got.State != Completed {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -309,7 +311,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-// Uploads leave space for results, and lines wait until there is space.
+// Uploads leave space for results in the folder, and lines wait until there is space for their results.
 func TestTheBudgetHolds(t *testing.T) {
 	const budget = 64 << 10
 	s := open(t, Options{Budget: budget, Workers: 4})
@@ -321,7 +323,7 @@ func TestTheBudgetHolds(t *testing.T) {
 		t.Fatalf("%d bytes of a refused file", used)
 	}
 	filler := upload(t, s, "", strings.Repeat("x", 24<<10))
-	b := create(t, s, "", lines(1200)) // 25 KB, and 40 KB of results
+	b := create(t, s, "", lines(1200)) // the lines have 25 KB and their results 40 KB
 	s.Start(&echo{})
 	await.True(t, "lines wait for room", func() bool {
 		st := s.Stats()
@@ -364,7 +366,7 @@ func TestInputsThatAreNone(t *testing.T) {
 	}
 }
 
-// Lists are returned in pages, newest first.
+// Batches and files are listed in pages, newest first.
 func TestLists(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := open(t, Options{Now: func() time.Time { now = now.Add(time.Second); return now }})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A line that is put off does not run before its time.
+// A postponed line does not run before its time.
 func TestLinesThatArePutOff(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := open(t, Options{Now: func() time.Time { return now }})
@@ -28,7 +28,7 @@ func TestLinesThatArePutOff(t *testing.T) {
 		s.mu.Lock()
 		j, n := s.choose()
 		if j != nil && n >= 0 {
-			j.pending = append([]int{n}, j.pending...) // runNext takes it again
+			j.pending = append([]int{n}, j.pending...) // so that runNext takes the line again
 		}
 		s.mu.Unlock()
 		return j != nil && n >= 0
@@ -54,7 +54,7 @@ func (r runner) Run(ctx context.Context, _ Batch, l Line) (Result, error) { retu
 
 func (r runner) Left(_ Batch, _ Line, why Class) Result { return Result{why, []byte("{}")} }
 
-// A batch that is cancelled after its last line was done is cancelled, not completed.
+// A batch that is cancelled after its last line has finished ends as cancelled, not as completed.
 func TestCancelledAfterTheLastLine(t *testing.T) {
 	s := open(t, Options{})
 	defer s.Stop()
@@ -65,7 +65,7 @@ func TestCancelledAfterTheLastLine(t *testing.T) {
 		}
 		return Result{Succeeded, []byte("{}")}, nil
 	})
-	for range 2 { // the line, and the end
+	for range 2 { // one step runs the line, and one ends the batch
 		s.runNext(r)
 	}
 	if got, err := s.Batch("", b.ID); err != nil || got.State != Cancelled || got.Counts.Succeeded != 1 {
@@ -73,7 +73,7 @@ func TestCancelledAfterTheLastLine(t *testing.T) {
 	}
 }
 
-// Uploads leave an eighth of the folder to results, to the byte.
+// Uploads may fill the folder up to seven eighths, exact to the byte; the rest is for results.
 func TestUploadsLeaveRoomForResults(t *testing.T) {
 	for _, c := range []struct {
 		bytes int
@@ -88,7 +88,7 @@ func TestUploadsLeaveRoomForResults(t *testing.T) {
 	}
 }
 
-// A file that a batch reads stays until the batch has ended, also after its time.
+// A file that a batch reads is kept until the batch has ended, even if the file has expired.
 func TestFilesThatAreReadStay(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := open(t, Options{Now: func() time.Time { return now }, Keep: time.Hour})
@@ -114,7 +114,7 @@ func TestFilesThatAreReadStay(t *testing.T) {
 	}
 }
 
-// What is left of an entry that was cut off is removed from the journal, so that the next entry begins a line.
+// The incomplete last entry of a journal is removed, so that the next entry begins on a new line.
 func TestTornEntriesAreRemoved(t *testing.T) {
 	whole := string(appendEntry(nil, 3, Result{Succeeded, []byte(`{"a":1}`)}))
 	for cut := range len(whole) {

@@ -15,7 +15,7 @@ type item struct {
 	any   any
 }
 
-// The counted size is between three quarters and twice the growth of the heap, for any contents of the value.
+// The size that Of returns is at least three quarters and at most twice the number of bytes by which the heap grows.
 func TestOfIsWhatTheHeapGrowsBy(t *testing.T) {
 	for name, build := range map[string]func() *item{
 		"a long string": func() *item { return &item{name: strings.Repeat("x", 100_000)} },

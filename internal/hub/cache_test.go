@@ -111,7 +111,7 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	if err := os.Symlink("../../blobs/gone", filepath.Join(dir, "m2.safetensors")); err != nil {
 		t.Skip(err)
 	}
-	expect(ErrIncomplete, "m2.safetensors") // the link is there, its target is not
+	expect(ErrIncomplete, "m2.safetensors") // the link exists, but its target does not
 	write(t, c.blob(n, "gone"), "x")
 	if got, err := c.Find(n); err != nil || got != dir {
 		t.Errorf("%s, %v", got, err)

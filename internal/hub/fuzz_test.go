@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzList: for any list of a server, the chosen files stay inside the model's folder and have a size and a hash that
-// can be checked.
+// FuzzList checks that, for any list of files that a server sends, the chosen files stay inside the model's folder and
+// have a size and a hash to check.
 func FuzzList(f *testing.F) {
 	const commit = `"sha":"` + testCommit + `"`
 	f.Add(`{` + commit + `,"siblings":[{"rfilename":"config.json","size":2,"blobId":"` + strings.Repeat("a", 40) + `"}]}`)

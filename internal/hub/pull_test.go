@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/filelock"
 )
 
-// contents reads a folder with all subfolders, links included.
+// contents returns the files and links in a folder and its subfolders, by path.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -44,7 +44,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// checkModel compares a downloaded model with the files of the server.
+// checkModel checks that a downloaded model has the files of the server.
 func checkModel(t *testing.T, h *testHub, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -117,7 +117,7 @@ func TestPullMakesTheLayoutOfHuggingFace(t *testing.T) {
 		t.Errorf("by commit: found %q, %v", found, err)
 	}
 
-	// A second download transfers only the list.
+	// A second download requests only the list of files.
 	before := len(h.requests("hub", "")) + len(h.requests("store", ""))
 	if _, err := h.pull(h.puller(root, nil)); err != nil {
 		t.Fatal(err)
@@ -161,8 +161,7 @@ func TestCutConnectionsResume(t *testing.T) {
 	for _, r := range h.requests("store", hashOf(h.files[8])) {
 		ranges = append(ranges, r.rng)
 	}
-	// The number of bytes of a broken response that arrived depends on the network; the next request continues there in
-	// any case.
+	// How many bytes of a broken response arrive depends on the network; the next request always continues after them.
 	if len(ranges) < 5 || ranges[0] != "" || slices.Contains(ranges[1:], "") {
 		t.Errorf("ranges %q", ranges)
 	}
@@ -285,7 +284,7 @@ func TestBusyServersAreAskedAgainAsTheySay(t *testing.T) {
 		fails       bool
 	}{
 		{"seconds", "7", 429, 7 * time.Second, 7 * time.Second, false},
-		{"a date", "", 503, time.Second, 110 * time.Second, false}, // minus the time of the response
+		{"a date", "", 503, time.Second, 110 * time.Second, false}, // the date minus the time of the response
 		{"nothing", "", 500, 500 * time.Millisecond, 2 * time.Second, false},
 		{"nonsense", "soon", 503, 500 * time.Millisecond, 2 * time.Second, false},
 		{"longer than anybody waits", "86400", 429, 0, 0, true},
@@ -348,7 +347,7 @@ func TestTheTokenGoesToTheHubAlone(t *testing.T) {
 	if len(store) != 3 {
 		t.Errorf("%d requests to the store", len(store))
 	}
-	// Redirects inside the hub keep the token.
+	// The token is also sent after a redirect inside the hub.
 	h = newTestHub(t, smallModel()...)
 	h.needsToken = true
 	h.hubFault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
@@ -404,10 +403,10 @@ func TestWithoutContentLengthTheListedSizeCounts(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(w http.ResponseWriter, _ *http.Request, data []byte, tries int) bool {
 		switch tries {
-		case 1: // ends early without any sign on the wire
+		case 1: // the body ends early, and the connection does not show it
 			chunked(w, data[:len(data)/2])
 			return true
-		case 2: // the whole file, although its rest was requested
+		case 2: // the whole file is sent, although only its rest was requested
 			chunked(w, data)
 			return true
 		}
@@ -430,8 +429,8 @@ func TestWithoutContentLengthTheListedSizeCounts(t *testing.T) {
 	}
 }
 
-// The store's object changes between two parts of a download. Whether or not the server understands If-Range, parts of
-// different objects are never joined.
+// If the store's object changes between two parts of a download, parts of different objects are never joined, whether
+// or not the server supports If-Range.
 func TestAChangedObjectIsFetchedFromItsBeginning(t *testing.T) {
 	for _, understands := range []bool{true, false} {
 		h := newTestHub(t, smallModel()...)
@@ -463,7 +462,7 @@ func TestAChangedObjectIsFetchedFromItsBeginning(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkModel(t, h, dir)
-		for i := 8; i < 10; i++ { // no request was spent on joining parts that do not belong together
+		for i := 8; i < 10; i++ { // no request was sent for the rest of another object
 			want := 2
 			if !understands {
 				want = 3
@@ -516,7 +515,7 @@ func TestAStalledConnectionIsGivenUp(t *testing.T) {
 		return true
 	}
 	p := h.puller(t.TempDir(), nil)
-	p.stall, p.tries.most = 100*time.Millisecond, 1<<20 // others may stall too, on a busy machine
+	p.stall, p.tries.most = 100*time.Millisecond, 1<<20 // other files may also stall on a busy machine
 	dir, err := h.pull(p)
 	if err != nil {
 		t.Fatal(err)
@@ -596,7 +595,7 @@ func TestModelsThatCannotBeServedAreNamed(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// A single file without an index is a model.
+	// A repository with a single weight file and no index is a model.
 	h := newTestHub(t, only("config.json", "consolidated.safetensors", "original/model.safetensors")...)
 	if dir, err := h.pull(h.puller(t.TempDir(), nil)); err != nil {
 		t.Error(err)
@@ -639,7 +638,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Two concurrent downloads of one model into one cache share the work.
+// Two concurrent downloads of one model into one cache request each file once.
 func TestTwoPullsAtOnceFetchEachFileOnce(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(http.ResponseWriter, *http.Request, []byte, int) bool {
@@ -696,7 +695,8 @@ func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 	checkModel(t, h, p.cache.snapshot(n, testCommit))
 }
 
-// Without locks two concurrent downloads do not share the work, but they do not disturb each other either.
+// On a file system without locks, two concurrent downloads both request the files, and neither damages the files of the
+// other.
 func TestFileSystemsWithoutLocks(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = cutAfter(70_000)
@@ -784,7 +784,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// If the first part had an ETag and a later part has none, it may belong to another object and is not joined.
+// If the first part had an ETag and a later part has none, the later part is not joined, because it may belong to
+// another object.
 func TestAPartWithoutETagIsNotJoined(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(w http.ResponseWriter, r *http.Request, data []byte, tries int) bool {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// ggufModel returns a typical repository of GGUF files: splits in folders, single files, and files that are not models.
+// ggufModel returns the files of a typical GGUF repository: split files in folders, single files, and files that are
+// not models.
 func ggufModel() []testFile {
 	var files []testFile
 	for i, name := range []string{"README.md", "config.json", "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
@@ -36,7 +37,7 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 		"UD-Q2_K_XL": "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
 		"ud-q2_k_xl": "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
 		"Q2_K_XL":    "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
-		"Q4_K_M":     "Sparse-1-Q4_K_M.gguf", // its own name, though UD-Q4_K_M has the word too
+		"Q4_K_M":     "Sparse-1-Q4_K_M.gguf", // the exact name is preferred, although UD-Q4_K_M contains it too
 		"IQ1_M":      "Sparse-1-UD-IQ1_M.gguf",
 		"chat":       "Sparse-1-IQ2XXS-w2Q2K-chat.gguf",
 
@@ -49,7 +50,8 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 		}
 	}
 	for quant, want := range map[string]string{
-		"IQ2XXS": "matches Sparse-1-IQ2XXS-w2Q2K-chat, Sparse-1-IQ2XXS-w2Q2K-base", // the smaller one first
+		// The message names the smaller file first.
+		"IQ2XXS": "matches Sparse-1-IQ2XXS-w2Q2K-chat, Sparse-1-IQ2XXS-w2Q2K-base",
 		"Q3_K_M": "is not among UD-IQ1_M, Q4_K_M, UD-Q4_K_M,",
 		"Q8_0":   "1 of 2 parts of broken/Sparse-1-Q8_0",
 		"F16":    "is not among",
@@ -61,8 +63,8 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 	}
 }
 
-// A split file whose download was interrupted continues where it ended, is compared with its digests and is found by
-// its name.
+// The interrupted download of a split file continues where it stopped, the parts are checked against their digests, and
+// the model is found by the name of its quantization.
 func TestAQuantIsPulledAndFound(t *testing.T) {
 	h := newTestHub(t, ggufModel()...)
 	root := t.TempDir()
@@ -86,7 +88,7 @@ func TestAQuantIsPulledAndFound(t *testing.T) {
 			t.Errorf("%s: %d bytes, %d sent, %v", f.path, len(got), h.sent[f.path], err)
 		}
 	}
-	for _, quant := range []string{"UD-Q2_K_XL", "q2_k_xl", ""} { // the only one in the cache needs no name
+	for _, quant := range []string{"UD-Q2_K_XL", "q2_k_xl", ""} { // the only quantization in the cache needs no name
 		if got, err := (Cache{root}).Find(Name{testRepo, "main", quant}); err != nil || got != at {
 			t.Errorf("%q: %s, %v", quant, got, err)
 		}

@@ -38,8 +38,9 @@ type record struct {
 	token string
 }
 
-// testHub is a small hub: a server with lists and small files, and a second one, the store, for large ones. Faults are
-// functions that respond in place of the server if they return true; tries counts the requests for that path, from 1.
+// testHub is a small hub: one server with lists and small files, and a second one, the store, for large files. Faults
+// are functions that answer a request in place of the server if they return true; their argument tries counts the
+// requests for the same path, from 1.
 type testHub struct {
 	t          *testing.T
 	files      []testFile
@@ -47,7 +48,7 @@ type testHub struct {
 	hubFault   func(w http.ResponseWriter, r *http.Request, tries int) bool
 	storeFault func(w http.ResponseWriter, r *http.Request, data []byte, tries int) bool
 	needsToken bool
-	etag       func(f testFile) string // of the store
+	etag       func(f testFile) string // returns the ETag that the store sends
 
 	hub, store *httptest.Server
 	mu         sync.Mutex
@@ -65,7 +66,7 @@ func newTestHub(t *testing.T, files ...testFile) *testHub {
 	return h
 }
 
-// smallModel returns a model with two shards and many unneeded files.
+// smallModel returns the files of a model with two shards, and many files that are not needed.
 func smallModel() []testFile {
 	index := `{"metadata":{},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`
 	return []testFile{
@@ -91,7 +92,7 @@ var neededFiles = []string{"chat_template.jinja", "config.json", "generation_con
 	"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json",
 	"tokenizer.json", "tokenizer_config.json"}
 
-// pattern returns data in which all parts differ.
+// pattern returns n pseudo-random bytes, so that parts of a file differ.
 func pattern(n int, seed byte) []byte {
 	b := make([]byte, 0, n+32)
 	for sum := sha256.Sum256([]byte{seed}); len(b) < n; sum = sha256.Sum256(sum[:]) {
@@ -121,7 +122,7 @@ func (h *testHub) note(host string, r *http.Request) (tries int) {
 	return tries
 }
 
-// requests returns the requests whose path has the given suffix.
+// requests returns the requests to a host whose path has the given suffix.
 func (h *testHub) requests(host, suffix string) []record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -221,7 +222,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// cutAfter responds to a request for a whole file or its rest with n bytes and closes the connection.
+// cutAfter returns a fault that sends n bytes of the response and closes the connection.
 func cutAfter(n int) func(http.ResponseWriter, *http.Request, []byte, int) bool {
 	return func(w http.ResponseWriter, r *http.Request, data []byte, _ int) bool {
 		var from int
@@ -258,7 +259,7 @@ func (h *testHub) puller(dir string, pauses *[]time.Duration) *Puller {
 	return p
 }
 
-// pull plans and downloads testRepo.
+// pull downloads testRepo and returns its folder.
 func (h *testHub) pull(p *Puller) (string, error) {
 	n, err := ParseName(testRepo)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Ranges are those of the file that is listed, and inside it.
+// The range of a partial response is accepted only if it lies inside the file and states no other size than the listed
+// one.
 func TestRangesOfTheListedFile(t *testing.T) {
 	for text, want := range map[string]int64{"bytes 5-9/10": 5, "bytes 0-9/10": 0, "bytes 5-9/*": 5,
 		"bytes 5-10/10": -1, "bytes 5-9/11": -1,
@@ -20,7 +21,8 @@ func TestRangesOfTheListedFile(t *testing.T) {
 	}
 }
 
-// A weak tag says nothing about bytes: parts are not joined by it, and a part under another strong tag is not joined.
+// A part is joined to an earlier part with a strong ETag only if its own ETag is the same; a weak ETag does not
+// identify bytes.
 func TestWhichPartsAreJoined(t *testing.T) {
 	for _, c := range []struct {
 		before, now string
@@ -49,7 +51,7 @@ func TestWhichPartsAreJoined(t *testing.T) {
 	}
 }
 
-// No redirect leads from https to http, be it the first or a later one; from http to https is allowed.
+// Neither the first nor a later redirect may lead from https to http; a redirect from http to https is allowed.
 func TestEveryRedirectStaysEncrypted(t *testing.T) {
 	at := func(text string) *http.Request {
 		u, err := url.Parse(text)

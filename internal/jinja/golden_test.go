@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// golden is testdata/golden.json: the output of Jinja2 itself, written by testdata/generate.py.
+// golden is the content of testdata/golden.json: outputs of Jinja2 itself, written by testdata/generate.py.
 type golden struct {
 	Origin string
 	Vars   json.RawMessage

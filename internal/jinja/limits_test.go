@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Templates come with checkpoints: none may hang the server or exhaust its memory.
+// No template can hang the server or exhaust its memory; templates come with checkpoints, which may be hostile.
 func TestHostileTemplatesStop(t *testing.T) {
 	limits := Limits{Steps: 200_000, Depth: 300, Output: 1 << 20, Memory: 4 << 20}
 	for _, c := range []struct{ name, src string }{
@@ -80,7 +80,7 @@ func TestDeeplyNestedSourceIsRefused(t *testing.T) {
 			t.Errorf("%s: error %.80v, want ErrLimit", c.name, err)
 		}
 	}
-	// Long chains of operators are parsed in a loop, not by recursion.
+	// The parser reads long chains of operators in a loop, not by recursion.
 	for _, c := range []struct{ name, src, want string }{
 		{"sum", "{{ 0" + strings.Repeat(" + 1", 50_000) + " }}", "50000"},
 		{"or", "{{ 0" + strings.Repeat(" or 0", 50_000) + " or 7 }}", "7"},
@@ -144,7 +144,7 @@ func TestNamesAreThoseTheTemplateReads(t *testing.T) {
 	}
 }
 
-// A template is shared by all requests.
+// Several goroutines can render one template at the same time, because all requests share it.
 func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
 	tmpl, err := Compile(
 		"{% set ns = namespace(n=0) %}{% for x in xs %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}", Limits{})
@@ -175,14 +175,14 @@ func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// A template that loops or collects values endlessly is stopped, within its memory limit, after a limited number of
-// steps: at most bytesPerStep bytes are read or made in each step. The clock of the template counts its steps.
+// A template that loops or collects values endlessly is stopped within its memory limit and after a limited number of
+// steps. A step reads or makes at most bytesPerStep bytes. The template's clock counts steps instead of time.
 func TestTemplatesEndSoon(t *testing.T) {
 	const input = 1000
 	const long = "{% set s = 'A' * 1000000 %}{% set d = {'k': 1} %}"
 	for _, c := range []struct {
 		name, before, round string
-		bytes               int // that a round reads or makes
+		bytes               int // bytes that a round of the loop reads or makes
 	}{
 		{"long loop", "", "", 1},
 		{"nested loops", "", "{% for b in range(30000) %}{% endfor %}", 30_000},

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Marks change no character: with marked values a template renders the same text, or fails in the same way.
+// With marked values a template renders the same text, or fails with the same error, as without marks.
 func TestMarkedValuesRenderTheSameText(t *testing.T) {
 	g, vars := readGolden(t)
 	for _, c := range g.Cases {
@@ -30,7 +30,7 @@ func markedVars(vars map[string]Value) map[string]Value {
 	return out
 }
 
-// shown writes « and » around marked spans.
+// shown returns the text with « and » around its marked spans.
 func shown(t mark.Text) string {
 	var b strings.Builder
 	at := 0
@@ -107,8 +107,8 @@ func TestEveryOperationKeepsTheMarks(t *testing.T) {
 	}
 }
 
-// Whatever a template does with text of the request, no character loses its mark: the characters of the test occur
-// neither in the template nor in another value.
+// Whatever a template does with text of the request, every character of that text keeps its mark. The test uses
+// characters that occur neither in the template nor in other values.
 func FuzzNoTextLosesItsMark(f *testing.F) {
 	g, vars := readGolden(f)
 	for _, c := range g.Cases {

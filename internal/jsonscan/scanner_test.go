@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// valid reports whether the text is one JSON value to the scanner.
+// valid reports whether the scanner reads the text as exactly one JSON value.
 func valid(text string) bool {
 	s := &jsonscan.Scanner{Text: []byte(text)}
 	return s.Skip() == nil && s.End("the end") == nil
@@ -60,7 +60,7 @@ func TestScannerDecodesStrings(t *testing.T) {
 	}
 }
 
-// readString reads one JSON string and nothing after it.
+// readString returns the JSON string in data; any further data is an error.
 func readString(data []byte) (string, error) {
 	r := jsonscan.Scanner{Text: data}
 	s, err := r.Str()
@@ -114,7 +114,7 @@ func TestRawValuesEndWhereTheyShould(t *testing.T) {
 	}
 }
 
-// An error has the offset of the mistake, and the name of the text.
+// An error contains the offset of the mistake and the name of the text.
 func TestErrorsHaveAPlace(t *testing.T) {
 	for _, test := range []struct {
 		text   string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Any way of joining and cutting pieces keeps the mark of every byte.
+// Joining and cutting marked texts in any order keeps the mark of every byte.
 func FuzzMarksFollowTheirBytes(f *testing.F) {
 	f.Add("ab", "cd", "ef", 1, 5)
 	f.Add("", "x", "", 0, 1)
@@ -53,7 +53,7 @@ func TestMapSeesMarkedAndOtherRunsApart(t *testing.T) {
 	}
 }
 
-// shown is # for every marked byte and - for the others.
+// shown returns # for every marked byte of t and - for every other byte.
 func shown(t Text) string {
 	out := []byte(strings.Repeat("-", len(t.String())))
 	for _, m := range t.Spans() {

@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// tree returns a /sys with these processors of each node.
+// tree returns a /sys file system in which each node has the given list of processors.
 func tree(lists map[string]string) fstest.MapFS {
 	out := fstest.MapFS{folder + "/online": {Data: []byte("0-9\n")}, folder + "/has_cpu": {Data: []byte("0\n")}}
 	for node, list := range lists {
@@ -16,7 +16,7 @@ func tree(lists map[string]string) fstest.MapFS {
 	return out
 }
 
-// Nodes are those with processors that the process may use, in order of their numbers.
+// The nodes are those that have processors which the process may use, in order of their numbers.
 func TestNodesAreRead(t *testing.T) {
 	sys := tree(map[string]string{"node0": "0-3,8-9\n", "node2": "\n", "node10": "12\n", "node3": "4-7\n"})
 	got, err := Read(sys, func(cpu int) bool { return cpu != 1 && cpu != 8 })
@@ -30,7 +30,7 @@ func TestNodesAreRead(t *testing.T) {
 	}
 }
 
-// A tree that is damaged is an error that names the node, and never a wrong list.
+// A damaged /sys tree causes an error that names the node, and never a wrong list.
 func TestDamagedTreesAreRefused(t *testing.T) {
 	for _, list := range []string{"x", "3-1", "1-", "-1", "0-99999999999999999999", "0-70000", "1,,2"} {
 		_, err := Read(tree(map[string]string{"node0": "0", "node1": list}), func(int) bool { return true })
@@ -43,8 +43,8 @@ func TestDamagedTreesAreRefused(t *testing.T) {
 	}
 }
 
-// Workers and rows are divided in proportion to the processors: every worker has a node, every row belongs to one,
-// and a worker's share of the rows is on its own node except for rows that are kept together.
+// Workers and rows are divided in proportion to the processors: every worker and every row has a node, and a worker's
+// share of the rows is on its own node except for rows that are kept together.
 func TestWorkersAndRowsAreDivided(t *testing.T) {
 	m := &Machine{Nodes: []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}, {4, []int{6, 7}}}}
 	for workers := 1; workers < 20; workers++ {
@@ -82,14 +82,14 @@ func TestWorkersAndRowsAreDivided(t *testing.T) {
 	}
 }
 
-// recorded is a system that records its calls.
+// recorded is a fake system that records the processors that threads are bound to.
 type recorded struct{ bound [][]int }
 
 func (r *recorded) Bind(cpus []int) error { r.bound = append(r.bound, cpus); return nil }
 func (r *recorded) Prefer(int) error      { return nil }
 func (r *recorded) Thread() int           { return 1 }
 
-// A worker is bound to the processors of its node.
+// Every worker is bound to the processors of its node.
 func TestWorkersAreBoundToTheirNode(t *testing.T) {
 	sys := &recorded{}
 	m := &Machine{Nodes: []Node{{0, []int{0, 2}}, {1, []int{1, 3}}}, System: sys}
@@ -104,8 +104,8 @@ func TestWorkersAreBoundToTheirNode(t *testing.T) {
 	}
 }
 
-// On the machine of the test there are several nodes, or one node and a log line about it, or an error with a
-// suggestion.
+// On the machine that runs the test, Several finds several nodes, or reports that there is one node, or returns an
+// error that says what to do.
 func TestOneNodeIsSaid(t *testing.T) {
 	said := ""
 	m, err := Several(func(text string) { said = text })

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// fields lists the contents of a message, one line for each field in the order of the message: the numbers of the
-// enclosing fields, then its value. Which fields are messages is given.
+// fields returns one line for each field of a protobuf message, in order: the numbers of the enclosing fields and its
+// own, then its value. messages lists the fields that are messages themselves.
 func fields(t *testing.T, b []byte, at string, messages []string) (list []string) {
 	t.Helper()
 	for len(b) > 0 {
@@ -61,7 +61,7 @@ func fields(t *testing.T, b []byte, at string, messages []string) (list []string
 	return list
 }
 
-// A collector that is busy at first gets a request with the fields of trace.proto.
+// A collector that first answers that it is busy later receives a request with the fields of trace.proto.
 func TestACollectorGetsSpans(t *testing.T) {
 	var got []byte
 	calls := 0

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// asProgram makes the test binary a program: a server that can be ended by a path, or one that fails.
+// If the environment variable asProgram is set, the test binary runs as a server that a request can end, or as a
+// program that fails.
 const asProgram = "SPARROW_TEST_IS_A_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func TestServer(t *testing.T) {
 	if err := s.Running(); err != nil {
 		t.Error(err)
 	}
-	http.Get(s.URL + "/die") // the connection breaks
+	http.Get(s.URL + "/die") // the request fails, because the connection breaks
 	<-s.ended
 	for _, err := range []error{s.Running(), s.End(syscall.SIGTERM)} {
 		wantWords(t, err, "exit status 4", "model    m")
@@ -76,7 +77,7 @@ func wantWords(t *testing.T, err error, list ...string) {
 	}
 }
 
-// The address is found in output of any pieces.
+// The reader finds the address however the output is split into pieces.
 func TestAddressReader(t *testing.T) {
 	const text = "memory   8 GiB\naddress  http://127.0.0.1:80 (listening)\naddress  two\n"
 	for size := 1; size < len(text); size++ {

@@ -8,17 +8,17 @@ import (
 
 const mib = int64(1) << 20
 
-// machine has 16 GiB, of which 12 can be used.
+// machine is the /proc/meminfo of a machine with 16 GiB, of which 12 GiB are available.
 var machine = file(fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", 16<<20, 12<<20))
 
 func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 
 func bytesOf(n int64) *fstest.MapFile { return file(fmt.Sprintf("%d\n", n)) }
 
-// Files of every process.
+// These are paths of files that every process can read.
 const meminfo, mounts, member = "proc/meminfo", "proc/self/mountinfo", "proc/self/cgroup"
 
-// Lines of /proc/self/mountinfo.
+// These are lines of /proc/self/mountinfo.
 const (
 	otherMount = "20 1 0:5 / /proc rw,nosuid - proc proc rw\n"
 	mount2     = "25 1 0:28 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -124,7 +124,7 @@ func TestControlGroups(t *testing.T) {
 	}
 }
 
-// FuzzFiles reads any contents of the system's files: never a negative amount.
+// FuzzFiles checks that no contents of the system's files give a negative amount of memory.
 func FuzzFiles(f *testing.F) {
 	f.Add("MemTotal: 5 kB\nMemAvailable: -1 kB", otherMount+mount2+mount1, "0::/box\n4:memory:/../x\n", "max\n",
 		"file 9\n")

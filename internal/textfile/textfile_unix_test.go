@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A path that is not a regular file, or a file that is larger than allowed, is refused at once, without waiting or
-// reading.
+// A path that is not a regular file, or that is larger than allowed, is refused immediately: the file is not read, and
+// opening it does not block.
 func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// The tables of docs/reliability.md and docs/pains.md name tests: each of them must exist, in the package before its
-// name if one is given.
+// Every test that the tables of docs/reliability.md and docs/pains.md name exists, in the package before its name if a
+// package is given.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	const root = "../.."
-	packages := map[string][]string{} // of each test
+	packages := map[string][]string{} // the packages that declare each test
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || !strings.HasSuffix(path, "_test.go") {
@@ -33,7 +33,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Matches a package in backquotes, or the root, and the tests after it up to the next one.
+	// word matches a package in backquotes, the word root, a test after it, or the end of a line.
 	word := regexp.MustCompile("`[a-z0-9/]+`|\\broot\\b|\\b(?:Test|Fuzz)[A-Z]\\w*|\n")
 	for _, document := range []string{"reliability.md", "pains.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", document))

@@ -15,8 +15,8 @@ import (
 
 var updateFace = flag.Bool("update-face", false, "write testdata/face.txt")
 
-// Importable packages are few and meant for import: at most 45 with 2,800 exported names. All others are below
-// internal/.
+// At most 45 packages, with 2,800 exported names in total, can be imported by other modules. All other packages are
+// below internal/.
 func TestImportablePackagesAreFew(t *testing.T) {
 	hidden := map[string]bool{"internal": true, "testdata": true}
 	packages, names := map[string]bool{}, 0
@@ -51,8 +51,8 @@ func TestImportablePackagesAreFew(t *testing.T) {
 	}
 }
 
-// The root package is for Go programs: every exported name of it is listed in testdata/face.txt, so that a change of
-// the public API is noticed. go test ./internal/tree -run TestRootFace -args -update-face writes the list.
+// testdata/face.txt lists every exported name of the root package, so that a change of the public API is noticed. go
+// test ./internal/tree -run TestRootFace -args -update-face writes the list.
 func TestRootFace(t *testing.T) {
 	files, err := filepath.Glob("../../*.go")
 	if err != nil {
@@ -70,7 +70,7 @@ func TestRootFace(t *testing.T) {
 		face = append(face, exported(file)...)
 	}
 	slices.Sort(face)
-	face = slices.Compact(face) // a name with a file for each platform
+	face = slices.Compact(face) // a name that is declared in a file for each platform occurs several times
 	got := strings.Join(face, "\n") + "\n"
 	const list = "testdata/face.txt"
 	if *updateFace {

@@ -1,4 +1,4 @@
-// Package tree holds the test that keeps the packages in their order.
+// Package tree tests the structure of the repository, such as the import order of its packages.
 package tree
 
 import (
@@ -16,15 +16,15 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package, in the same order.
 var order = []string{
-	"internal/tree/testrun", // imports nothing of the module
+	"internal/tree/testrun", // this package imports no package of the module
 	"cmd/sparrow cmd/simulate cmd/kernelc " +
 		"cmd/dist examples/ask examples/batch internal/tree/plots internal/tree/width internal/tree/platforms",
-	// Tests of other projects' programs with a server.
+	// These packages test programs of other projects with a server.
 	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
-	"server/hostile", // make torture runs it
+	"server/hostile", // run by make torture
 	"verify internal/eval internal/bench/load " +
 		"internal/bench/kernels internal/bench/model internal/sim/fleet internal/sim/script",
-	"internal/bench/pause internal/bench/peak internal/bench/plot", // peak starts workers of its own
+	"internal/bench/pause internal/bench/peak internal/bench/plot", // package peak starts its own workers
 	"server",
 	"server/internal/metric server/internal/page internal/otlp",
 	"internal/batch",
@@ -133,7 +133,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// docs/architecture.md lists every package, from top to bottom.
+// docs/architecture.md lists every package, in the order of this test from top to bottom.
 func TestThePageListsThePackages(t *testing.T) {
 	page, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestThePageListsThePackages(t *testing.T) {
 	}
 }
 
-// place returns a package's name in the order; "." is the module's root.
+// place returns a package's name as in order; the module's root is ".".
 func place(path string) string {
 	if path == "sparrow" {
 		return "."

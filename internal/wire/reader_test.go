@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// skipAll reads any JSON text and checks only its syntax.
+// skipAll returns a reader that has checked the syntax of a JSON text.
 func skipAll(text string) *Reader {
 	c := NewReader([]byte(text))
 	c.Skip()
@@ -87,7 +87,7 @@ func TestNestingIsLimited(t *testing.T) {
 			t.Errorf("%.20s...: %v", text, c.malformed)
 		}
 	}
-	// The depth decreases again: a long flat array of shallow values is fine.
+	// The depth decreases after a value ends, so a long array of shallow values is accepted.
 	if c := skipAll("[" + strings.Repeat("[[{}]],", 1000) + "1]"); c.malformed != nil {
 		t.Error(c.malformed)
 	}
@@ -124,7 +124,7 @@ func TestDuplicateNamesAreFoundInObjectsOfAnySize(t *testing.T) {
 			t.Errorf("%d names, the first repeated: %v", n, c.err())
 		}
 	}
-	// An escape does not hide a name.
+	// A name that is written with an escape is still found as a duplicate.
 	if c := skipAll(`{"stop":1,"s\u0074op":2}`); c.err() == nil || c.err().Param != "stop" {
 		t.Errorf("escaped duplicate: %v", c.err())
 	}
@@ -143,7 +143,7 @@ func TestHalfASurrogatePairIsReported(t *testing.T) {
 	}
 }
 
-// sameSyntax compares the values, or the refusal, of this package with the result of encoding/json.
+// sameSyntax checks that this package and encoding/json both refuse a text, or both return the same value.
 func sameSyntax(t interface{ Fatalf(string, ...any) }, text string) {
 	c := skipAll(text)
 	deep := c.malformed != nil && strings.Contains(c.malformed.Message, "nested deeper")

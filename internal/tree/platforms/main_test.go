@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestErrorsOfOtherPlatforms checks a module whose errors only one platform has.
+// TestErrorsOfOtherPlatforms checks that the command finds errors which a module has on only one platform.
 func TestErrorsOfOtherPlatforms(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

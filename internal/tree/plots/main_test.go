@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The plots in the tree match the tables.
+// The plots in the repository match the tables that they are drawn from.
 func TestPicturesAreDrawnFromTheTables(t *testing.T) {
 	pages, err := filepath.Glob("../../../docs/benchmarks/*.md")
 	if err != nil {

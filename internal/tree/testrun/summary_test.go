@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// stream returns the events of a run.
+// stream returns a reader of the events as JSON lines, as `go test -json` prints them.
 func stream(t *testing.T, events ...event) *strings.Reader {
 	t.Helper()
 	var b strings.Builder
@@ -88,7 +88,7 @@ func TestFailuresAreNamed(t *testing.T) {
 	}
 }
 
-// Output that is not an event, such as go's message about an unknown flag, is shown.
+// Output that is not an event, such as the go command's message about an unknown flag, is printed.
 func TestOtherOutputIsShown(t *testing.T) {
 	var out strings.Builder
 	if newSummary(&out).read(strings.NewReader("flag provided but not defined: -x\n")); !strings.Contains(out.String(),
