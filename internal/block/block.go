@@ -13,12 +13,12 @@ import (
 	"sparrow/internal/num"
 )
 
-// Format is one block format. The zero Format is none.
+// Format is one block format. The zero value is not a format.
 type Format uint8
 
-// The formats. A name contains the bits of a value; K formats have blocks of 256 values with scales of 16 or 32 of
-// them, IQ
-// formats values of a table or a lattice, TQ formats three values.
+// These are the formats. A name contains the number of bits of a value. K formats have blocks of 256 values, with
+// scales for 16 or 32 values each. IQ formats take values from a table or a lattice. TQ formats have three different
+// values.
 const (
 	Q4_0 Format = iota + 1
 	Q4_1
@@ -45,7 +45,7 @@ const (
 	NVFP4
 )
 
-// formats has, for each Format, its name, the values and bytes of a block, and its decoder.
+// formats holds the name, the values and bytes of a block, and the decoder of each Format.
 var formats = [...]struct {
 	name   string
 	values int
@@ -78,7 +78,7 @@ var formats = [...]struct {
 	NVFP4:   {"NVFP4", 64, 36, decodeNVFP4},
 }
 
-// Formats lists all formats.
+// Formats returns all formats.
 func Formats() []Format {
 	list := make([]Format, 0, len(formats)-1)
 	for f := Q4_0; int(f) < len(formats); f++ {
@@ -94,13 +94,13 @@ func (f Format) String() string {
 	return fmt.Sprintf("Format(%d)", uint8(f))
 }
 
-// Valid reports whether there is such a format.
+// Valid reports whether f is one of the formats.
 func (f Format) Valid() bool { return f > 0 && int(f) < len(formats) }
 
 // Values returns the number of values of a block.
 func (f Format) Values() int { return formats[f].values }
 
-// Bytes returns the size of a block.
+// Bytes returns the size of a block in bytes.
 func (f Format) Bytes() int { return formats[f].bytes }
 
 // Decode writes the values of whole blocks: len(dst) is a multiple of Values, and src contains the same number of
@@ -113,7 +113,7 @@ func (f Format) Decode(dst []float32, src []byte) {
 	}
 }
 
-// half reads the float16 at the start of b.
+// half returns the float16 number at the start of b.
 func half(b []byte) float32 { return num.FromF16(binary.LittleEndian.Uint16(b)) }
 
 func decodeQ4_0(dst []float32, src []byte) {
@@ -155,13 +155,13 @@ func decodeQ8_0(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ2K: 16 bytes of scale and minimum (4 bits each) for 16 values, 64 bytes of 2-bit values, d, dmin. A byte has
-// four values whose positions differ by 32.
+// decodeQ2K decodes blocks of 16 bytes of scale and minimum (4 bits each) for 16 values, 64 bytes of 2-bit values, d
+// and dmin. A byte has four values whose positions differ by 32.
 func decodeQ2K(dst []float32, src []byte) {
 	scales, values := src[:16], src[16:80]
 	d, low := half(src[80:]), half(src[82:])
-	for run := range 16 { // 16 values each
-		group, part := run/8, run%8 // 128 values; 16 values in it
+	for run := range 16 { // each run has 16 values
+		group, part := run/8, run%8 // group of 128 values; part of 16 values in it
 		scale, least := d*float32(scales[run]&15), low*float32(scales[run]>>4)
 		q := values[32*group+16*(part%2):]
 		for l := range 16 {
@@ -170,7 +170,8 @@ func decodeQ2K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ3K: 32 bytes of third bits, 64 bytes of the two low bits, 12 bytes of sixteen 6-bit scales, d.
+// decodeQ3K decodes blocks of 32 bytes of third bits, 64 bytes of the two low bits, 12 bytes of sixteen 6-bit scales,
+// and d.
 func decodeQ3K(dst []float32, src []byte) {
 	third, values, packed, d := src[:32], src[32:96], src[96:108], half(src[108:])
 	for run := range 16 {
@@ -190,7 +191,7 @@ func decodeQ3K(dst []float32, src []byte) {
 	}
 }
 
-// scaleMin returns the 6-bit scale and minimum of group j of the eight in the 12 bytes of Q4_K and Q5_K.
+// scaleMin returns the 6-bit scale and minimum of group j, one of eight in the 12 bytes of Q4_K and Q5_K.
 func scaleMin(packed []byte, j int) (scale, least float32) {
 	if j < 4 {
 		return float32(packed[j] & 63), float32(packed[j+4] & 63)
@@ -198,7 +199,8 @@ func scaleMin(packed []byte, j int) (scale, least float32) {
 	return float32(packed[j+4]&15 | packed[j-4]>>6<<4), float32(packed[j+4]>>4 | packed[j]>>6<<4)
 }
 
-// decodeQ4K: d, dmin, 12 bytes of scales and minimums, 128 bytes of 4-bit values, two groups of 32 in 32 bytes.
+// decodeQ4K decodes blocks of d, dmin, 12 bytes of scales and minimums, and 128 bytes of 4-bit values, where each 32
+// bytes have two groups of 32 values.
 func decodeQ4K(dst []float32, src []byte) {
 	d, low, packed, values := half(src), half(src[2:]), src[4:16], src[16:144]
 	for j := range 8 {
@@ -210,7 +212,8 @@ func decodeQ4K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ5K: as Q4_K, with 32 bytes of fifth bits, bit j of each for group j, before the values.
+// decodeQ5K decodes blocks like those of Q4_K, with 32 bytes of fifth bits before the values; bit j of each byte
+// belongs to group j.
 func decodeQ5K(dst []float32, src []byte) {
 	d, low, packed, fifth, values := half(src), half(src[2:]), src[4:16], src[16:48], src[48:176]
 	for j := range 8 {
@@ -223,11 +226,12 @@ func decodeQ5K(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ6K: 128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 signed scales of 16 values, d.
+// decodeQ6K decodes blocks of 128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 signed scales of 16 values, and
+// d.
 func decodeQ6K(dst []float32, src []byte) {
 	lows, highs, scales, d := src[:128], src[128:192], src[192:208], half(src[208:])
-	for run := range 8 { // 32 values each
-		group, part := run/4, run%4 // 128 values; 32 values in it
+	for run := range 8 { // each run has 32 values
+		group, part := run/4, run%4 // group of 128 values; part of 32 values in it
 		for l := range 32 {
 			q := lows[64*group+32*(part%2)+l] >> (4 * (part / 2)) & 15
 			q |= highs[32*group+l] >> (2 * part) & 3 << 4
@@ -237,10 +241,10 @@ func decodeQ6K(dst []float32, src []byte) {
 	}
 }
 
-// nonlinear are the sixteen values of IQ4_NL and IQ4_XS, before scaling.
+// nonlinear holds the sixteen values of IQ4_NL and IQ4_XS before scaling.
 var nonlinear = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// lookUp writes 32 values of a table, chosen by 16 bytes: low nibbles first.
+// lookUp writes 32 values of a table times scale. 16 bytes of codes select them, low nibbles first.
 func lookUp(dst []float32, codes []byte, table *[16]float32, scale float32) {
 	for j, q := range codes[:16] {
 		dst[j] = scale * table[q&15]
@@ -250,7 +254,8 @@ func lookUp(dst []float32, codes []byte, table *[16]float32, scale float32) {
 
 func decodeIQ4NL(dst []float32, src []byte) { lookUp(dst, src[2:], &nonlinear, half(src)) }
 
-// decodeIQ4XS: d, 16 bits with the upper pairs of eight scales, 4 bytes with their lower nibbles, 128 bytes of codes.
+// decodeIQ4XS decodes blocks of d, 16 bits with the upper pairs of eight scales, 4 bytes with the lower nibbles of the
+// scales, and 128 bytes of codes.
 func decodeIQ4XS(dst []float32, src []byte) {
 	d, upper, lower := half(src), binary.LittleEndian.Uint16(src[2:]), src[4:8]
 	for j := range 8 {
@@ -259,17 +264,17 @@ func decodeIQ4XS(dst []float32, src []byte) {
 	}
 }
 
-// twiceE2M1 are the values of e2m1 times two: the scale of a block is halved instead.
+// twiceE2M1 holds the values of e2m1 times two; the scale of a block is halved in exchange.
 var twiceE2M1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
-// decodeMXFP4: a power-of-two scale, then 16 bytes of e2m1 codes.
+// decodeMXFP4 decodes blocks of a power-of-two scale and 16 bytes of e2m1 codes.
 func decodeMXFP4(dst []float32, src []byte) {
-	// 2^(e-128), which float32 has for every byte: the two smallest are subnormal.
+	// The scale is 2^(e-128). Float32 represents it for every byte; the two smallest are subnormal.
 	lookUp(dst, src[1:], &twiceE2M1, float32(math.Ldexp(1, int(src[0])-128)))
 }
 
-// decodeNVFP4: four e4m3 scales of 16 values, without sign and with NaN for zero, then four times eight bytes of e2m1
-// codes, low nibbles first.
+// decodeNVFP4 decodes blocks of four e4m3 scales of 16 values, without a sign and with zero for NaN, and four times
+// eight bytes of e2m1 codes, low nibbles first.
 func decodeNVFP4(dst []float32, src []byte) {
 	for g, scale := range src[:4] {
 		d := num.FromE4M3(scale&127) / 2

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// encoders are the formats that values can be written in.
+// encoders holds the encoders of the formats that can be written.
 var encoders = map[Format]func(dst []byte, src []float32){
 	Q4_0: encodeQ4_0, Q5_0: encodeQ5_0, Q8_0: encodeQ8_0, Q2_K: encodeQ2K, Q4_K: encodeQ4K, Q5_K: encodeQ5K,
 	Q6_K: encodeQ6K,
@@ -28,7 +28,7 @@ func (f Format) Encode(dst []byte, src []float32) {
 
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, num.F16(v)) }
 
-// inverse is 1/v, or 0 for 0: a block of zeros has scale 0.
+// inverse returns 1/v, or 0 for 0, because a block of zeros has scale 0.
 func inverse(v float32) float32 {
 	if v == 0 {
 		return 0
@@ -36,7 +36,7 @@ func inverse(v float32) float32 {
 	return 1 / v
 }
 
-// furthest returns the value with the largest magnitude, with its sign; the first of several.
+// furthest returns the value with the largest magnitude, with its sign. Of several such values it returns the first.
 func furthest(src []float32) (most float32) {
 	for _, v := range src {
 		if abs(v) > abs(most) {
@@ -54,7 +54,7 @@ func encodeQ8_0(dst []byte, src []float32) {
 	putHalf(dst, d)
 	for i, v := range src {
 		q := float64(v * inv)
-		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // halves away from zero: the sum is exact
+		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // rounds halves away from zero; the sum is exact
 	}
 }
 
@@ -82,8 +82,8 @@ func encodeQ5_0(dst []byte, src []float32) {
 	binary.LittleEndian.PutUint32(dst[2:], high)
 }
 
-// nearest is v rounded to a whole number of [low, high], halves to even. Beyond 2^22 sums are not whole numbers, and
-// beyond [low, high] anyway.
+// nearest returns v rounded to the nearest integer in [low, high], halves to even. For |v| above 2^22 the sum is not
+// rounded to an integer, but such values are outside [low, high].
 func nearest(v, low, high float32) int {
 	q := float32(v+wholeAt) - wholeAt
 	if q > high {
@@ -108,8 +108,8 @@ func encodeQ5K(dst []byte, src []float32) {
 	})
 }
 
-// sixBitScales writes d, dmin, and scales and minimums of 6 bits for each 32 values, as Q4_K and Q5_K have them, and
-// writes the codes, up to top. The rest of dst begins as zeros.
+// sixBitScales writes d, dmin, and the 6-bit scales and minimums of each 32 values in the form of Q4_K and Q5_K. It
+// calls put with each code, from 0 to top. The rest of dst must be zero.
 func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	var search lanes
 	scales, leasts := search.affine(src, top)
@@ -137,8 +137,8 @@ func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	}
 }
 
-// encodeQ2K: scales and minimums of 4 bits belong to 16 values. The search processes 32 values, so each value is
-// given twice.
+// encodeQ2K encodes blocks whose 4-bit scales and minimums belong to 16 values. The search processes 32 values, so each
+// value is passed twice.
 func encodeQ2K(dst []byte, src []float32) {
 	var search lanes
 	var scales, leasts [16]float32

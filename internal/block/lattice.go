@@ -6,17 +6,17 @@ import (
 	"math/bits"
 )
 
-// Formats of one to three bits. Values are points of a lattice: an index into a grid represents eight values, or four,
-// and signs are stored separately. A grid element times a scale of a few bits is a whole number, so that every format
-// has the integer form of [Whole].
+// This file has the formats of one to three bits. Values are points of a lattice: an index into a grid represents eight
+// or four values, and signs are stored separately. A grid element times a scale of a few bits is an integer, so that
+// every format has the integer form of [Whole].
 
-// octet is a point of eight values, quad one of four: the first value in the lowest byte.
+// An octet is a point of eight values, and a quad is a point of four values. The first value is in the lowest byte.
 type (
 	octet = uint64
 	quad  = uint32
 )
 
-// The grids. A grid of IQ1 has eight times its value, because an eighth is added to each value.
+// These are the grids. A grid of IQ1 holds eight times its values, because 1/8 is added to each value.
 var (
 	octetsIQ2XXS = octets(gridIQ2XXS, [4]int8{8, 25, 43})
 	octetsIQ2XS  = octets(gridIQ2XS, [4]int8{8, 25, 43})
@@ -26,8 +26,7 @@ var (
 	quadsIQ3S    = quads(gridIQ3S, [8]int8{1, 3, 5, 7, 9, 11, 13, 15})
 )
 
-// Octets returns the grid of a format whose indices represent eight values, nil for others; Quads returns the grid of
-// four values.
+// Octets returns the grid of a format whose indices represent eight values, or nil for other formats.
 func (f Format) Octets() []uint64 {
 	switch f {
 	case IQ1_S, IQ1_M:
@@ -42,7 +41,7 @@ func (f Format) Octets() []uint64 {
 	return nil
 }
 
-// Quads: see [Format.Octets].
+// Quads returns the grid of a format whose indices represent four values, or nil for other formats.
 func (f Format) Quads() []uint32 {
 	switch f {
 	case IQ3_XXS:
@@ -53,7 +52,7 @@ func (f Format) Quads() []uint32 {
 	return nil
 }
 
-// unbase64 reads a constant of this package.
+// unbase64 decodes a base64 constant of this package.
 func unbase64(text string) []byte {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -62,7 +61,7 @@ func unbase64(text string) []byte {
 	return b
 }
 
-// octets unpacks a grid of codes of 2 bits.
+// octets unpacks a grid of 2-bit codes.
 func octets(text string, values [4]int8) []octet {
 	packed := unbase64(text)
 	grid := make([]octet, len(packed)/2)
@@ -75,7 +74,7 @@ func octets(text string, values [4]int8) []octet {
 	return grid
 }
 
-// quads unpacks a grid of codes of 4 bits.
+// quads unpacks a grid of 4-bit codes.
 func quads(text string, values [8]int8) []quad {
 	packed := unbase64(text)
 	grid := make([]quad, len(packed)/2)
@@ -88,20 +87,20 @@ func quads(text string, values [8]int8) []quad {
 	return grid
 }
 
-// signsOf returns the eight signs that seven bits represent: an even number of values is negative.
+// signsOf returns the eight signs that seven bits represent. The eighth sign makes the number of negative values even.
 func signsOf(seven uint32) byte {
 	seven &= 127
 	return byte(seven | uint32(bits.OnesCount32(seven))&1<<7)
 }
 
-// Whole is a block of 256 values as integers: value i is D·Scales[i/16]·Codes[i].
+// Whole holds a block of 256 values as integers: value i is D·Scales[i/16]·Codes[i].
 type Whole struct {
 	D      float32
 	Scales [16]int8
 	Codes  [256]int8
 }
 
-// point writes the values of octet o of the block. A set bit of signs negates.
+// point writes the values of octet o of the block. A set bit of signs negates its value.
 func (w *Whole) point(o int, p octet, signs byte) {
 	to := w.Codes[8*o:][:8]
 	for j := range to {
@@ -113,22 +112,22 @@ func (w *Whole) point(o int, p octet, signs byte) {
 	}
 }
 
-// points writes octet o of two quads.
+// points writes octet o of the block from two quads.
 func (w *Whole) points(o int, low, high quad, signs byte) {
 	w.point(o, octet(low)|octet(high)<<32, signs)
 }
 
-// nibble is nibble i of bytes, the low one of a byte first.
+// nibble returns nibble i of b, where the low nibble of a byte is first.
 func nibble(b []byte, i int) byte { return b[i/2] >> (4 * (i % 2)) & 15 }
 
-// decode writes the values. Their products are exact in float32.
+// decode writes the values to dst. The products are exact in float32.
 func (w *Whole) decode(dst []float32) {
 	for i, c := range w.Codes {
 		dst[i] = w.D * float32(int(w.Scales[i/16])*int(c))
 	}
 }
 
-// Read reads a block of a format of one to three bits, and reports whether it is one.
+// Read reads a block of a format of one to three bits, and reports whether f is such a format.
 func (w *Whole) Read(f Format, src []byte) bool {
 	if int(f) >= len(wholes) || wholes[f] == nil {
 		return false
@@ -140,7 +139,7 @@ func (w *Whole) Read(f Format, src []byte) bool {
 var wholes = [...]func(*Whole, []byte){IQ1_S: readIQ1S, IQ1_M: readIQ1M, IQ2_XXS: readIQ2XXS, IQ2_XS: readIQ2XS,
 	IQ2_S: readIQ2S, IQ3_XXS: readIQ3XXS, IQ3_S: readIQ3S, TQ1_0: readTQ1, TQ2_0: readTQ2}
 
-// whole turns a decoder of integers into a decoder of float32 values.
+// whole returns a decoder of float32 values that uses a reader of integers.
 func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) {
 		var w Whole
@@ -149,7 +148,8 @@ func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {
 	}
 }
 
-// readIQ2XXS: d, then for each 32 values four indices of a byte, and 32 bits with four signs of 7 and a scale of 4.
+// readIQ2XXS reads a block of d and, for each 32 values, four indices of one byte and 32 bits with four 7-bit sign
+// codes and a 4-bit scale.
 func readIQ2XXS(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for g := range 8 {
@@ -163,14 +163,15 @@ func readIQ2XXS(w *Whole, src []byte) {
 	}
 }
 
-// scales4 reads sixteen scales of 4 bits, as IQ2_XS and IQ2_S have them.
+// scales4 reads sixteen 4-bit scales in the form of IQ2_XS and IQ2_S.
 func (w *Whole) scales4(src []byte) {
 	for i := range w.Scales {
 		w.Scales[i] = int8(2*nibble(src, i) + 1)
 	}
 }
 
-// readIQ2XS: d, 32 words of an index of 9 bits and a sign of 7, eight bytes of scales of 16 values.
+// readIQ2XS reads a block of d, 32 words with a 9-bit index and a 7-bit sign code each, and eight bytes of scales of 16
+// values.
 func readIQ2XS(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for o := range 32 {
@@ -180,8 +181,8 @@ func readIQ2XS(w *Whole, src []byte) {
 	w.scales4(src[66:])
 }
 
-// readIQ2S: d, 32 bytes of indices, 32 bytes of signs, eight bytes with the upper two bits of four indices each, eight
-// bytes of scales of 16 values.
+// readIQ2S reads a block of d, 32 bytes of indices, 32 bytes of signs, eight bytes with the upper two bits of four
+// indices each, and eight bytes of scales of 16 values.
 func readIQ2S(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	low, signs, high := src[2:34], src[34:66], src[66:74]
@@ -192,7 +193,8 @@ func readIQ2S(w *Whole, src []byte) {
 	w.scales4(src[74:])
 }
 
-// readIQ3XXS: d, 64 indices of a byte for four values each, eight words with four signs of 7 bits and a scale of 4.
+// readIQ3XXS reads a block of d, 64 one-byte indices of four values each, and eight words with four 7-bit sign codes
+// and a 4-bit scale.
 func readIQ3XXS(w *Whole, src []byte) {
 	w.D = half(src) / 4
 	for g := range 8 {
@@ -206,8 +208,8 @@ func readIQ3XXS(w *Whole, src []byte) {
 	}
 }
 
-// readIQ3S: d, 64 bytes of indices, eight bytes with the ninth bits of eight indices each, 32 bytes of signs, four
-// bytes of scales of 32 values.
+// readIQ3S reads a block of d, 64 bytes of indices, eight bytes with the ninth bits of eight indices each, 32 bytes of
+// signs, and four bytes of scales of 32 values.
 func readIQ3S(w *Whole, src []byte) {
 	w.D = half(src)
 	low, high, signs := src[2:66], src[66:74], src[74:106]
@@ -220,7 +222,7 @@ func readIQ3S(w *Whole, src []byte) {
 	}
 }
 
-// add raises the values of an octet by one, or lowers them.
+// add adds one to the values of octet o, or subtracts one if lower is set.
 func (w *Whole) add(o int, lower bool) {
 	to := w.Codes[8*o:][:8]
 	for j := range to {
@@ -232,8 +234,8 @@ func (w *Whole) add(o int, lower bool) {
 	}
 }
 
-// readIQ1S: d, 32 bytes of indices, eight words of 32 values: four times the upper three bits of an index, a scale of 3
-// bits, and whether an eighth is taken from the values or added.
+// readIQ1S reads a block of d, 32 bytes of indices, and eight words of 32 values each: four times the upper three bits
+// of an index, a 3-bit scale, and a bit that tells whether 1/8 is subtracted from the values or added.
 func readIQ1S(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for g := range 8 {
@@ -248,8 +250,8 @@ func readIQ1S(w *Whole, src []byte) {
 	}
 }
 
-// readIQ1M: 32 bytes of indices, a nibble for each octet with the upper three bits of its index and whether an eighth
-// is taken from its values, four words with four scales of 3 bits and four bits of d.
+// readIQ1M reads a block of 32 bytes of indices, a nibble for each octet with the upper three bits of its index and a
+// bit that tells whether 1/8 is subtracted, and four words with four 3-bit scales and four bits of d each.
 func readIQ1M(w *Whole, src []byte) {
 	var d uint16
 	for k := range 4 {
@@ -267,16 +269,16 @@ func readIQ1M(w *Whole, src []byte) {
 	}
 }
 
-// ones sets all scales to one: values are multiplied only by d.
+// ones sets all scales to one, so that values are multiplied only by d.
 func (w *Whole) ones() {
 	for i := range w.Scales {
 		w.Scales[i] = 1
 	}
 }
 
-// readTQ1: 48 bytes and 4 bytes of digits of base three, the highest first, then d. The values of one of the first 32
-// bytes have positions that differ by 32, those of the next 16 bytes by 16, those of the last four by four; a digit is
-// the value plus one.
+// readTQ1 reads a block of 48 bytes and 4 bytes of base-3 digits, the highest digit first, and d. The positions of the
+// values of a byte differ by 32 in the first 32 bytes, by 16 in the next 16, and by 4 in the last 4. A digit is the
+// value plus one.
 func readTQ1(w *Whole, src []byte) {
 	w.D = half(src[52:])
 	w.ones()
@@ -293,7 +295,7 @@ func readTQ1(w *Whole, src []byte) {
 	digits(240, src[48:52], 4)
 }
 
-// readTQ2: 64 bytes of four values of 2 bits whose positions differ by 32, then d.
+// readTQ2 reads a block of 64 bytes, each with four 2-bit values whose positions differ by 32, and d.
 func readTQ2(w *Whole, src []byte) {
 	w.D = half(src[64:])
 	w.ones()

@@ -7,15 +7,15 @@ import (
 	"math/rand/v2"
 )
 
-// halves has, for each format, the offsets of its float16 scales in a block.
+// halves lists, for each format, the offsets of its float16 scales in a block.
 var halves = [...][]int{
 	Q4_0: {0}, Q4_1: {0, 2}, Q5_0: {0}, Q5_1: {0, 2}, Q8_0: {0}, Q2_K: {80, 82}, Q3_K: {108}, Q4_K: {0, 2},
 	Q5_K: {0, 2}, Q6_K: {208}, IQ4_NL: {0}, IQ4_XS: {0}, IQ1_S: {0}, IQ2_XXS: {0}, IQ2_XS: {0}, IQ2_S: {0},
 	IQ3_XXS: {0}, IQ3_S: {0}, TQ1_0: {52}, TQ2_0: {64}, NVFP4: nil,
 }
 
-// Random fills whole blocks with any codes and integer scales, and with float scales between 0.001 and 0.02: weights
-// for tests and benchmarks.
+// Random fills whole blocks with arbitrary codes and integer scales and with float scales between 0.001 and 0.02. The
+// blocks are weights for tests and benchmarks.
 func (f Format) Random(dst []byte, r *rand.Rand) {
 	for i := range dst {
 		dst[i] = byte(r.Uint32())
@@ -26,9 +26,9 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 			dst[0] = byte(118 + r.IntN(5))
 		case NVFP4:
 			for i := range 4 {
-				dst[i] = byte(1 + r.IntN(64)) // up to 2
+				dst[i] = byte(1 + r.IntN(64)) // scales up to 2
 			}
-		case IQ1_M: // the bits of d are the upper nibbles of four words
+		case IQ1_M: // d is in the upper nibbles of four words
 			var d [2]byte
 			putHalf(d[:], 0.001+0.019*r.Float32())
 			for k := range 4 {
@@ -41,8 +41,8 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 	}
 }
 
-// centres has, for each format that adds a minimum, its scale relative to the scale of codes that makes the mean of
-// random values zero.
+// centres holds, for each format that adds a minimum, the scale of the minimum divided by the scale of the codes, such
+// that random values have mean zero.
 var centres = map[Format]float32{Q4_1: -7.5, Q5_1: -15.5, Q2_K: 1.5, Q4_K: 7.5, Q5_K: 15.5}
 
 // Drawable reports whether Draw can generate blocks of a format: its scales are float16, and any codes represent
@@ -75,7 +75,7 @@ func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 		}
 	}
 	scale(1)
-	blocks := min(len(dst)/f.Bytes(), 1024) // by which the deviation is found
+	blocks := min(len(dst)/f.Bytes(), 1024) // blocks that are used to measure the deviation
 	values, squares := make([]float32, blocks*f.Values()), 0.0
 	f.Decode(values, dst)
 	for _, v := range values {

@@ -2,20 +2,22 @@ package block
 
 import "math"
 
-// trials is how many first scales a search tries.
+// trials is the number of initial scales that a search tries.
 const trials = 21
 
-// wholeAt is added to and taken from a float32 within 2^22 to round it to a whole number, halves to even.
+// wholeAt is added to and then subtracted from a float32 number within ±2^22, which rounds it to an integer, halves to
+// even.
 const wholeAt = 3 << 22
 
-// lanes is eight searches in parallel: column l of the arrays belongs to search l. Sums add the values of a search in
-// order, and products are rounded before they are added, so that a search gives the same bits on every processor.
+// lanes holds eight searches that run in parallel: column l of the arrays belongs to search l. Sums add the values of a
+// search in order, and products are rounded before they are added, so that a search gives the same bits on every
+// processor.
 type lanes struct {
 	x, weights, above, codes [32][8]float32
-	first                    [8]float32 // scale of a trial
+	first                    [8]float32 // initial scale of a trial
 	top                      [8]float32 // largest code
 	wq, wqq, wqx             [8]float32 // sums of a trial
-	s, m, e                  [8]float32 // scale and minimum that a trial found, and their error
+	s, m, e                  [8]float32 // scale and minimum of a trial, and their error
 }
 
 // affine finds, for each 32 of 256 values x, a scale and a minimum so that scale*q - least approximates x, for q in
@@ -40,7 +42,7 @@ func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 		switch { // an error is never below -1
 		case !(mean <= math.MaxFloat32): // values that are not numbers, or too large
 			width[l], best[l] = 1, -1
-		case high == low || (a.top[l]+1)/width[l] > math.MaxFloat32: // a smaller width is no half-precision number
+		case high == low || (a.top[l]+1)/width[l] > math.MaxFloat32: // a smaller width is not a float16 number
 			leasts[l], width[l], best[l] = -low, 1, -1
 		}
 		for i, v := range v {
@@ -75,7 +77,7 @@ func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 	return scales, leasts
 }
 
-// affineSumsGo rounds with the first scales and computes the sums for the fits.
+// affineSumsGo rounds the values with the initial scales and computes the sums for the fits.
 func affineSumsGo(a *lanes) {
 	a.wq, a.wqq, a.wqx = [8]float32{}, [8]float32{}, [8]float32{}
 	for i := range a.x {
@@ -93,7 +95,7 @@ func affineSumsGo(a *lanes) {
 	}
 }
 
-// affineErrorsGo is the weighted squared error of the codes.
+// affineErrorsGo computes the weighted squared errors of the codes.
 func affineErrorsGo(a *lanes) {
 	a.e = [8]float32{}
 	for i := range a.x {
@@ -124,7 +126,7 @@ func (a *lanes) symmetric(x []float32) (scales [8]float32) {
 		symmetricSums(a)
 		for l := range 8 {
 			wqx, wqq := a.wqx[l], a.wqq[l]
-			if wqq > 0 && float32(wqx*wqx) > float32(best[l]*wqq) { // the error falls as this rises
+			if wqq > 0 && float32(wqx*wqx) > float32(best[l]*wqq) { // the error falls as wqx*wqx/wqq rises
 				best[l], scales[l] = float32(wqx*wqx)/wqq, wqx/wqq
 			}
 		}
@@ -132,8 +134,8 @@ func (a *lanes) symmetric(x []float32) (scales [8]float32) {
 	return scales
 }
 
-// symmetricSumsGo rounds the first 16 values with the first scales and computes the sums for the fits. weights are
-// squares.
+// symmetricSumsGo rounds the first 16 values with the initial scales and computes the sums for the fits. The weights
+// are squares of the values.
 func symmetricSumsGo(a *lanes) {
 	a.wqq, a.wqx = [8]float32{}, [8]float32{}
 	for i := range 16 {

@@ -9,8 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// denseCases returns the main shapes of dense prefill: whole prompts, a long one, short ones, and chunks after a cached
-// prefix.
+// denseCases returns the main shapes of dense prefill: whole prompts, long and short, and chunks after a cached prefix.
 func denseCases() []Case {
 	return []Case{
 		denseCase(8, 2048, 0, 128, 128, 128), denseCase(1, 16384, 0, 16, 128, 128),
@@ -19,17 +18,17 @@ func denseCases() []Case {
 	}
 }
 
-// dense is one set of dense attention: requests of the same number of rows, each after the same number of cached keys.
+// dense is one set of dense attention. All requests have the same number of rows, after the same number of cached keys.
 type dense struct {
 	cuda.Dense
 	args cuda.DenseAttendArgs
-	// The host's copies of the keys that rows attend to.
+	// These are the host's copies of the ranges of keys that rows attend to.
 	start, lens []int32
 }
 
-const denseScale = 0.0722 // 192^-0.5
+const denseScale = 0.0722 // about 192^-0.5
 
-// denseCase counts the causal half: a row that attends to n keys counts n - 1/2 of them.
+// denseCase returns a case. Its operations count the causal half: a row that attends to n keys counts n - 1/2 of them.
 func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	all, keys := requests*rows, requests*(prefix+rows)
 	pairs := float64(requests) * (float64(rows)*float64(prefix) + float64(rows)*float64(rows)/2)

@@ -59,10 +59,10 @@ type expertSet struct {
 	shape         cuda.ExpertShape
 	args          cuda.ExpertsArgs
 	name          string
-	pattern, x    []byte // what weights and rows repeat
+	pattern, x    []byte // pattern that weights and rows repeat
 	scales        [2][]float32
 	ids           []int32
-	gateUp, downs int // bytes of an expert
+	gateUp, downs int // bytes of these matrices of one expert
 }
 
 // expertCase returns a case in which every expert is chosen equally often, as far as the number of rows allows.
@@ -98,7 +98,7 @@ func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	}
 	c.SetBytes = float64(used) * float64(gateUp+down)
 	if used < int(shape.Experts) {
-		c.SetBytes /= 8 // several sets: one alone would be found in the cache in part
+		c.SetBytes /= 8 // several sets, because one would be partly in the cache
 	}
 	c.New = func(h *holder) Set { return newExpertSet(h, shape, rows, name) }
 	return c
@@ -115,14 +115,14 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 			values = append(values, num.E4M3(v*60))
 		}
 	}
-	e.pattern = make([]byte, 37*e.tile()) // no multiple of an expert: all of them differ
+	e.pattern = make([]byte, 37*e.tile()) // not a multiple of an expert, so that all experts differ
 	for i := 0; i < len(e.pattern); i += 2 {
 		copy(e.pattern[i:i+2], values[h.rng.Uint32()%(1<<15)*2:])
 	}
 	if shape.E2M1 {
 		for i := range e.pattern {
 			if e.pattern[i] = byte(h.rng.Uint32()); i%expect.FoldedPiece >= expect.FoldedCodes {
-				e.pattern[i] = 8 * (10 + e.pattern[i]%5) // scales of five binades
+				e.pattern[i] = 8 * (10 + e.pattern[i]%5) // exponents of scales have five values
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 	return Set{launch, e.check}
 }
 
-// tile returns the size of a packed tile.
+// tile returns the size of a packed tile in bytes.
 func (e *expertSet) tile() int {
 	if e.shape.E2M1 {
 		return expect.FoldedTile
@@ -182,7 +182,7 @@ func (e *expertSet) tile() int {
 	return packedTile
 }
 
-// weight returns a row of a packed tile of an expert, as float32; matrix 0 is gate and up, 1 is down.
+// weight returns a row of a packed tile of an expert as float32; matrix 0 is gate and up, matrix 1 is down.
 func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	bytes, blocks := e.gateUp, int(e.args.HiddenBlocks)
 	if matrix == 1 {
@@ -214,7 +214,7 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	return out
 }
 
-// inner reads the activation of a pair of row and expert.
+// inner reads the activation of one pair of a row and an expert.
 func (e *expertSet) inner(r *reader, place int) []float32 {
 	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {
@@ -228,8 +228,8 @@ func (e *expertSet) inner(r *reader, place int) []float32 {
 	return out
 }
 
-// check recomputes parts of some pairs: tiles of their activations from x, and columns of their results from the
-// activations on the device.
+// check recomputes parts of some pairs of rows and experts: tiles of their activations from x, and columns of their
+// results from the activations on the device.
 func (e *expertSet) check(r *reader) error {
 	order := expect.SortPairs(e.ids, e.shape.Experts)
 	for i := range 5 {

@@ -13,13 +13,13 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// packing is a packed format of weights as stored in a checkpoint.
+// packing describes a packed weight format as stored in a checkpoint.
 type packing struct {
 	name        string
 	format      cuda.PackedFormat
-	data, scale kernel.DType // no scale: the blocks hold them
-	rows, cols  int          // that share a scale; no columns: a whole row
-	source      string       // of cuda.PackSources
+	data, scale kernel.DType // without a scale type, the blocks contain the scales
+	rows, cols  int          // block that shares a scale; cols 0 means a whole row
+	source      string       // name in cuda.PackSources
 	middle      int32
 }
 
@@ -46,7 +46,7 @@ var packings = []packing{
 	{"IQ4_XS", "iq4", kernel.Blocks(block.IQ4_XS), 0, 1, 0, "blocks", 0},
 }
 
-// The matrix of packed GEMMs: 100 MB and more in all formats.
+// These are the dimensions of the matrix of packed GEMMs, which has 100 MB or more in all formats.
 const packedColumns, packedK = 24576, 16384
 
 // packedCases returns GEMMs with packed weights, and with bf16 for comparison.
@@ -74,7 +74,7 @@ func packedCases() []Case {
 	return list
 }
 
-// foldedCase returns a product with MXFP4 whose scales fold into codes of e4m3.
+// foldedCase returns a product with an MXFP4 weight whose scales are folded into e4m3 codes.
 func foldedCase(rows int) Case {
 	const groups = packedK / 32
 	stored := float64(packedColumns * (packedK/2 + groups))
@@ -119,7 +119,7 @@ type foldedProduct struct {
 	codes []byte
 }
 
-// check computes some elements on the host.
+// check compares some elements with values computed on the host.
 func (p *foldedProduct) check(r *reader) error {
 	for i := range 24 {
 		row, column := i*577%int(p.Rows), (packedColumns-1+i*7919)%packedColumns
@@ -149,8 +149,8 @@ type packedSet struct {
 	codes, scales []byte
 }
 
-// sizes returns the bytes of a row of codes, the number of scales in a row of scales, and the rows of scales of a
-// matrix [columns, k].
+// sizes returns the bytes of a row of codes, the number of scales in a row of scales, and the number of rows of scales
+// of a matrix [columns, k].
 func (p packing) sizes(columns, k int) (codes, scales, scaleRows int) {
 	codes = k / p.data.Values() * p.data.Size()
 	if p.scale == 0 {
@@ -179,7 +179,8 @@ func packedCase(p packing, rows int) Case {
 	}
 }
 
-// pack packs a matrix [columns, k] of random codes. With twice it is gate and up together, columns / 2 rows each.
+// pack packs a matrix [columns, k] of random codes. If twice is set, the matrix is gate and up together, with columns /
+// 2 rows each.
 func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	p := s.packing
 	codes, scales, scaleRows := p.sizes(columns, k)
@@ -244,7 +245,7 @@ func newPackedSet(h *holder, p packing, rows int) Set {
 		s.check}
 }
 
-// packedCodes returns random codes: for block formats whole blocks with scales of about a hundredth.
+// packedCodes returns random codes of type d. For block formats these are whole blocks with scales of about 0.01.
 func (h *holder) packedCodes(d kernel.DType) []byte {
 	f, blocks := d.Block()
 	n := productPattern
@@ -274,7 +275,7 @@ func (h *holder) packedCodes(d kernel.DType) []byte {
 	return b
 }
 
-// packedScale returns a scale of about a hundredth for v from 0 to 1.
+// packedScale returns a scale of about 0.01 for v between 0 and 1.
 func packedScale(d kernel.DType, v float32) []byte {
 	v = 0.01 * (1 + v)
 	switch d {
@@ -290,7 +291,7 @@ func packedScale(d kernel.DType, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.0/128))
 }
 
-// repeated returns n bytes of memory that repeats a pattern.
+// repeated returns n bytes from offset at of memory that repeats a pattern.
 func repeated(pattern []byte, at, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -299,7 +300,7 @@ func repeated(pattern []byte, at, n int) []byte {
 	return b
 }
 
-// check computes some elements on the host, with weights rounded to bf16.
+// check compares some elements with values computed on the host from weights rounded to bf16.
 func (s *packedSet) check(r *reader) error {
 	for i := range 24 {
 		row, column := i*577%int(s.Rows), (packedColumns-1+i*7919)%packedColumns
@@ -320,10 +321,10 @@ func (s *packedSet) check(r *reader) error {
 	return nil
 }
 
-// Experts with the width of DeepSeek-V4-Flash, all chosen equally often.
+// These are the dimensions of experts of DeepSeek-V4-Flash, which are all chosen equally often.
 const packedExperts, packedHidden, packedInner, packedTop = 64, 4096, 2048, 8
 
-// packedExpertsCase returns gate and up of all experts, with the given number of rows each.
+// packedExpertsCase returns a case of gate and up of all experts, with the given number of rows for each expert.
 func packedExpertsCase(p packing, each int) Case {
 	stored, pairs := p.stored(2*packedExperts*packedInner, packedHidden), each*packedExperts
 	return Case{
@@ -357,7 +358,7 @@ func newPackedExperts(h *holder, p packing, each int) Set {
 	s.x = h.repeat(raw(h.bf16s(productPattern)), 2*rows*packedHidden)
 	at := cuda.PackedExperts{GateUp: s.pack(h, 2*packedExperts*packedInner, packedHidden, true),
 		GateUpScales: putAll(h, factors)}
-	at.Down, at.DownScales = at.GateUp, at.GateUpScales // of no use
+	at.Down, at.DownScales = at.GateUp, at.GateUpScales // not used by this case
 	x := cuda.Experts{Shape: shape, Packed: at, X: s.x, Out: h.alloc(2 * rows * packedHidden), IDs: putAll(h, s.ids),
 		Weights: putAll(h, weights), Scratch: h.alloc(int(shape.ScratchBytes(int32(rows), packedTop))),
 		XStride: packedHidden, OutStride: packedHidden, IDStride: packedTop, WeightStride: packedTop, Rows: int32(rows),
@@ -372,7 +373,7 @@ func newPackedExperts(h *holder, p packing, each int) Set {
 	return Set{func(stream *cuda.Stream) error { return k.MultiplyGateUp(stream, shape, &s.args) }, s.check}
 }
 
-// check computes some activations on the host.
+// check compares some activations with values computed on the host.
 func (s *packedExpertsSet) check(r *reader) error {
 	order := expect.SortPairs(s.ids, packedExperts)
 	for i := range 8 {

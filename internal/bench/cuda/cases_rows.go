@@ -48,7 +48,7 @@ func normCase(rows, columns int) Case {
 		}}
 }
 
-// lastRow compares the last row of bf16 values with the expected one.
+// lastRow checks that the last row of bf16 values has the expected values.
 func (r *reader) lastRow(p cuda.Ptr, rows, columns int, want func(int) float64) error {
 	for i, v := range r.bf16s(p.Add(2*int64(columns)*int64(rows-1)), columns) {
 		if g, w := float64(v), want(i); !(math.Abs(g-w) <= max(math.Abs(w), 1e-3)/200) {
@@ -74,7 +74,8 @@ func gateCase(rows, columns int) Case {
 		}}
 }
 
-// routeCase chooses 8 experts from 4 of 8 groups without bias, so that the best of all is always first.
+// routeCase returns a case that chooses 8 experts from 4 of 8 groups without bias, so that the best expert of all is
+// always first.
 func routeCase(rows, experts int) Case {
 	return Case{Case: titled("route", "%d x %d", rows, experts),
 		Bytes: float64(rows) * float64(experts*4+64), New: func(h *holder) Set {
@@ -94,7 +95,7 @@ func routeCase(rows, experts int) Case {
 		}}
 }
 
-// sampleCase samples from rows of the same logits, each with its own random number.
+// sampleCase returns a case that samples from rows of the same logits, each row with its own random number.
 func sampleCase(rows, topK int, topP float64) Case {
 	return Case{Case: titled("sample", "%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
 		Bytes: float64(rows) * vocabulary * 4, New: func(h *holder) Set {

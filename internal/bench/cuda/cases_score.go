@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// patternBytes is the number of random bytes of a large input; the rest repeats them.
+// patternBytes is the number of random bytes of a large input; the other bytes repeat them.
 const patternBytes = 4 << 20
 
 // scoreCases returns the main shapes of the indexer and of the selection.
@@ -87,7 +87,8 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	return nil
 }
 
-// pagedCase scores rows of each request, a number of them together: all for native, several for groups, one for split.
+// pagedCase returns a case that scores rows of each request, several of them together: all rows for native verify, some
+// for groups, and one for split verify.
 func pagedCase(requests, keys, each, together, heads int) Case {
 	blocks := keys / 64
 	rows := requests * each
@@ -144,7 +145,7 @@ func pagedCase(requests, keys, each, together, heads int) Case {
 	}
 }
 
-// overlapping lets the kernels of a launch start their prologue while the previous kernel ends, like the steps of a
+// overlapping returns a launch whose kernels start their prologue while the previous kernel ends, like the steps of a
 // captured model.
 func overlapping(launch func(*cuda.Stream) error) func(*cuda.Stream) error {
 	return func(s *cuda.Stream) error {
@@ -160,8 +161,8 @@ type topKKind string
 const (
 	positions topKKind = ""        // positions, normal scores
 	slots     topKKind = ", paged" // slots through a page table, normal scores
-	zeros     topKKind = ", zeros" // slots, fewer than k scores above zero, all others zero
-	tenth     topKKind = ", tenth" // slots, one score in ten above zero, all others zero
+	zeros     topKKind = ", zeros" // slots, fewer than k scores above zero, the rest zero
+	tenth     topKKind = ", tenth" // slots, one score in ten above zero, the rest zero
 )
 
 // scores returns random scores of a kind.
@@ -199,7 +200,7 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 	}
 }
 
-// checkTopK selects for some rows on the host.
+// checkTopK checks the selection of some rows with a selection on the host.
 func (r *reader) checkTopK(a *cuda.TopKArgs) error {
 	length, k := a.Stride, int64(a.K)
 	table := r.bytes(a.PageTable, int(a.TableStride*4))

@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// decodeSplits lists the ways in which plans split rows over FP8 pages: keys of a part, 0 for whole rows.
+// decodeSplits lists the ways in which plans split rows over FP8 pages: the keys of a part, or 0 for whole rows.
 var decodeSplits = []int{512, 256, 0}
 
 // sparseCases returns the main shapes of sparse attention.
@@ -38,7 +38,7 @@ func sparseCases() []Case {
 		prefillCase(0, 32768, 128, 1024))
 }
 
-// sparse is one set of sparse attention. kind 0 means V4 rows gathered for the batch: 512 bf16 values.
+// sparse is one set of sparse attention. Kind 0 means V4 rows of 512 bf16 values that were gathered for the batch.
 type sparse struct {
 	*holder
 	kind    layout.Kind
@@ -47,16 +47,16 @@ type sparse struct {
 	streams [2]sparseStream
 }
 
-// sparseStream is a pool and the host's copy of the rows that are selected from it.
+// sparseStream holds a pool and the host's copy of the rows that are selected from it.
 type sparseStream struct {
 	pool    cuda.PoolView
 	indices []int32
 	width   int
 }
 
-const sparseScale = 0.0417 // 576^-0.5
+const sparseScale = 0.0417 // about 576^-0.5
 
-// rowDim returns the number of values of a row and of a head's query.
+// rowDim returns the number of values of a row, which is also that of a head's query.
 func rowDim(kind layout.Kind) int {
 	if kind == 0 || kind == layout.V4Row584 {
 		return cuda.V4Dim
@@ -64,7 +64,7 @@ func rowDim(kind layout.Kind) int {
 	return layout.RowDim
 }
 
-// sparsePage returns a page of random rows.
+// sparsePage returns a page with the given number of random rows.
 func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	dim := rowDim(kind)
 	rows := make([]float32, tokens*dim)
@@ -108,12 +108,12 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 	v := sparseStream{width: width, indices: make([]int32, 0, rows*width)}
 	v.pool = cuda.PoolView{PageBytes: page, PageTokens: int32(tokens), Slots: int32(slots)}
 	bytes := int64(slots/tokens) * page
-	if tokens > 4096 { // one long page: the pattern repeats by rows
+	if tokens > 4096 { // for one long page the pattern repeats by rows
 		v.pool.PageBytes = page / 4096 * int64(tokens)
 		bytes = v.pool.PageBytes
 	}
 	v.pool.Base = h.repeat(pattern, int(bytes))
-	for r := range rows { // one key of each of width stretches
+	for r := range rows { // one key in each of width ranges
 		first := r * shares / rows * keys
 		for i := range width {
 			from, to := i*keys/width, (i+1)*keys/width
@@ -128,7 +128,7 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 	return v, sel
 }
 
-// finish makes queries and outputs.
+// finish makes the queries and outputs of a set.
 func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	h := x.holder
 	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
@@ -147,8 +147,8 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
 }
 
-// decodeCase returns rows of a batch over width keys each, extra of them in a second stream, split after the given
-// number of keys.
+// decodeCase returns rows of a batch over width keys each, of which extra keys are in a second stream. Rows are split
+// after the given number of keys.
 func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
 	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
@@ -206,7 +206,7 @@ func (x *sparse) launch(s *cuda.Stream) error {
 	return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
 }
 
-// check computes some heads of some rows on the host.
+// check compares some heads of some rows with values computed on the host.
 func (x *sparse) check(r *reader) error {
 	for _, row := range []int{0, int(x.args.Rows) / 2, int(x.args.Rows) - 1} {
 		var rows [][]float32
@@ -226,7 +226,7 @@ func (x *sparse) check(r *reader) error {
 	return nil
 }
 
-// selected reads the rows that a row attends to.
+// selected returns the rows that a query row attends to.
 func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, error) {
 	if v.width == 0 {
 		return nil, nil
@@ -268,7 +268,7 @@ func (x *sparse) checkHead(r *reader, row, head int, rows [][]float32) error {
 	return attended(out, want, r.f32(a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4)), lse)
 }
 
-// widen converts bf16 bytes to float32.
+// widen converts bf16 bytes to float32 and writes them to dst.
 func widen(dst []float32, b []byte) {
 	for i := range dst {
 		dst[i] = num.FromBF16(binary.LittleEndian.Uint16(b[2*i:]))

@@ -18,7 +18,7 @@ type holder struct {
 	rng     *rand.Rand
 	buffers []*cuda.Buffer
 	outputs []span
-	err     error // the first failed allocation or copy: later calls do nothing
+	err     error // first failed allocation or copy; later calls do nothing
 }
 
 // span is a piece of device memory.
@@ -50,10 +50,10 @@ func (h *holder) output(n int) cuda.Ptr {
 	return p
 }
 
-// put copies bytes to new memory.
+// put copies bytes to new device memory.
 func (h *holder) put(b []byte) cuda.Ptr { return h.repeat(b, len(b)) }
 
-// repeat fills new memory of n bytes with copies of a pattern.
+// repeat fills n bytes of new device memory with copies of a pattern.
 func (h *holder) repeat(pattern []byte, n int) cuda.Ptr {
 	p := h.alloc(n)
 	done := min(len(pattern), n)
@@ -71,7 +71,7 @@ func (h *holder) repeat(pattern []byte, n int) cuda.Ptr {
 // poisoned is the byte that outputs are filled with.
 const poisoned = 0xAB
 
-// poison enqueues filling every output with a pattern that no result has.
+// poison enqueues writes that fill every output with a pattern that no result has.
 func (h *holder) poison(s *cuda.Stream) error {
 	var errs []error
 	for _, o := range h.outputs {
@@ -80,7 +80,7 @@ func (h *holder) poison(s *cuda.Stream) error {
 	return errors.Join(errs...)
 }
 
-// free releases the memory.
+// free releases the memory of the set.
 func (h *holder) free() error {
 	var errs []error
 	for _, b := range h.buffers {
@@ -115,10 +115,10 @@ func (r *reader) bytes(p cuda.Ptr, n int) []byte {
 	return b
 }
 
-// f32 reads one float.
+// f32 reads one float32 value.
 func (r *reader) f32(p cuda.Ptr) float64 { return float64(f32At(r.bytes(p, 4), 0)) }
 
-// f32s reads n floats.
+// f32s reads n float32 values.
 func (r *reader) f32s(p cuda.Ptr, n int) []float32 {
 	v, b := make([]float32, n), r.bytes(p, 4*n)
 	for i := range v {
@@ -134,7 +134,7 @@ func (r *reader) bf16s(p cuda.Ptr, n int) []float32 {
 	return v
 }
 
-// same compares an output with the expected one.
+// same checks that the output at p has the bytes want.
 func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	got := r.bytes(p, len(want))
 	for i := range got {
@@ -145,7 +145,7 @@ func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	return nil
 }
 
-// random returns n random values, made by draw from normally distributed numbers.
+// random returns n random values, which draw computes from normally distributed numbers.
 func random[T any](h *holder, n int, draw func(float64) T) []T {
 	v := make([]T, n)
 	for i := range v {
@@ -154,17 +154,17 @@ func random[T any](h *holder, n int, draw func(float64) T) []T {
 	return v
 }
 
-// bf16s returns random bf16 values.
+// bf16s returns n random bf16 values.
 func (h *holder) bf16s(n int) []uint16 {
 	return random(h, n, func(v float64) uint16 { return num.BF16(float32(v)) })
 }
 
-// codes returns random e4m3 codes without NaN.
+// codes returns n random e4m3 codes without NaN.
 func (h *holder) codes(n int) []byte {
 	return random(h, n, func(v float64) byte { return num.E4M3(float32(v * 60)) })
 }
 
-// floats returns random float32 values.
+// floats returns n random float32 values with standard deviation size and mean shift.
 func (h *holder) floats(n int, size, shift float64) []float32 {
 	return random(h, n, func(v float64) float32 { return float32(v*size + shift) })
 }
@@ -187,11 +187,11 @@ func raw[T uint16 | int32 | float32](v []T) []byte {
 	return b
 }
 
-// ints writes n copies of an integer to new memory.
+// ints writes n copies of the integer v to new memory.
 func (h *holder) ints(v, n int) cuda.Ptr { return putAll(h, slices.Repeat([]int32{int32(v)}, n)) }
 
-// putAll copies values to fresh memory.
+// putAll copies values to new device memory.
 func putAll[T uint16 | int32 | float32](h *holder, v []T) cuda.Ptr { return h.put(raw(v)) }
 
-// f32At reads one float of a buffer.
+// f32At returns float32 number i of a buffer.
 func f32At(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }

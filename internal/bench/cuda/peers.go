@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Peer is another engine's time for the same work on the same kind of GPU.
+// Peer holds another engine's time for the same work on the same kind of GPU.
 type Peer struct {
 	Name   string
 	Micros float64

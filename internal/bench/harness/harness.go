@@ -20,7 +20,7 @@ type Case struct {
 	Called string
 }
 
-// Title returns the name and the shape.
+// Title returns the name and the shape of the case.
 func (c Case) Title() string { return c.Name + " " + c.Shape }
 
 // Names returns the case itself.
@@ -57,7 +57,8 @@ func Match[C Named](cases []C, only []string) ([]C, error) {
 // Progress is called with the number of finished cases and the next one.
 type Progress func(done, total int, what string)
 
-// Each runs cases one after the other, until ctx ends. Errors are joined; the other cases still run.
+// Each runs cases one after the other until ctx ends. If a case fails, the other cases still run; all errors are
+// joined.
 func Each[C Named](ctx context.Context, cases []C, progress Progress, run func(C) error) error {
 	var errs []error
 	for i, c := range cases {
@@ -78,7 +79,7 @@ type Times struct {
 	Spread           float64 // (90th - 10th percentile) / median
 }
 
-// Summarise sorts times; there must be at least one.
+// Summarise sorts times and returns their distribution; there must be at least one time.
 func Summarise(times []float64) Times {
 	t := slices.Sorted(slices.Values(times))
 	at := func(q float64) float64 { return t[int(math.Round(q*float64(len(t)-1)))] }

@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// Sparse attention reads a cache of 128k tokens: larger than a core's own caches in every layout.
+// Sparse attention reads a cache of 128k tokens, which is larger than a core's own caches in every layout.
 const sparseTokens = 128 << 10
 
 func attendCases() []Case {
@@ -35,14 +35,14 @@ func sparseShape(rows int) string {
 	return fmt.Sprintf("%d rows of 16 heads, %d keys of 128k", rows, topK)
 }
 
-// sparse attends to ascending random slots. Runs rotate over several selections, so that rows are read from memory and
-// not from the CPU cache.
+// sparse returns an operation that attends to ascending random slots. Runs rotate over several selections, so that rows
+// are read from memory and not from the CPU cache.
 func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	const heads, choices = 16, 16
 	pool := r.mainPool(k, sparseTokens)
 	var indices turns
 	for range choices {
-		// One slot of each stretch of 64, ascending, like selections.
+		// Like real selections, the slots are ascending: one slot from each range of 64.
 		indices.sets = append(indices.sets, r.ints(rows, topK, func(i int) int32 {
 			return int32(i%topK*(sparseTokens/topK) + r.rng.IntN(sparseTokens/topK))
 		}))
@@ -62,7 +62,7 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 // latentTokens is the length of the sequence that latent attention reads completely.
 const latentTokens = 8 << 10
 
-// latentCase holds rows of one sequence: a decode, a verification, or the end of a prompt.
+// latentCase describes rows of one sequence: a decode, a verification, or the end of a prompt.
 type latentCase struct {
 	kind        layout.Kind
 	rows, heads int
@@ -72,8 +72,8 @@ func (x latentCase) String() string {
 	return fmt.Sprintf("%d rows of %d heads, all of %dk keys", x.rows, x.heads, latentTokens>>10)
 }
 
-// latentAttend attends to every key of a sequence. Runs rotate over several sequences, so that rows are read from
-// memory.
+// latentAttend returns an operation that attends to every key of a sequence. Runs rotate over several sequences, so
+// that rows are read from memory.
 func latentAttend(r *Rig, x latentCase) *Op {
 	const page, sequences = 64, 4
 	pool := r.mainPool(x.kind, sequences*latentTokens)
@@ -95,7 +95,7 @@ func latentAttend(r *Rig, x latentCase) *Op {
 	return op
 }
 
-// dense attends to a prompt from its beginning.
+// dense returns an operation that attends to a prompt from its beginning.
 func dense(r *Rig, rows int) *Op {
 	d := miniDims
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)

@@ -16,7 +16,7 @@ const (
 	topK        = 2048
 )
 
-// selectCalled holds other names of selection.
+// selectCalled holds other names of the operation Select.
 const selectCalled = "top-k topk"
 
 func indexCases() []Case {
@@ -54,13 +54,14 @@ func selectShape(rows int) string {
 	return fmt.Sprintf("%d of %d rows of %dk scores", topK, rows, selectWidth>>10)
 }
 
-// order returns the numbers below n in random order.
+// order returns a function that returns the numbers below n in random order.
 func (r *Rig) order(n int) func(i int) int32 {
 	p := r.rng.Perm(n)
 	return func(i int) int32 { return int32(p[i%n]) }
 }
 
-// scores computes index scores over pages in random order. The reference computes the first keys of a row.
+// scores returns an operation that computes index scores over pages in random order. The reference computes the first
+// keys of a row.
 func scores(r *Rig, queries int) *Op {
 	const pageTokens, some = 64, 512
 	keys := r.indexPool(scoreKeys)
@@ -88,7 +89,7 @@ func scores(r *Rig, queries int) *Op {
 	}
 }
 
-// finite returns a check that refuses an output with elements that were not written.
+// finite returns a check that fails if elements of the output were not written.
 func finite(t kernel.Tensor) func(kernel.Device) error {
 	return func(kernel.Device) error {
 		for i, v := range host.F32(t) {
@@ -101,18 +102,18 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 }
 
 // scoreSet holds the scores that a selection chooses from: several sets of rows, of which each run uses the next one.
-// One row of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do
-// not.
+// In a model, a row of 128k scores is not in a core's cache after a scan over 128k keys. In the benchmark a single row
+// would stay in the cache; several rows do not.
 type scoreSet struct {
 	rows, width, sets int
-	zeros             bool // seven scores in eight are zero, as ReLU makes them
+	zeros             bool // seven of eight scores are zero, as after ReLU
 }
 
 const selectSets = 16
 
 func selectTop(r *Rig, c scoreSet) *Op {
 	s := r.empty(kernel.F32, c.sets*c.rows, c.width)
-	for i, v := 0, host.F32(s); i < len(v); i++ { // every score is random: repeated scores would be ties
+	for i, v := 0, host.F32(s); i < len(v); i++ { // every score is random, because repeated scores would be ties
 		if v[i] = float32(r.rng.NormFloat64()); c.zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
 			v[i] = 0
 		}
@@ -130,12 +131,12 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	return op
 }
 
-// indexQuery rotates and quantises queries. A code may differ from the reference's by one rounding step, so the test
-// compares the head weights and the share of different codes.
+// indexQuery returns an operation that rotates and quantises queries. A code may differ from the reference's by one
+// rounding step, so the check compares the head weights and the share of different codes.
 func indexQuery(r *Rig) *Op {
 	const tokens = 512
 	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)
-	q := r.empty(kernel.F32, tokens, indexHeads*layout.IndexDim) // may be overwritten, so every run begins with a copy
+	q := r.empty(kernel.F32, tokens, indexHeads*layout.IndexDim) // may be overwritten, so every run copies it
 	out, w := r.empty(kernel.E4M3, tokens, indexHeads*layout.IndexDim), r.empty(kernel.F32, tokens, indexHeads)
 	weights, angles := r.normal(tokens, indexHeads, 1), r.angles(tokens)
 	args := func(from, to int, out, w, q kernel.Tensor) kernel.IndexQueryArgs {
@@ -161,7 +162,8 @@ func indexQuery(r *Rig) *Op {
 	}
 }
 
-// storeIndex writes keys to the cache; as with queries, single codes may differ by a step.
+// storeIndex returns an operation that writes keys to the cache. Single codes may differ from the reference's by one
+// step.
 func storeIndex(r *Rig) *Op {
 	const tokens = 512
 	key, pool := r.normal(tokens, layout.IndexDim, 1), r.indexPool(tokens)
@@ -171,7 +173,7 @@ func storeIndex(r *Rig) *Op {
 	return repeated(r, a, "Pool", sameCodes).reads(key)
 }
 
-// sameCodes compares quantised bytes; a few may differ.
+// sameCodes checks that at most a few quantised bytes differ.
 func sameCodes(got, want kernel.Tensor) error {
 	differ, g := 0, host.Bytes(got)
 	for i, c := range host.Bytes(want) {

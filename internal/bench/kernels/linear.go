@@ -18,8 +18,8 @@ func linearCases() []Case {
 	}
 }
 
-// decodes returns sequences of one row each, which is their first, so that a run does not depend on the previous one;
-// the reads and writes of their states are the same.
+// decodes returns n sequences of one row each. The row is the first of its sequence, so that a run does not depend on
+// the previous run; states are read and written as for later rows.
 func (r *Rig) decodes(n int) kernel.Sequences {
 	return kernel.Sequences{Rows: r.ints(n, 1, func(i int) int32 { return int32(i) }),
 		Spans: r.ints(n, kernel.SpanWords, func(i int) int32 {
@@ -45,7 +45,7 @@ func delta(r *Rig) *Op {
 		Beta: r.normal(rows, linearHeads, 1), ALog: r.normal(1, linearHeads, 1), Bias: r.normal(1, width, 1),
 		State: state, Kept: r.empty(kernel.F32, width, kernel.DeltaDim), Sequences: r.decodes(rows),
 		Heads: linearHeads, Bound: -5}, "Out", within(1e-4))
-	op.Bytes = 2 * float64(state.Extent()) // read and written
+	op.Bytes = 2 * float64(state.Extent()) // each state is read and written
 	return op
 }
 

@@ -13,12 +13,12 @@ func prepare[H any](do func(kernel.Device) (H, error)) *prepared[H] {
 	return &prepared[H]{map[kernel.Device]H{}, do}
 }
 
-// matrix prepares a weight for each device.
+// matrix returns the handles of a weight, which each device prepares.
 func matrix(w kernel.Weight, role kernel.Role) *prepared[kernel.Matrix] {
 	return prepare(func(d kernel.Device) (kernel.Matrix, error) { return d.Prepare(w, role) })
 }
 
-// of returns a device's handle.
+// of returns the handle of device d.
 func (p *prepared[H]) of(d kernel.Device) (H, error) {
 	h, ok := p.by[d]
 	if ok {
@@ -31,7 +31,7 @@ func (p *prepared[H]) of(d kernel.Device) (H, error) {
 	return h, err
 }
 
-// with runs an operation with a device's handle.
+// with calls run with the handle of device d.
 func (p *prepared[H]) with(d kernel.Device, run func(H) error) error {
 	h, err := p.of(d)
 	if err != nil {

@@ -53,7 +53,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	return nil
 }
 
-// rows returns the cells of the table of results, the heading first.
+// rows returns the cells of the table of results, with the heading first.
 func (r *Report) rows() [][]string {
 	out := [][]string{{"operation", "shape", "backend", "threads", "us", "median", "spread", "GFLOP/s", "of peak",
 		"GB/s", "of stream"}}

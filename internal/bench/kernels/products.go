@@ -8,16 +8,16 @@ import (
 	"sparrow/kernel"
 )
 
-// The GEMM of the table of targets.
+// These constants are the shape of the GEMM in the table of targets.
 const (
 	gemmRows, gemmOut, gemmIn = 960, 1024, 1024
-	dramIn                    = 4096 // columns of weights out of DRAM
+	dramIn                    = 4096 // columns of weights that are read from DRAM
 )
 
 var (
 	gemmShape = fmt.Sprintf("%dx%dx%d", gemmRows, gemmOut, gemmIn)
 	avx512    = []string{"cpu-avx512"}
-	streamed  = []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} // weights out of DRAM
+	streamed  = []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} // types of weights that are read from DRAM
 )
 
 func productCases() []Case {
@@ -36,7 +36,7 @@ func productCases() []Case {
 	}
 	for _, rows := range []int{1, 16, 32} {
 		for _, d := range streamed {
-			// Only numbers of rows that have targets are measured: such cases may take many more rounds.
+			// Only the numbers of rows that have targets are measured, because such cases may take many more rounds.
 			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: rows <= 16,
 				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
 		}
@@ -77,7 +77,7 @@ func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 // machine some runs are not disturbed.
 const dramPart = 32 << 20
 
-// multiplyInTurn multiplies by the parts of a weight, one after the other.
+// multiplyInTurn returns a GEMM that multiplies by the parts of a weight, one part in each run.
 func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 	return multiplyParts(r, rows, w, min(dramPart/(w.Data.Cols*w.Data.DType.Size())/128*128, w.Out()))
 }
@@ -89,7 +89,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	for at := 0; at+n <= all.Out(); at += n {
 		parts = append(parts, all.Slice(at, at+n))
 	}
-	// All of them are prepared before the first is timed, for any number of rounds.
+	// All parts are prepared before the first is timed, for any number of rounds.
 	handles := prepare(func(d kernel.Device) ([]kernel.Matrix, error) {
 		list := make([]kernel.Matrix, len(parts))
 		for i, w := range parts {
@@ -104,7 +104,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	if all.Scale.Given() {
 		bytes += float64(parts[0].Scale.Extent())
 	}
-	next, last := 0, 0 // parts
+	next, last := 0, 0 // the next part and the last part used
 	turn := func() int {
 		last, next = next, (next+1)%len(parts)
 		return last
@@ -136,7 +136,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	}
 }
 
-// project runs the GEMMs of a layer of v32-mini that share its normalised rows.
+// project returns the GEMMs of a layer of v32-mini that share its normalised rows.
 func project(r *Rig, rows int) *Op {
 	const in = 1024
 	x := r.normal(rows, in, 1)
@@ -176,7 +176,7 @@ func project(r *Rig, rows int) *Op {
 	}
 }
 
-// experts runs the experts of v32-mini: every token has its own four of sixteen experts.
+// experts returns an operation that runs the experts of v32-mini: every token chooses four of sixteen experts.
 func experts(r *Rig, tokens int) *Op {
 	const count, topk, hidden, inner = 16, 4, 1024, 512
 	a := kernel.ExpertArgs{X: r.normal(tokens, hidden, 1), Out: r.empty(kernel.F32, tokens, hidden),
@@ -193,7 +193,7 @@ func experts(r *Rig, tokens int) *Op {
 		a.Experts, err = handle.of(d)
 		return err
 	})
-	op.Poison = zero(a.Out) // experts add to the existing values
+	op.Poison = zero(a.Out) // experts add their results to Out
 	op.FLOPs = 2 * 3 * float64(tokens) * topk * hidden * inner
 	op.Bytes = 3 * 2 * hidden * inner * float64(min(count, tokens*topk))
 	return op
@@ -215,7 +215,7 @@ func expand(r *Rig, tokens int) *Op {
 	return latent(r, a, d.V, func(a *kernel.ExpandArgs, kvb kernel.Matrix) { a.KVB = kvb })
 }
 
-// latent returns a GEMM of every head with its part of the up-projection, columns wide.
+// latent returns a GEMM of every head with its part of the up-projection; the part is columns wide.
 func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) *Op {
 	w := r.weight(kernel.BF16, miniDims.KVB(), miniDims.Latent)
 	kvb := matrix(w, kernel.Latent)
@@ -230,7 +230,7 @@ func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) 
 	return op
 }
 
-// all joins checks.
+// all returns a check that runs several checks and joins their errors.
 func all(checks ...func(kernel.Device) error) func(kernel.Device) error {
 	return func(ref kernel.Device) error {
 		var errs []error

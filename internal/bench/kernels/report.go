@@ -7,25 +7,25 @@ import (
 	"sparrow/internal/machine"
 )
 
-// Result is one operation at one shape on one backend with a number of threads.
+// Result holds the times of one operation at one shape on one backend with a number of threads.
 type Result struct {
 	Name    string `json:"name"`
 	Shape   string `json:"shape"`
 	Backend string `json:"backend"`
 	Threads int    `json:"threads"`
 
-	Micros float64 `json:"us"`        // best of the rounds in which the matrix unit ran at its peak rate
-	Median float64 `json:"us_median"` // of all rounds
+	Micros float64 `json:"us"`        // best round in which the matrix unit ran at its peak
+	Median float64 `json:"us_median"` // median of all rounds
 	Spread float64 `json:"spread"`    // (90th - 10th percentile) / median
 
 	GFLOPs float64 `json:"gflops,omitempty"`
-	// of the backend's tier in the round of Micros, all threads together
+	// PeakGF is the peak rate of the backend's tier in the round of Micros, for all threads together.
 	PeakGF    float64 `json:"peak_gflops,omitempty"`
 	PeakShare float64 `json:"peak_share,omitempty"`
 	GBs       float64 `json:"gb_per_s,omitempty"`
-	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // plain reading of the same memory
-	// StreamShare compares rates. For operations that read memory more than once it can be small although they are not
-	// slow.
+	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // rate of plain reading of the same memory
+	// StreamShare is the memory rate divided by StreamGBs. For operations that read memory more than once it can be
+	// small although they are not slow.
 	StreamShare float64 `json:"stream_share,omitempty"`
 }
 
@@ -38,14 +38,14 @@ type Verdict struct {
 	Met string `json:"met"`
 }
 
-// The values of a verdict.
+// These are the values of Met.
 const (
 	Met         = "met"
 	NotMet      = "not met"
 	NotMeasured = "not measured"
 )
 
-// Report is a whole run.
+// Report holds the results of a whole run.
 type Report struct {
 	Machine  machine.Machine `json:"machine"`
 	Commit   string          `json:"commit"`
@@ -55,10 +55,10 @@ type Report struct {
 	Pause    *pause.Pause    `json:"gc_pause,omitempty"`
 	Verdicts []Verdict       `json:"targets"`
 
-	peaks map[string]*float64 // by tier: best rate of the loop over registers in this run
+	peaks map[string]*float64 // best register-loop rate of each tier
 }
 
-// bestPeak returns the location of the best rate of a tier's loop over registers.
+// bestPeak returns a pointer to the best rate of a tier's register loop in this run.
 func (r *Report) bestPeak(tier string) *float64 {
 	if r.peaks == nil {
 		r.peaks = map[string]*float64{}

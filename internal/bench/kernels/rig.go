@@ -19,7 +19,7 @@ type Rig struct {
 	rng      *rand.Rand
 	bigBytes int
 	big      []byte
-	bigType  kernel.DType // of what it holds
+	bigType  kernel.DType // type of the numbers in big
 	err      error
 }
 
@@ -55,7 +55,7 @@ func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 // period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
 const period = 1<<16 + 1
 
-// repeat fills a slice.
+// repeat fills v with the values of draw, of which the first ones are repeated.
 func repeat[T any](v []T, draw func() T) {
 	n := min(period, len(v))
 	for i := range n {
@@ -66,7 +66,7 @@ func repeat[T any](v []T, draw func() T) {
 	}
 }
 
-// ints returns an int32 tensor of f(i).
+// ints returns an int32 tensor whose element i is f(i).
 func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
 	t := r.empty(kernel.I32, rows, cols)
 	for i, v := 0, host.I32(t); i < len(v); i++ {
@@ -75,7 +75,7 @@ func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
 	return t
 }
 
-// constant returns a column of one number.
+// constant returns a column [rows, 1] that is v everywhere.
 func (r *Rig) constant(rows, v int) kernel.Tensor {
 	return r.ints(rows, 1, func(int) int32 { return int32(v) })
 }
@@ -129,7 +129,7 @@ func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }
 
-// blocks adds scales to e4m3 data.
+// blocks returns a weight of the e4m3 data t with random block scales.
 func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.F32, (out+127)/128, (in+127)/128)
 	for i, v := 0, host.F32(s); i < len(v); i++ {
@@ -138,7 +138,7 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
-// groups adds scales to e2m1 data.
+// groups returns a weight of the e2m1 data t with random group scales.
 func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.E8M0, out, in/32)
 	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
@@ -191,7 +191,7 @@ func (r *Rig) fillBig(d kernel.DType) {
 	}
 }
 
-// fillBlocks fills memory with blocks of a format: a few random ones, repeated.
+// fillBlocks fills memory with a few random blocks of a format, repeated.
 func (r *Rig) fillBlocks(b []byte, f block.Format) {
 	n := min(len(b), period*f.Bytes()) / f.Bytes() * f.Bytes()
 	f.Random(b[:n], r.rng)

@@ -16,8 +16,8 @@ type outs map[string]float64
 // one.
 func rowwise[A kernel.Op](r *Rig, a A, outputs outs) *Op { return rowwiseAfter(r, a, outputs, nil) }
 
-// rowwiseAfter is rowwise with preparations: before, unless nil, is called with the arguments of every run and their
-// row, or -1 for all rows. whole lists tensors that all rows read, though they have as many rows as the outputs.
+// rowwiseAfter is like rowwise with preparations: before, unless nil, is called with the arguments of every run and
+// their row, or -1 for all rows. whole lists tensors that all rows read, though they have as many rows as the outputs.
 func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.Device, a *A, row int) error,
 	whole ...string) *Op {
 	run := func(d kernel.Device, a A, row int) error {
@@ -64,7 +64,7 @@ type turns struct {
 	next int
 }
 
-// of returns the next set, or a row of the set that was taken last.
+// of returns the next set if row is negative, and otherwise a row of the set that was returned last.
 func (t *turns) of(row int) kernel.Tensor {
 	if row < 0 {
 		t.next = (t.next + 1) % len(t.sets)
@@ -73,7 +73,7 @@ func (t *turns) of(row int) kernel.Tensor {
 	return t.sets[t.next].Slice(row, row+1)
 }
 
-// repeated returns an operation that the reference repeats with its own output, which same compares.
+// repeated returns an operation that the reference repeats with its own output; same compares the two outputs.
 func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.Tensor) error) *Op {
 	out := *tensor(&a, name)
 	return &Op{
@@ -91,7 +91,7 @@ func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.
 	}
 }
 
-// tensor returns a tensor of an operation's arguments by the name of its field, or the memory of a pool.
+// tensor returns a tensor of an operation's arguments, or the memory of a pool, by the name of its field.
 func tensor[A any](a *A, name string) *kernel.Tensor {
 	switch f := reflect.ValueOf(a).Elem().FieldByName(name).Addr().Interface().(type) {
 	case *kernel.Tensor:
@@ -102,7 +102,8 @@ func tensor[A any](a *A, name string) *kernel.Tensor {
 	panic(fmt.Sprintf("%T has no tensor %s", *a, name)) // the names are constants of this package
 }
 
-// takeRow reduces every tensor of the arguments with the given number of rows to one row. Pools have pages, not rows.
+// takeRow reduces every tensor of the arguments with the given number of rows to one row. Pools are not reduced,
+// because they have pages instead of rows.
 func takeRow(args reflect.Value, rows, row int, whole []string) {
 	for i := range args.NumField() {
 		switch f := args.Field(i).Addr().Interface().(type) {

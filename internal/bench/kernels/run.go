@@ -48,8 +48,8 @@ type Op struct {
 	// Poison overwrites the outputs, so that stale results are detected.
 	Poison func()
 	FLOPs  float64 // multiplications and additions of one run
-	Bytes  float64 // fewest bytes of stored data one run reads
-	Memory []byte  // the memory of these bytes; the time to read it is the ceiling
+	Bytes  float64 // minimum bytes of stored data that one run reads
+	Memory []byte  // memory of these bytes; reading it is the ceiling
 	// Turn, if given, returns the parts of Memory that runs and plain reads use one after the other, so that no part is
 	// in a CPU cache.
 	Turn func() []byte
@@ -57,16 +57,16 @@ type Op struct {
 
 // Options selects what to measure and for how long.
 type Options struct {
-	Backends []kernel.Backend // best first
+	Backends []kernel.Backend // the best backend is first
 	// Kernels lists backends to measure; none means the best one.
 	Kernels []string
-	Threads []int // none means 1 and 2
+	Threads []int // nil means 1 and 2
 	Rounds  int   // 0 means 9
 	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, larger than a CPU cache.
 	BigBytes int
 	// Partial means that cases were omitted on purpose: their targets are not reported.
 	Partial  bool
-	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine, 0 if not measured
+	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine; 0 if not measured
 	Progress harness.Progress
 }
 
@@ -122,7 +122,7 @@ type group []Case
 // Names returns the names of the group's first case.
 func (g group) Names() harness.Case { return g[0].Names() }
 
-// grouped puts cases of a group next to each other, in the order of the first case of each group.
+// grouped returns the cases by group, in the order of the first case of each group.
 func grouped(cases []Case) []group {
 	var out []group
 	at := map[string]int{}
@@ -137,7 +137,7 @@ func grouped(cases []Case) []group {
 	return out
 }
 
-// runGroup measures one group on every backend with every number of threads.
+// runGroup measures one group of cases on every backend with every number of threads.
 func runGroup(ctx context.Context, r *Report, rig *Rig, group group, chosen []kernel.Backend, o Options) error {
 	ops := make([]*Op, len(group))
 	for i, c := range group {
@@ -186,7 +186,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 	var runs []*timing
 	for i, c := range cases {
 		if ctx.Err() != nil {
-			break // Run reports it
+			break // Run reports the end of ctx
 		}
 		if err := checked(ops[i], dev); err != nil {
 			errs = append(errs, fmt.Errorf("bench: %s on %s: %w", c.Names().Title(), b.Name, err))
@@ -206,7 +206,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 	return errors.Join(errs...)
 }
 
-// checked runs an operation once with poisoned outputs and compares the result.
+// checked runs an operation once with poisoned outputs and compares the result with the reference.
 func checked(op *Op, dev kernel.Device) error {
 	op.Poison()
 	if err := op.Run(dev); err != nil {

@@ -55,8 +55,8 @@ func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	return nil
 }
 
-// target adds a row: the value reached in results, and whether that is enough. If one of the results is nil, the row
-// states what is missing, or is omitted in a run of some cases.
+// target adds a row with the value reached in results and whether the value meets the target. If one of the results is
+// nil, the row states what is missing, or is omitted in a run of some cases.
 func (j *judge) target(what, wanted, missing string, results []*Result, got func() (string, bool)) {
 	v := Verdict{What: what, Wanted: wanted, Got: missing, Met: NotMeasured}
 	if slices.Contains(results, nil) {
@@ -73,7 +73,7 @@ func (j *judge) target(what, wanted, missing string, results []*Result, got func
 
 const left = "the case was omitted in this run"
 
-// products checks the GEMMs.
+// products adds the rows of the GEMM targets.
 func (j *judge) products() {
 	j.amx()
 	for _, pair := range [][3]string{{"float32 rows", "multiply bf16", "multiply e4m3"},
@@ -118,7 +118,8 @@ func (j *judge) products() {
 	}
 }
 
-// amx checks the GEMM of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, which takes twice as long.
+// amx adds the row of the GEMM of two bf16 matrices. Models multiply float32 rows in two bf16 parts, which takes twice
+// as long.
 func (j *judge) amx() {
 	x := j.find("tiles bf16 x bf16", gemmShape, 1, "cpu-amx")
 	j.target("bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's",
@@ -132,7 +133,7 @@ func (j *judge) amx() {
 		})
 }
 
-// indexer checks scores and selection.
+// indexer adds the rows of scores and selection.
 func (j *judge) indexer() {
 	x := j.find("scores fp8", scoreShape(1), 1, "")
 	j.target(fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)),
@@ -144,14 +145,14 @@ func (j *judge) indexer() {
 	one, two := j.find("select", selectShape(1), 1, ""), j.find("select", selectShape(1), 2, "")
 	j.target(fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores", left,
 		[]*Result{one, two}, func() (string, bool) {
-			// The rate of one reader is the reference.
+			// The time is compared with the rate of one reader.
 			read, both := float64(4*selectWidth)/one.StreamGBs/1e3, float64(4*selectWidth)/two.StreamGBs/1e3
 			return fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", two.Micros/read,
 				two.Micros, read, both), two.Micros <= 5*read
 		})
 }
 
-// attention checks sparse decode over the two layouts, timed alternately.
+// attention adds the row of sparse decode over the two layouts, which are timed alternately.
 func (j *judge) attention() {
 	for _, threads := range []int{1, 2} {
 		a, b := j.find("sparse "+layout.FP8Row656.String(), sparseShape(1), threads, ""),

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// tierOf returns the tier of a backend, or nil.
+// tierOf returns the tier of a backend, or nil if it has none.
 func tierOf(backend string) *vec.Tier {
 	for _, t := range vec.Tiers() {
 		if "cpu-"+t.Name == backend {

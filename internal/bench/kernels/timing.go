@@ -19,18 +19,18 @@ type timing struct {
 	loop   peak.Loop
 
 	calls   int
-	spent   time.Duration // in all rounds
-	times   []float64     // microseconds of a run, one for each sample
-	moments []moment      // one for each round
-	read    float64       // best plain reading of the memory, GB/s
+	spent   time.Duration // time of all rounds
+	times   []float64     // microseconds of a run in each sample
+	moments []moment      // one moment for each round
+	read    float64       // best rate of plain reading of the memory, GB/s
 }
 
-// moment is the result of one round: the best sample, and the rate of one core in registers just before or after. On a
-// shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a GEMM
-// is compared with the rate of its own round.
+// moment is the result of one round: the time of the best sample, and the rate of one core's register loop just before
+// or after it. On a shared machine the matrix unit changes every few seconds between two rates, of which the higher is
+// more than twice the lower. A GEMM is therefore compared with the rate of its own round.
 type moment struct {
 	micros float64
-	rate   float64 // 0 where no loop was timed
+	rate   float64 // 0 if no loop was timed
 }
 
 const (
@@ -39,19 +39,20 @@ const (
 	// sampleTime is the shortest measured time, long compared with the clock's resolution. It is short so that on a
 	// shared machine some samples are not disturbed by other programs.
 	sampleTime = 50 * time.Microsecond
-	// inRegisters is the duration of a loop over registers.
+	// inRegisters is the duration of a register loop.
 	inRegisters = time.Millisecond
 )
 
-// A slow operation is timed in fewer rounds than configured, once it has taken this long.
+// These limits apply to slow operations: an operation is timed in fewer rounds than configured once it has taken this
+// long.
 const (
 	timeLimit = 3 * time.Second
 	fewest    = 3
 )
 
-// A moment is at the peak when its rate in registers is at least nearPeak of the best rate measured. Cases that are
-// compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak or
-// the time limit is reached.
+// A moment is at the peak if the rate of its register loop is at least nearPeak of the best rate measured. Cases that
+// are compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak
+// or the time limit is reached.
 const (
 	nearPeak   = 0.9
 	settled    = 5
@@ -59,7 +60,7 @@ const (
 	waiting    = 20 * time.Second
 )
 
-// timeRounds times the operations alternately, until ctx ends. best holds the best rate of the loop in this run.
+// timeRounds times the operations alternately until ctx ends. best points to the best rate of the loop in this run.
 func timeRounds(ctx context.Context, runs []*timing, rounds int, best *float64) error {
 	for i := range rounds {
 		for _, t := range runs {
@@ -107,7 +108,7 @@ func (t *timing) atPeak(best float64) int {
 	return n
 }
 
-// round times the ceilings and the operation once.
+// round times the ceilings and the operation in one round.
 func (t *timing) round(best *float64) error {
 	begin := time.Now()
 	defer func() { t.spent += time.Since(begin) }()
@@ -168,7 +169,7 @@ func (t *timing) readMemory() error {
 	return nil
 }
 
-// inRegisters times the loop over registers, if the operation is compared with one.
+// inRegisters times the register loop and returns its rate, or 0 if the operation is not compared with one.
 func (t *timing) inRegisters() float64 {
 	if t.loop.Tier == "" || t.op.FLOPs == 0 {
 		return 0
@@ -191,7 +192,7 @@ func (t *timing) best() moment {
 	return out
 }
 
-// result computes rates from the rounds.
+// result computes the rates of an operation from its rounds.
 func (t *timing) result(threads int) Result {
 	all, m := harness.Summarise(t.times), t.best()
 	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros,

@@ -98,7 +98,8 @@ func compress(r *Rig) *Op {
 	return op
 }
 
-// storeEntries writes entries; the reference writes its own pool, and decodes both.
+// storeEntries returns an operation that writes entries. The reference writes to its own pool, and both pools are
+// decoded and compared.
 func storeEntries(r *Rig) *Op {
 	rows, pool := r.normal(rowTokens, layout.V4Dim, 1), r.entryPool(rowTokens)
 	slots := r.ints(rowTokens, 1, r.order(rowTokens))

@@ -6,7 +6,7 @@ import (
 	"sparrow/layout"
 )
 
-// The smaller operations of V4.
+// This file has the smaller operations of V4.
 
 func storeKeys(r *Rig) *Op {
 	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(rowTokens)

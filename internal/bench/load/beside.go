@@ -15,20 +15,20 @@ import (
 // of a stream.
 type Beside struct {
 	Streams int   `json:"streams"`
-	Alone   Times `json:"alone_ms"`  // gaps before the load began
-	During  Times `json:"during_ms"` // gaps that ended while it ran
-	// TokensPerSecond counts events with tokens during the load, of all streams.
+	Alone   Times `json:"alone_ms"`  // gaps that ended before the load began
+	During  Times `json:"during_ms"` // gaps that ended while the load ran
+	// TokensPerSecond is the number of events with tokens of all streams per second of the load.
 	TokensPerSecond float64 `json:"events_per_second"`
-	// LongestStep is the server's own longest step that streams waited for, if known, in milliseconds.
+	// LongestStep is the longest step that streams waited for, in milliseconds, if the server reports it.
 	LongestStep float64 `json:"longest_step_ms,omitempty"`
 }
 
-// The prompts of the streams during the load, and their duration before it.
+// These constants describe the prompts of the streams and the time for which streams run before the load.
 const (
 	besidePrompt = 32
-	besideOutput = 4096 // a stream that has ended begins again
+	besideOutput = 4096 // maximum tokens; a stream that ended begins again
 	besideAlone  = 2 * time.Second
-	besideStart  = time.Minute // the most that the next stream takes to begin
+	besideStart  = time.Minute // maximum time until the next stream begins
 )
 
 // beside runs streams until they are stopped.
@@ -38,9 +38,9 @@ type beside struct {
 	wait   sync.WaitGroup
 
 	mu      sync.Mutex
-	running int // that have had a token
+	running int // number of streams that have received a token
 	gaps    []gap
-	failed  error // of the first one that failed
+	failed  error // error of the first stream that failed
 }
 
 type gap struct {
@@ -96,10 +96,10 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	return b, nil
 }
 
-// run keeps one stream running.
+// run keeps stream i running until ctx ends.
 func (b *beside) run(ctx context.Context, r *runner, i int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		seed := math.MaxInt/2 + i + n*r.o.Streams // apart from the prompts of the load
+		seed := math.MaxInt/2 + i + n*r.o.Streams // different from the prompts of the load
 		t := r.prompts.task(seed)
 		t.prompt, t.output = t.prompt[:min(besidePrompt, len(t.prompt))], besideOutput
 		t.choices = r.o.StreamChoices
@@ -122,7 +122,7 @@ func (b *beside) run(ctx context.Context, r *runner, i int) {
 	}
 }
 
-// end ends the streams.
+// end stops the streams and waits for them.
 func (b *beside) end() {
 	b.cancel()
 	b.wait.Wait()
@@ -133,13 +133,13 @@ func (b *beside) ready(streams int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running == streams {
-		b.gaps = b.gaps[:0] // those in which other streams began do not count
+		b.gaps = b.gaps[:0] // gaps in which other streams began do not count
 		return true
 	}
 	return false
 }
 
-// begun returns the number of streams that have had a token.
+// begun returns the number of streams that have received a token.
 func (b *beside) begun() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

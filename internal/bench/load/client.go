@@ -28,7 +28,8 @@ type caller struct {
 	model string
 }
 
-// newCaller uses no proxy and, unless allowed, connects only to this machine, also after redirects.
+// newCaller returns a caller that uses no proxy and, unless allowed, connects only to this machine, also after
+// redirects.
 func newCaller(o *Options, key string) (*caller, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if !o.AllowRemote {
@@ -73,22 +74,22 @@ func (c *caller) discover(ctx context.Context) (ids []int32, err error) {
 	return tokens.Tokens, err
 }
 
-// outcome is the result of one request. Times count from its sending.
+// outcome is the result of one request. Times are measured from the time when the request was sent.
 type outcome struct {
-	failure string // empty when it was answered: the status, or what went wrong
-	message string // of the failure
+	failure string // empty if answered, else the status or the kind of failure
+	message string // message of the failure
 	first   time.Duration
-	last    time.Duration   // of the last token
-	end     time.Duration   // of the whole answer
-	gaps    []time.Duration // between tokens
-	tokens  int             // generated tokens, according to the events
-	asked   int             // how many were to be generated
+	last    time.Duration   // time of the last token
+	end     time.Duration   // time of the whole answer
+	gaps    []time.Duration // times between tokens
+	tokens  int             // generated tokens, counted from the events
+	asked   int             // number of requested tokens
 	usage   openai.Usage
-	text    []byte                  // of the answer, where a conversation continues with it
-	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
+	text    []byte                  // text of the answer, if a conversation continues
+	seen    func(gap time.Duration) // called with every gap; may be nil
 }
 
-// perToken returns the mean time of a token after the first; 0 if there is none.
+// perToken returns the mean time of a token after the first, or 0 if there is only one.
 func (o *outcome) perToken() time.Duration {
 	if o.usage.CompletionTokens < 2 {
 		return 0
@@ -99,7 +100,7 @@ func (o *outcome) perToken() time.Duration {
 // complete sends one completion request and reads its stream to the end.
 func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow(ctx, t, nil) }
 
-// follow is complete that also calls seen with every gap between two events with tokens.
+// follow is like complete and also calls seen with every gap between two events with tokens.
 func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	c.fill(&r.Options)
@@ -120,7 +121,7 @@ func (c *caller) chat(ctx context.Context, messages []openai.Message, output int
 	return o
 }
 
-// fill sets the common fields of all requests.
+// fill sets the fields that all requests have in common.
 func (c *caller) fill(o *openai.Options) {
 	o.Model, o.Temperature, o.Stream, o.IgnoreEOS = c.model, &c.o.Temperature, true, !c.o.StopAtEOS
 	if c.o.TopP > 0 {
@@ -150,7 +151,7 @@ func (c *caller) stream(ctx context.Context, path string, body any, seen func(ga
 	return o
 }
 
-// errStream is an error in the middle of an answer.
+// errStream means that the server sent an error in the middle of an answer.
 var errStream = errors.New("error in the stream")
 
 // event is one event of a stream: pieces of a text or chat completion, or an error.
@@ -180,7 +181,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if !ok {
-			continue // blank lines and comments
+			continue // blank lines and comments are skipped
 		}
 		data = bytes.TrimSpace(data)
 		if string(data) == "[DONE]" {
@@ -205,8 +206,8 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 }
 
 // take records one event with its arrival time. Tokens are counted by the usage in every event, if the server reports
-// it: a token may have no text, and a piece of text several tokens, between which the time is divided evenly. Otherwise
-// every piece of text counts as a token, and so does the event that ends a choice without text.
+// it: a token may have no text, and a piece of text may have several tokens, among which the time is divided evenly.
+// Otherwise every piece of text counts as a token, and so does the event that ends a choice without text.
 func (o *outcome) take(ev *event, at time.Duration) {
 	fresh := 0
 	if ev.Usage != nil {
@@ -230,7 +231,7 @@ func (o *outcome) take(ev *event, at time.Duration) {
 	o.tokens += fresh
 	if o.first == 0 {
 		o.first, o.last = at, at
-		fresh-- // the others came at the same time
+		fresh-- // the other tokens arrived at the same time
 	} else if o.seen != nil {
 		o.seen(at - o.last)
 	}
@@ -240,7 +241,7 @@ func (o *outcome) take(ev *event, at time.Duration) {
 	o.last = at
 }
 
-// kindOf classifies failures for the report.
+// kindOf returns the kind of a failure for the report.
 func kindOf(ctx context.Context, err error) string {
 	var status *client.StatusError
 	switch {

@@ -8,9 +8,9 @@ import (
 
 // Goals holds the maximum times of a good request; 0 means no limit.
 type Goals struct {
-	FirstToken time.Duration // to its first token
-	PerToken   time.Duration // for each token after it, on average
-	EndToEnd   time.Duration // to the end of the answer
+	FirstToken time.Duration // maximum time to the first token
+	PerToken   time.Duration // maximum mean time of a later token
+	EndToEnd   time.Duration // maximum time to the end of the answer
 }
 
 // goalNames lists the names that ParseGoals accepts.
@@ -21,7 +21,7 @@ func (g *Goals) times() []*time.Duration {
 	return []*time.Duration{&g.FirstToken, &g.PerToken, &g.EndToEnd}
 }
 
-// ParseGoals parses "ttft=500ms,tpot=40ms,e2e=10s", or some of these.
+// ParseGoals parses goals such as "ttft=500ms,tpot=40ms,e2e=10s"; goals may be omitted.
 func ParseGoals(s string) (Goals, error) {
 	var g Goals
 	if s == "" {

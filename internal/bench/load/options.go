@@ -21,7 +21,7 @@ type Options struct {
 	URL string
 	// Model is the model's name in requests; if empty, the server's list of models is used.
 	Model string
-	// Key is a bearer key; empty sends none.
+	// Key is a bearer key; if it is empty, no key is sent.
 	Key string
 	// AllowRemote allows a load on another machine.
 	AllowRemote bool
@@ -30,7 +30,7 @@ type Options struct {
 	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier
 	// ones are answered.
 	Rate float64
-	// Concurrency is the number of requests in flight: the next one is sent when one is answered.
+	// Concurrency is the number of requests in flight: when one is answered, the next is sent.
 	Concurrency int
 	// Duration is the time after which no more requests are sent; requests in flight are completed. 0 means no limit.
 	Duration time.Duration
@@ -66,10 +66,10 @@ type Options struct {
 	// OnDone, if not nil, is called after every answer, by one goroutine at a time.
 	OnDone func(done, total int)
 
-	dial func(ctx context.Context, network, address string) (net.Conn, error) // how tests connect
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // lets tests replace the connection
 }
 
-// Validate returns an error that lists all problems.
+// Validate returns an error that lists all invalid options, or nil.
 func (o *Options) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -144,7 +144,7 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// isLoopbackAddress is isLoopback for the address of a connection.
+// isLoopbackAddress is like isLoopback for the address of a connection.
 func isLoopbackAddress(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && isLoopback(host)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// words are tokenized by the server to get ids of ordinary text.
+// words is text that the server tokenizes, which gives the ids of ordinary words.
 const words = `time year people way day man thing woman life child world school state family student group country problem hand part place case
 week company system program question work government number night point home water room mother area money story fact month lot right study book
 eye job word business issue side kind head house service friend father power hour game line end member law car city community name`
 
-// Ids that every vocabulary has, for servers without /tokenize.
+// These ids exist in every vocabulary. They are used if the server has no /tokenize.
 const firstPlainID, plainIDs = 16, 240
 
 // task is one request to be sent.
@@ -25,7 +25,7 @@ type task struct {
 type prompter struct {
 	o        *Options
 	ids      []int32
-	words    []string  // of conversations
+	words    []string  // words of conversations
 	prefixes [][]int32 // [groups][SharedPrefix]
 }
 
@@ -64,7 +64,7 @@ func (p *prompter) conversation(i int) (said []string, output []int) {
 	return said, output
 }
 
-// text is n random words.
+// text returns n random words.
 func (p *prompter) text(r *rand.Rand, n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -15,28 +15,28 @@ type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
 
-	Rate        float64 `json:"rate,omitempty"`        // arrivals per second that were asked for
-	Concurrency int     `json:"concurrency,omitempty"` // requests in flight that were asked for
+	Rate        float64 `json:"rate,omitempty"`        // requested arrivals per second
+	Concurrency int     `json:"concurrency,omitempty"` // requested number of requests in flight
 
-	Planned  int            `json:"planned"` // requests to send
+	Planned  int            `json:"planned"` // number of requests to send
 	Sent     int            `json:"sent"`
 	Answered int            `json:"answered"`
-	Errors   map[string]int `json:"errors"` // by status, or "timeout", "cancelled", "connection", "stream"
+	Errors   map[string]int `json:"errors"` // counts by status, or "timeout", "cancelled", "connection", "stream"
 	// Samples holds one message for each kind of error.
 	Samples map[string]string `json:"error_samples,omitempty"`
-	Seconds float64           `json:"seconds"` // from the first request to the last answer
+	Seconds float64           `json:"seconds"` // time from the first request to the last answer
 
 	PromptTokens int64 `json:"prompt_tokens"`
 	CachedTokens int64 `json:"cached_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
-	// Short counts answers with fewer tokens than requested, for example because the context ended; 0 if the model ends
-	// answers.
+	// Short counts answers with fewer tokens than requested, for example because the context ended; it is 0 if the
+	// model may end answers.
 	Short int `json:"short_answers,omitempty"`
 
 	RequestsPerSecond float64 `json:"requests_per_second"`
 	InputPerSecond    float64 `json:"input_tokens_per_second"`
 	OutputPerSecond   float64 `json:"output_tokens_per_second"`
-	CachedShare       float64 `json:"cached_share"` // of the prompt tokens, 0 to 1
+	CachedShare       float64 `json:"cached_share"` // share of the prompt tokens, 0 to 1
 
 	// FirstToken is the time from sending a request to its first token. InterToken is the time between tokens; PerToken
 	// is the mean of one request, from its first token to its last, per token after the first. EndToEnd is the time
@@ -51,7 +51,7 @@ type Report struct {
 	Goals   string  `json:"goals,omitempty"`
 	Good    int     `json:"good,omitempty"`
 	Goodput float64 `json:"goodput,omitempty"`
-	// Beside holds the results of the streams during the load; nil without any.
+	// Beside holds the results of the streams that ran during the load; it is nil without streams.
 	Beside *Beside `json:"beside,omitempty"`
 }
 
@@ -66,7 +66,7 @@ type Times struct {
 	Max   float64 `json:"max"`
 }
 
-// report summarises the outcomes.
+// report returns the summary of all outcomes.
 func (r *runner) report(model string, took time.Duration) *Report {
 	out := &Report{URL: r.caller.Base(), Model: model, Rate: r.o.Rate, Concurrency: r.o.Concurrency, Planned: r.total,
 		Sent: len(r.outcomes), Errors: map[string]int{}, Seconds: took.Seconds(), Goals: r.o.Goals.String()}

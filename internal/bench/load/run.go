@@ -43,12 +43,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-// runner is one run.
+// runner holds the state of one run.
 type runner struct {
 	o       *Options
 	caller  *caller
 	prompts *prompter
-	total   int // requests to send
+	total   int // number of requests to send
 	wait    sync.WaitGroup
 
 	mu       sync.Mutex
@@ -83,7 +83,7 @@ func (r *runner) send(ctx context.Context) {
 	}
 }
 
-// converse sends the turns of a conversation, until one fails or sending ends.
+// converse sends the turns of a conversation until a turn fails or sending ends.
 func (r *runner) converse(ctx, stop context.Context, i int) {
 	said, output := r.prompts.conversation(i)
 	var messages []openai.Message
@@ -133,7 +133,7 @@ func (r *runner) arrivals() gate {
 	}
 }
 
-// slots returns a gate that keeps a number of requests in flight.
+// slots returns a gate that keeps a fixed number of requests in flight.
 func (r *runner) slots() gate {
 	free := make(chan struct{}, r.o.Concurrency)
 	return func(stop context.Context) (func(), bool) {

@@ -12,15 +12,15 @@ import (
 	"sparrow/sample"
 )
 
-// Accepting is the speed of decoding several sequences with drafts, of which a given share is accepted, and without
-// drafts.
+// Accepting holds the speed of decoding several sequences, without drafts and with drafts of which a given share is
+// accepted.
 type Accepting struct {
 	Context  int     `json:"context"` // tokens of every prompt
-	Batch    int     `json:"batch"`   // sequences
+	Batch    int     `json:"batch"`   // number of sequences
 	Setting  string  `json:"setting"`
-	Accept   float64 `json:"accept"`           // share of drafts that count as right
-	Plain    float64 `json:"plain_tokens_s"`   // of all sequences together, while all of them decode
-	Drafted  float64 `json:"drafted_tokens_s"` // the same with drafts
+	Accept   float64 `json:"accept"`           // share of drafts that are accepted
+	Plain    float64 `json:"plain_tokens_s"`   // rate of all sequences while all of them decode
+	Drafted  float64 `json:"drafted_tokens_s"` // the same rate with drafts
 	Ratio    float64 `json:"ratio"`            // drafted / plain
 	Proposed int     `json:"drafted_tokens"`
 	Accepted int     `json:"accepted_tokens"`
@@ -32,7 +32,8 @@ func (a *Accepting) String() string {
 		a.Accepted, a.Proposed)
 }
 
-// acceptTokens is the number of tokens of every sequence, acceptWarm the number before anything is measured.
+// acceptTokens is the number of tokens of every sequence, and acceptWarm is the number of tokens before the
+// measurement.
 const acceptTokens, acceptWarm = 384, 16
 
 // AcceptRoom is the number of tokens after the prompt that the cache must hold for every sequence.
@@ -48,8 +49,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 		tokens int
 		rate   *float64
 	}{
-		// The other sequences find the prompts in the cache and begin together, and the graphs of their passes are
-		// captured.
+		// This run puts the prompts into the cache, so that the sequences of later runs begin together, and captures
+		// the graphs of their passes.
 		{"prompts", nil, acceptWarm, nil},
 		{"the first tokens", &none, acceptWarm, nil},
 		{"without drafts", &none, acceptTokens, &a.Plain},
@@ -68,7 +69,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded counts the tokens of several sequences between the start of the last and the end of the first.
+// decoded counts the tokens of several sequences between the first token of the last sequence and the end of the first
+// sequence.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time
@@ -102,7 +104,7 @@ func (d *decoded) add(ev *sparrow.Event, first bool, sequences int) {
 	d.err = errors.Join(d.err, ev.Err)
 }
 
-// together decodes all sequences concurrently.
+// together decodes all sequences concurrently and returns their rate.
 func (a *Accepting) together(ctx context.Context, e *sparrow.Engine, drafts *int, most int, seed uint64) (*decoded,
 	error) {
 	rng := rand.New(rand.NewPCG(seed, 5))
@@ -118,7 +120,7 @@ func (a *Accepting) together(ctx context.Context, e *sparrow.Engine, drafts *int
 		for k := range tokens {
 			tokens[k] = int32(rng.IntN(e.Info().Vocabulary))
 		}
-		p.Seed = int64(i) // decides which drafts count as right
+		p.Seed = int64(i) // determines which drafts are accepted
 		s, err := e.Stream(ctx, sparrow.Request{Tokens: tokens, Sampling: p, MaxTokens: most, IgnoreEOS: true,
 			Draft: drafts})
 		if err != nil {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Compared is one result of another engine and of this one, in tokens per second.
+// Compared holds one result of another engine and of this one, in tokens per second.
 type Compared struct {
 	Test    string  `json:"test"` // "prefill" or "decode"
 	Context int     `json:"context"`
 	Theirs  float64 `json:"theirs"`
 	Ours    float64 `json:"ours"`
 	Ratio   float64 `json:"ratio"`
-	Wanted  float64 `json:"wanted,omitempty"` // least ratio, where the project has a target
+	Wanted  float64 `json:"wanted,omitempty"` // minimum ratio, if the project has a target
 }
 
 // wanted holds the project's targets for the preset v32-mini relative to llama.cpp, by depth of context.
@@ -24,7 +24,7 @@ var wanted = map[string]map[int]float64{
 	"decode":  {0: 1.5, 2048: 2.5, 4096: 3.5, 8192: 5},
 }
 
-// wantedQuantised holds targets for files in block formats, which both engines read without conversion.
+// wantedQuantised holds the targets for files in block formats, which both engines read without conversion.
 var wantedQuantised = map[string]map[int]float64{
 	"prefill": {0: 8, 4096: 18},
 	"decode":  {0: 1.5, 4096: 3, 8192: 5},
@@ -39,7 +39,7 @@ type llamaTest struct {
 	Type     string  `json:"model_type"` // such as "deepseek32 ?B Q4_K - Medium"
 }
 
-// wanted returns the target of a test.
+// wanted returns the target of a test, or 0 if it has none.
 func (t *llamaTest) wanted(c *Compared) float64 {
 	if strings.Contains(t.Type, " Q") {
 		return wantedQuantised[c.Test][c.Context]
@@ -71,7 +71,7 @@ func (r *Report) Against(results io.Reader) error {
 			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with "+
 				"batch 1; give the same contexts", t.Depth)
 		}
-		// Their result is a mean, so ours is the median of all steps, not the best.
+		// The other engine's result is a mean, so the median of all steps is compared with it, not the best step.
 		c.Ours = cell.Prefill.middleRate()
 		if c.Test == "decode" {
 			c.Ours = cell.Decode.middleRate()

@@ -10,7 +10,7 @@ import (
 )
 
 // verified returns the number of rows of a sequence that are verified together: a block of drafts and the token before
-// it; 1 if the model does not draft in blocks, or no drafts are measured.
+// it. It returns 1 if the model does not draft in blocks or if no drafts are measured.
 func (b *bench) verified() int {
 	if b.cfg.Model.Block == 0 {
 		return 1
@@ -40,7 +40,7 @@ func (b *bench) blockPhase(ctx context.Context, c *Cell) (*Phase, error) {
 		return nil, err
 	}
 	defer j.release()
-	if _, _, err := b.timed(j); err != nil { // blocks follow a step
+	if _, _, err := b.timed(j); err != nil { // a draft pass follows a step
 		return nil, err
 	}
 	drafts := make([]step.Draft, len(j.works))

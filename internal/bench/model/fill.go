@@ -49,7 +49,7 @@ func fill(ctx context.Context, dev kernel.Memory, layers [][]kernel.Pool, seed u
 	return nil
 }
 
-// fillRows writes latent rows, or V4 entries.
+// fillRows writes random latent rows or V4 entries to a pool.
 func fillRows(dev kernel.Memory, p kernel.Pool, rng *rand.Rand) error {
 	encode, err := encoder(p)
 	if err != nil {
@@ -70,7 +70,7 @@ func fillRows(dev kernel.Memory, p kernel.Pool, rng *rand.Rand) error {
 	return nil
 }
 
-// encoder writes one random row of a pool's layout.
+// encoder returns a function that writes one random row in a pool's layout.
 func encoder(p kernel.Pool) (func(page []byte, slot int, rng *rand.Rand), error) {
 	if l, err := layout.MainOf(p.Layout); err == nil {
 		row := make([]float32, layout.RowDim)
@@ -111,7 +111,7 @@ func indexPages(ctx context.Context, p kernel.Pool, rng *rand.Rand) ([][]byte, e
 	return pages, nil
 }
 
-// uniform generates numbers of mean 0 and variance 1, as after a norm: four from each random word.
+// uniform fills v with numbers of mean 0 and variance 1, as after a norm. Each random word gives four numbers.
 func uniform(v []float32, rng *rand.Rand) {
 	scale := float32(math.Sqrt(12)) / 65536
 	for i := 0; i < len(v); i += 4 {

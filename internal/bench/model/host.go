@@ -6,12 +6,12 @@ import (
 	"sparrow/internal/device/offload"
 )
 
-// HostShare is the part of experts that the CPU computes in a step, averaged over all steps.
+// HostShare describes the experts that the CPU computes in a step, averaged over all steps.
 type HostShare struct {
-	Experts float64 `json:"experts"`  // of all layers, each that some row chose counted once
-	MB      float64 `json:"mb"`       // of their weights
-	BusyMs  float64 `json:"busy_ms"`  // from the arrival of rows to their results
-	GBs     float64 `json:"gb_per_s"` // of weights in that time
+	Experts float64 `json:"experts"`  // experts of all layers that rows chose, each counted once
+	MB      float64 `json:"mb"`       // megabytes of their weights
+	BusyMs  float64 `json:"busy_ms"`  // time from the arrival of rows to their results
+	GBs     float64 `json:"gb_per_s"` // rate of reading weights in that time
 }
 
 // hostWork returns the counters of experts that the CPU has computed so far.
@@ -22,7 +22,7 @@ func (b *bench) hostWork() offload.Work {
 	return b.o.Experts.Host.Work()
 }
 
-// hostShare returns the work between two times for the given number of steps; nil if there was none.
+// hostShare returns the work between two counts divided by the number of steps, or nil if there was none.
 func hostShare(before, after offload.Work, steps int) *HostShare {
 	bytes, busy := float64(after.Bytes-before.Bytes), (after.Busy - before.Busy).Seconds()
 	if bytes == 0 || busy == 0 {
@@ -38,7 +38,7 @@ func (h *HostShare) String() string {
 		h.BusyMs, h.GBs)
 }
 
-// hosted returns the lines of phases whose experts are partly computed by the CPU.
+// hosted returns the report lines of phases whose experts are partly computed by the CPU.
 func (r *Report) hosted() (lines []string) {
 	add := func(what string, p *Phase) {
 		if p != nil && p.Host != nil {

@@ -9,21 +9,21 @@ import (
 	"sparrow/plan"
 )
 
-// job is a step that is run repeatedly: its works and, if the model has states, one for each of them as before the
-// step.
+// job is a step that is run repeatedly. It holds the step's works and, if the model has states, a state before the step
+// for each work.
 type job struct {
 	works  []step.Work
 	before []model.State
 	cached int   // tokens before the step
-	few    bool  // the step's tokens can be removed from a state again
-	err    error // of that
+	few    bool  // the step's tokens can be removed from a state
+	err    error // first error while removing tokens
 }
 
-// mostTruncated is the maximum number of tokens of a step after which its states are truncated. Others run with copies,
-// which take the host and the device longer than a step of many sequences.
+// mostTruncated is the maximum number of tokens of a step after which its states are truncated. Longer steps run with
+// copies of their states; copying takes the host and the device longer than a step of many sequences.
 const mostTruncated = 8
 
-// job makes a step of batch sequences with their own pages and n new tokens each.
+// job returns a step of batch sequences, each with its own pages and n new tokens.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	// A state that a token changes completely, like that of linear attention, cannot be truncated.
 	_, changed := b.model.(model.Snapshotted)
@@ -43,7 +43,7 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	return j, nil
 }
 
-// behind makes the state of a work's sequence after the given number of tokens. Whole pages count as computed, like
+// behind returns the state of a work's sequence after the given number of tokens. Whole pages count as computed, like
 // those of another sequence; the tokens after them are computed, in chunks that fit a pass.
 func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
@@ -67,7 +67,7 @@ func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model
 	return s, nil
 }
 
-// begin sets the state of every work before the step, or a copy of it. A step that runs again writes the rows of its
+// begin gives every work its state before the step, or a copy of it. A step that runs again writes the rows of its
 // tokens to the same positions of a state.
 func (j *job) begin() error {
 	if j.err != nil {
@@ -87,7 +87,7 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end restores the states of a step to those before it, or releases copies.
+// end restores the states of a step to their contents before it, or releases the copies.
 func (j *job) end() {
 	for i := range j.before {
 		switch s := j.works[i].State; {

@@ -9,10 +9,10 @@ import (
 // operations holds the times of a host device's operations in the steps of a phase, by name and, for GEMMs, by shape.
 type operations struct {
 	by    map[operation]*Kernel
-	now   string // "" between passes
+	now   string // name of the running operation; "" between passes
 	since time.Time
-	shape string // of the product that runs
-	bytes int64  // of its weights
+	shape string // shape of the running product
+	bytes int64  // bytes of its weights
 }
 
 type operation struct{ name, shape string }
@@ -20,7 +20,7 @@ type operation struct{ name, shape string }
 // product records the weight of the running operation.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
-// next ends the current operation and begins another; "" begins none.
+// next ends the current operation and begins the named one; "" begins none.
 func (o *operations) next(name string) {
 	at := time.Now()
 	if o.now != "" {
@@ -43,13 +43,13 @@ func (o *operations) next(name string) {
 	o.now, o.since, o.shape, o.bytes = name, at, "", 0
 }
 
-// reset forgets all times.
+// reset clears all times.
 func (o *operations) reset() {
 	*o = operations{by: o.by}
 	clear(o.by)
 }
 
-// mean returns the time of each operation in one of the given number of steps, the longest first.
+// mean returns the time of each operation per step, the longest first.
 func (o *operations) mean(steps int) []Kernel {
 	var out []Kernel
 	for _, k := range o.by {

@@ -8,11 +8,11 @@ import (
 	"sparrow/internal/step"
 )
 
-// overlap times decode steps of a GPU that are enqueued while the previous one runs, each with the tokens that the
-// previous one samples. As in phase, they write to the same slots every time.
+// overlap times decode steps of a GPU that are enqueued while the previous step runs, each with the tokens that the
+// previous step samples. As in phase, the steps write to the same slots every time.
 func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
 	if len(j.before) > 0 && !j.few {
-		return nil // its states are copied for every step, when none runs
+		return nil // the states are copied for every step, when no step runs
 	}
 	enqueue := func() (step.Pending, error) {
 		if err := j.begin(); err != nil {

@@ -19,7 +19,7 @@ const (
 	flatMost              = 1.15
 )
 
-// judge checks the targets that need no other engine.
+// judge checks the targets that do not depend on another engine.
 func (r *Report) judge() {
 	if f := r.Flat; f != nil {
 		x := f.DeepMs / f.ShallowMs
@@ -34,7 +34,7 @@ func (r *Report) judge() {
 	}
 }
 
-// head describes the measured model and its settings.
+// head returns a description of the measured model and its settings.
 func (r *Report) head() string {
 	settings := ""
 	for _, s := range []struct {
@@ -134,7 +134,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	return nil
 }
 
-// reads describes the rate at which decode steps read weights.
+// reads returns lines with the rates at which decode steps read weights.
 func (r *Report) reads() (lines []string) {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Decode != nil && c.Decode.Reads != nil {
@@ -144,7 +144,7 @@ func (r *Report) reads() (lines []string) {
 	return lines
 }
 
-// rows returns the cells of the table, the heading first: one row for each phase, with the share of every stage.
+// rows returns the cells of the table: the heading, and one row for each phase with the share of every stage.
 func (r *Report) rows() [][]string {
 	head, traced := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}, r.traced()
 	if traced {
@@ -234,7 +234,7 @@ func (r *Report) PrintKernels(w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// rate returns the shape of a GEMM, and the rate at which its best run read weights.
+// rate returns the shape of a GEMM and the rate at which its fastest run read weights, as text.
 func (k *Kernel) rate() string {
 	if k.Bytes == 0 {
 		return k.Shape
@@ -243,8 +243,8 @@ func (k *Kernel) rate() string {
 		float64(k.Bytes)/k.BestUs/1e3)
 }
 
-// Plot draws cost against context: milliseconds of a decode step, whole and without the scan, and of a token of
-// prefill.
+// Plot returns a chart of cost against context: milliseconds of a decode step, with and without the scan, and of a
+// token of prefill.
 func (r *Report) Plot() *plot.Chart {
 	c := &plot.Chart{Title: fmt.Sprintf("%s on %s, %d threads: cost against context", r.Model, r.Kernels, r.Threads),
 		X: "tokens in the cache", Y: "milliseconds"}

@@ -71,8 +71,8 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	return nil
 }
 
-// gap returns the time of the steps of a phase in which the device waits for the host: the total minus span, the
-// device's time from the first launch of each step to its last. The medians of a few rounds are used.
+// gap returns the time of the steps of a phase in which the device waits for the host: the total time minus span, where
+// span is the device's time from the first launch of each step to its last. The medians of a few rounds are used.
 func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, span float64, err error) {
 	b.watch.spans = t
 	defer func() { b.watch.spans = nil }()
@@ -83,7 +83,7 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 			if err := one(i); err != nil {
 				return 0, 0, err
 			}
-			if !b.watch.ended { // it fetches nothing
+			if !b.watch.ended { // the pass fetches no results
 				if err := t.EndSpan(); err != nil {
 					return 0, 0, err
 				}
@@ -105,7 +105,7 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 // prompt times a whole prompt from an empty cache, in chunks. A token is sampled only after the last chunk.
 func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 	tokens, chunks := b.tokens(p.Length), (p.Length+b.o.Chunk-1)/b.o.Chunk
-	var state model.State // of a model that keeps one: empty before the first chunk
+	var state model.State // state of a model that has one; empty before the first chunk
 	release := func() {
 		if state != nil {
 			state.Release()

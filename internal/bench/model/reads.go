@@ -14,17 +14,18 @@ import (
 // Reads compares the weights that GEMMs of a decode step read with plain reads of weights by the same number of
 // threads, timed alternately with the steps.
 type Reads struct {
-	Bytes     int64   `json:"bytes"`      // of weights and scales in a step, an expert once
-	HeadBytes int64   `json:"head_bytes"` // of them, in the product with the vocabulary
-	LayersMs  float64 `json:"layers_ms"`  // least time of a step without that product
-	StreamGBs float64 `json:"stream_gbs"` // best plain read
+	Bytes     int64   `json:"bytes"`      // weights and scales read in a step, each expert once
+	HeadBytes int64   `json:"head_bytes"` // bytes of the product with the vocabulary
+	LayersMs  float64 `json:"layers_ms"`  // shortest time of a step without that product
+	StreamGBs float64 `json:"stream_gbs"` // best rate of plain reads
 }
 
-// GBs returns the rate of the best step; LayersGBs excludes the GEMM with the vocabulary and its bytes.
+// GBs returns the rate at which the fastest step read weights; LayersGBs excludes the time and the bytes of the GEMM
+// with the vocabulary.
 func (r *Reads) GBs(p *Phase) float64 { return float64(r.Bytes) / p.StepMs / 1e6 }
 func (r *Reads) LayersGBs() float64   { return float64(r.Bytes-r.HeadBytes) / r.LayersMs / 1e6 }
 
-// line returns a sentence about a decode step.
+// line returns a sentence about the read rate of a decode step.
 func (r *Reads) line(c *Cell) string {
 	whole, layers := r.GBs(c.Decode), r.LayersGBs()
 	return fmt.Sprintf("decode at context %d, batch %d reads %s of weights: %.0f %% of the stream read (%.1f of "+
@@ -35,11 +36,11 @@ func (r *Reads) line(c *Cell) string {
 // counter stores the sizes of the weights that a host device has prepared, and counts the bytes that GEMMs read.
 type counter struct {
 	matrices map[kernel.Matrix]int64
-	experts  map[kernel.Experts]int64 // of one expert, in the mean
-	shapes   map[kernel.Matrix]string // of products, by their first matrix
+	experts  map[kernel.Experts]int64 // mean bytes of one expert
+	shapes   map[kernel.Matrix]string // shapes of products, by their first matrix
 	largest  []byte                   // memory of the largest weight
-	now      Reads                    // since the last reset
-	seen     []bool                   // experts of an operation
+	now      Reads                    // bytes counted since the last reset
+	seen     []bool                   // experts that the current operation has counted
 }
 
 func newCounter() *counter {
@@ -48,10 +49,11 @@ func newCounter() *counter {
 }
 
 // readPart is the number of bytes of one plain read, which takes milliseconds, like a GEMM. The first readParts parts
-// of the largest weight are read one after the other: before the same part is read again, steps have read all weights.
+// of the largest weight are read one after the other; between two reads of the same part, steps read all weights, so
+// that the part is not in a cache.
 const readPart, readParts = 32 << 20, 4
 
-// size returns the number of bytes of a weight. The memory of the largest is kept for plain reads.
+// size returns the number of bytes of a weight. It keeps the memory of the largest weight for plain reads.
 func (c *counter) size(w kernel.Weight) int64 {
 	n := w.Data.Extent()
 	if w.Scale.Given() {
@@ -63,7 +65,7 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts matrices that a GEMM reads completely, and returns their bytes.
+// product counts the matrices that a GEMM reads completely and returns their bytes.
 func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	for _, m := range ms {
 		n += c.matrices[m]
@@ -75,8 +77,8 @@ func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	return n
 }
 
-// shape returns a description of the matrices of a GEMM: their outputs and their inputs. The first matrix stores it, so
-// that a step does not create it again.
+// shape returns a description of the matrices of a GEMM: their outputs and their inputs. The text is stored by the
+// first matrix, so that a step does not create it again.
 func (c *counter) shape(ms []kernel.Matrix) string {
 	text, ok := c.shapes[ms[0]]
 	if !ok {
@@ -92,7 +94,7 @@ func (c *counter) shape(ms []kernel.Matrix) string {
 	return text
 }
 
-// chosen counts the experts that tokens chose, and returns their bytes.
+// chosen counts the experts that tokens chose and returns their bytes.
 func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
 	c.seen = append(c.seen[:0], make([]bool, a.Experts.Count())...)
 	for t := range a.IDs.Rows {
@@ -116,7 +118,7 @@ func (d *stopwatch) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, e
 	return m, err
 }
 
-// PrepareExperts prepares experts and records the size of one.
+// PrepareExperts prepares experts and records the mean size of one expert.
 func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	x, err := d.Device.PrepareExperts(w)
 	if err == nil && d.reads != nil {
@@ -131,7 +133,7 @@ func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, erro
 	return x, err
 }
 
-// readsOf times plain reads alternately with decode steps. Models whose weights fit into caches are omitted.
+// readsOf times plain reads alternately with decode steps. It omits models whose weights fit into caches.
 func (b *bench) readsOf(ctx context.Context, p *Phase, j *job) error {
 	c := b.watch.reads
 	if c == nil || len(c.largest) < 2*readParts*readPart {

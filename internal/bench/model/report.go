@@ -10,15 +10,15 @@ import (
 	"sparrow/internal/unit"
 )
 
-// Phase is the time of a decode step or a prefill chunk.
+// Phase holds the times of a decode step or a prefill chunk.
 type Phase struct {
-	Tokens          int     `json:"tokens"`    // new tokens of a step, all sequences together
-	StepMs          float64 `json:"step_ms"`   // best
-	MedianMs        float64 `json:"median_ms"` // of all steps
+	Tokens          int     `json:"tokens"`    // new tokens of a step, for all sequences together
+	StepMs          float64 `json:"step_ms"`   // best step
+	MedianMs        float64 `json:"median_ms"` // median of all steps
 	Spread          float64 `json:"spread"`    // (90th - 10th percentile) / median
 	Steps           int     `json:"steps"`
-	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
-	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
+	TokensPerSecond float64 `json:"tokens_per_second"` // rate of the best step
+	Stages          Stages  `json:"stages_ms"`         // stages of the best step; on a GPU, of a traced step
 	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
 	// DeviceMs is the sum of their times, which exceeds the time of a step if launches overlap.
 	GapMs float64 `json:"gap_ms,omitempty"`
@@ -30,27 +30,28 @@ type Phase struct {
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
-	Reads *Reads     `json:"reads,omitempty"` // of a decode step on one CPU
-	Host  *HostShare `json:"host,omitempty"`  // of experts in host memory
+	Reads *Reads     `json:"reads,omitempty"` // read rates of a decode step on one CPU
+	Host  *HostShare `json:"host,omitempty"`  // experts that the CPU computes
 
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
-	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
+	Kernels  []Kernel `json:"kernels,omitempty"` // the longest first
 }
 
-// Kernel holds the launches of one kernel in a step, or on a CPU the runs of one operation, averaged over all steps.
+// Kernel holds the mean over all steps of the launches of one kernel or, on a CPU, of the runs of one operation.
 type Kernel struct {
 	Name     string  `json:"name"`
-	Stage    string  `json:"stage,omitempty"` // of a kernel
+	Stage    string  `json:"stage,omitempty"` // stage of the kernel
 	Launches int     `json:"launches"`
-	Us       float64 `json:"us"` // of all launches
-	// For a GEMM on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
+	Us       float64 `json:"us"` // time of all launches
+	// These are set for a GEMM on a CPU: its weights, the shortest time of one run, and the bytes of weights that the
+	// run read.
 	Shape  string  `json:"shape,omitempty"`
 	BestUs float64 `json:"best_us,omitempty"`
 	Bytes  int64   `json:"bytes,omitempty"`
 }
 
-// Prompt is a whole prompt, computed in chunks.
+// Prompt holds the time of a whole prompt that is computed in chunks.
 type Prompt struct {
 	Length  int    `json:"length"`
 	Skipped string `json:"skipped,omitempty"`
@@ -66,27 +67,27 @@ func (p *Phase) middleRate() float64 { return 1e3 * float64(p.Tokens) / p.Median
 // WithoutScan returns the best step without the indexer's scan, in milliseconds.
 func (p *Phase) WithoutScan() float64 { return p.StepMs - p.Stages[Scan] }
 
-// Cell is one depth of context at one batch size.
+// Cell holds the results at one depth of context and one batch size.
 type Cell struct {
 	Context int    `json:"context"` // tokens in the cache before the measured ones
-	Batch   int    `json:"batch"`   // sequences
+	Batch   int    `json:"batch"`   // number of sequences
 	Skipped string `json:"skipped,omitempty"`
 	Decode  *Phase `json:"decode,omitempty"`
 	Prefill *Phase `json:"prefill,omitempty"`
-	Draft   *Phase `json:"draft,omitempty"`  // a pass of a drafter of blocks
-	Verify  *Phase `json:"verify,omitempty"` // of all its drafts
+	Draft   *Phase `json:"draft,omitempty"`  // a pass that drafts a block
+	Verify  *Phase `json:"verify,omitempty"` // a verification of all drafts of a block
 }
 
 // Flat holds the best decode step of one sequence at two depths, measured alternately, without the indexer's scan.
 type Flat struct {
-	Shallow   int     `json:"shallow"` // tokens in the cache
+	Shallow   int     `json:"shallow"` // tokens in the cache at the smaller depth
 	Deep      int     `json:"deep"`
 	ShallowMs float64 `json:"shallow_ms"`
 	DeepMs    float64 `json:"deep_ms"`
-	Steps     int     `json:"steps"` // at each depth
+	Steps     int     `json:"steps"` // number of steps at each depth
 }
 
-// Verdict is a target and the value that was reached.
+// Verdict holds a target and the value that was reached.
 type Verdict struct {
 	What   string `json:"what"`
 	Wanted string `json:"wanted"`
@@ -105,7 +106,7 @@ func (v Verdict) word() string {
 type Load struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
-	Mapped  bool    `json:"mapped,omitempty"` // and read by the steps: loading them reads little
+	Mapped  bool    `json:"mapped,omitempty"` // weights are mapped: steps read them, loading reads little
 }
 
 func (l Load) String() string {
@@ -115,7 +116,7 @@ func (l Load) String() string {
 	return fmt.Sprintf("%s in %.2f s, %.1f GB/s", unit.Bytes(l.Bytes), l.Seconds, float64(l.Bytes)/l.Seconds/1e9)
 }
 
-// Report is a whole run.
+// Report holds the results of a whole run.
 type Report struct {
 	Machine machine.Machine `json:"machine"`
 	Commit  string          `json:"commit"`
@@ -124,18 +125,18 @@ type Report struct {
 	Kernels string          `json:"kernels"`
 	Threads int             `json:"threads"`
 	Packed  bool            `json:"packed,omitempty"`  // weights are copies on huge pages
-	Precise bool            `json:"precise,omitempty"` // activations are multiplied whole
+	Precise bool            `json:"precise,omitempty"` // activations are not quantised
 	Layout  string          `json:"layout"`
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
-	// The policy of the plan: no dense attention, and the same arithmetic for every row.
+	// These fields are the policy of the plan: no dense attention, and the same arithmetic for every row.
 	DenseOff      bool `json:"dense_off,omitempty"`
 	Deterministic bool `json:"deterministic,omitempty"`
 
 	Fill    string       `json:"fill"`
 	Load    Load         `json:"load"`
-	Experts []string     `json:"experts,omitempty"`        // where experts are and why
-	Plain   string       `json:"plain_launches,omitempty"` // why the latest pass was not captured as a graph
+	Experts []string     `json:"experts,omitempty"`        // where experts are placed and why
+	Plain   string       `json:"plain_launches,omitempty"` // reason why the latest pass was not captured as a graph
 	Cells   []Cell       `json:"cells"`
 	Prompts []Prompt     `json:"prompts,omitempty"`
 	Flat    *Flat        `json:"flat,omitempty"`
@@ -167,7 +168,7 @@ func (s *Stages) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// cell finds a measured cell.
+// cell returns the measured cell of a context and a batch, or nil.
 func (r *Report) cell(context, batch int) *Cell {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Context == context && c.Batch == batch && c.Skipped == "" {

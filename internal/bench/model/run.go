@@ -23,23 +23,23 @@ import (
 
 // Options selects what to measure.
 type Options struct {
-	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
-	Batches  []int // sequences; none means 1 and 16, on a GPU 1, 16, 64 and 128
+	Contexts []int // tokens in the cache; nil means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
+	Batches  []int // sequences; nil means 1 and 16, on a GPU 1, 16, 64 and 128
 	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512, on a GPU 8192
 	// Experts is the placement of experts; empty means all on the device.
 	Experts family.Placed
-	// Prompts lists lengths of whole prompts that are computed in chunks, instead of a chunk after each context. None
-	// means 8192 and 32768 on a GPU; a length of 0 is not measured, so that 0 alone measures only decodes.
+	// Prompts lists lengths of whole prompts that are computed in chunks, instead of a chunk after each context. Nil
+	// means 8192 and 32768 on a GPU. A length of 0 is not measured, so that a list with only 0 measures only decodes.
 	Prompts []int
 	Policy  plan.Policy
 	// Ranks lists further devices that share the model with the first one (docs/ranks.md), and Attention is their
-	// division of attention. The stages of the first are timed. By requests, the sequences of a step are assigned to
-	// ranks round-robin.
+	// division of attention. The stages of the first device are timed. If attention is divided by requests, the
+	// sequences of a step are assigned to ranks round-robin.
 	Ranks     []kernel.Device
 	Attention plan.Division
-	Threads   int  // of all devices, for the report
-	Packed    bool // the device copies weights, for the report
-	Precise   bool // the device multiplies activations whole, for the report
+	Threads   int  // threads of all devices, for the report
+	Packed    bool // the device copies weights; for the report
+	Precise   bool // the device does not quantise activations; for the report
 	// Mapped means that a CPU reads the weights from mapped files, for the report.
 	Mapped bool
 	// Budget is the time for which the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A
@@ -107,7 +107,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// bench is one loaded model under measurement.
+// bench holds one loaded model while it is measured.
 type bench struct {
 	o      Options
 	watch  *stopwatch
@@ -115,7 +115,7 @@ type bench struct {
 	cfg    plan.Config
 	runner *step.Runner
 	rng    *rand.Rand
-	pages  []int32 // pages of a rank's cache in random order
+	pages  []int32 // pages of a rank's cache, in random order
 	gpu    bool
 	load   Load
 	group  *group.Group // nil for a single device
@@ -204,7 +204,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	return r, nil
 }
 
-// some refuses a run in which no cell can be measured.
+// some returns an error if no cell can be measured.
 func some(cells []Cell) error {
 	for _, c := range cells {
 		if c.Skipped == "" {
@@ -244,7 +244,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	return b, nil
 }
 
-// place loads the weights on the device, or also on the other ranks.
+// place loads the weights on the device and on the other ranks.
 func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if len(b.o.Ranks) == 0 {
 		return src.LoadPlaced(b.watch.whole(), b.o.Experts, b.o.OnTensor)
@@ -263,19 +263,19 @@ func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	return m, err
 }
 
-// lent is a device that its owner closes.
+// lent is a device whose Close does nothing, because its owner closes it.
 type lent struct{ kernel.Device }
 
 func (lent) Close() error { return nil }
 
-// close ends the threads of ranks. All passes have ended, so none of them hangs.
+// close ends the threads of ranks. All passes have ended, so no rank hangs.
 func (b *bench) close() {
 	if b.group != nil {
 		_ = b.group.Close()
 	}
 }
 
-// filling describes the contents of the contexts.
+// filling returns a description of the contents of the contexts.
 func (b *bench) filling() string {
 	const computed = "; decode steps and prefill chunks on top of them are computed"
 	if _, ok := b.model.(model.Windowed); ok {
@@ -310,7 +310,7 @@ func (b *bench) ranks() int {
 // ofRank returns the maximum number of sequences of a batch for which a rank has pages.
 func (b *bench) ofRank(batch int) int { return (batch + b.ranks() - 1) / b.ranks() }
 
-// table returns the pages of sequence i of those that need per pages each, up to have of them, and its rank.
+// table returns the first have pages of sequence i, where each sequence needs per pages, and the sequence's rank.
 func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	rank = i % b.ranks()
 	pages = slices.Clone(b.pages[i/b.ranks()*per:][:have])
@@ -320,7 +320,7 @@ func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	return pages, rank
 }
 
-// unfit returns why a cell cannot be measured; empty if it can.
+// unfit returns the reason why a cell cannot be measured, or an empty text if it can.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
@@ -425,8 +425,8 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 // budgets, even with a single step, measured without a warm-up.
 const fewest, most, maxBudgets = 3, 400, 5
 
-// phase repeats a step of n new tokens for each sequence of a cell, after a first one that warms caches and allocates
-// scratch memory.
+// phase repeats a step with n new tokens for each sequence of a cell, after a first step that warms caches and
+// allocates scratch memory.
 func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Phase, error) {
 	j, err := b.job(kind, c.Context, c.Batch, n)
 	if err != nil {
@@ -446,7 +446,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if kind != plan.ModeDecode {
 		return p, nil
 	}
-	if _, waits := b.model.(model.Remembering); b.gpu && waits { // the host finds rows of tables from tokens
+	if _, waits := b.model.(model.Remembering); b.gpu && waits { // the host looks up table rows by tokens
 		return p, nil
 	}
 	if b.gpu {
@@ -469,7 +469,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 		if err != nil {
 			return err
 		}
-		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
+		if i == 0 && took < maxBudgets*b.o.Budget { // the first call is a warm-up
 			begin, before = time.Now(), b.hostWork()
 			b.watch.ops.reset()
 			continue
@@ -536,13 +536,13 @@ func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 	return f, nil
 }
 
-// timed runs one step.
+// timed runs one step and returns its time and the times of its stages.
 func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 	if err := j.begin(); err != nil {
 		return 0, Stages{}, err
 	}
 	defer j.end()
-	if len(j.before) > 0 { // the device copies states
+	if len(j.before) > 0 { // wait until the device has copied the states
 		if err := b.model.Device().Sync(); err != nil {
 			return 0, Stages{}, err
 		}
@@ -554,7 +554,7 @@ func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 	return took, shares(b.watch.take(), took), err
 }
 
-// pauses collects garbage while the smallest measured cell alternates between decode and prefill.
+// pauses measures garbage collections while the smallest measured cell alternates between decode and prefill.
 func (b *bench) pauses(ctx context.Context, cells []Cell) (*pause.Pause, error) {
 	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Skipped == "" })
 	if i < 0 {

@@ -9,12 +9,12 @@ import (
 // Stage is a part of a step.
 type Stage int
 
-// The stages of a step, in the order of reports.
+// These are the stages of a step, in the order of reports.
 const (
-	Scan      Stage = iota // indexer scores over all keys, and gathering them
-	Select                 // top-k, positions to places
-	Attention              // over selected or dense keys, with reading them from the cache
-	Products               // all matrix products but the head
+	Scan      Stage = iota // gathering keys and computing indexer scores of all keys
+	Select                 // top-k, and converting positions to slots
+	Attention              // attention over selected or all keys, including cache reads
+	Products               // all matrix products except the head
 	Head                   // the product with the vocabulary
 	Rest                   // everything else: norms, rotations, cache writes, input arrays, planning
 	stageCount
@@ -33,17 +33,17 @@ type stopwatch struct {
 	kernel.Device
 	vocab  int
 	spent  [stageCount]time.Duration
-	tracer kernel.Tracer // of a GPU whose launches are timed; nil otherwise
-	spans  kernel.Tracer // of a GPU whose passes are timed as a whole; nil otherwise
+	tracer kernel.Tracer // tracer of a GPU whose launches are timed, or nil
+	spans  kernel.Tracer // tracer of a GPU whose passes are timed as a whole, or nil
 	ended  bool          // the latest of these passes has fetched its results
 	host   bool          // operations are finished when they return
-	ops    operations    // of a host device
-	reads  *counter      // of a host device; nil otherwise
+	ops    operations    // times of a host device
+	reads  *counter      // reads of a host device, or nil
 
-	projected []kernel.Matrix // of a projection in progress
+	projected []kernel.Matrix // matrices of the projection in progress
 }
 
-// Write copies to the device. The inputs of a pass are written before its operations are enqueued.
+// Write copies src to the device. The inputs of a pass are written before its operations are enqueued.
 func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 	if err := d.Device.Write(dst, src); err != nil || d.spans == nil {
 		return err
@@ -52,7 +52,7 @@ func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 	return d.spans.BeginSpan()
 }
 
-// Fetch enqueues the copy of a pass's results, its last operation.
+// Fetch enqueues the copy of a pass's results, which is the pass's last operation.
 func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	d.ops.next("")
 	if d.spans != nil {
@@ -113,7 +113,7 @@ func (d *stopwatch) stageOf(op kernel.Op) Stage {
 	return Rest
 }
 
-// counts records the weights of the GEMM that begins.
+// counts records the weights of a GEMM that begins.
 func (d *stopwatch) counts(op kernel.Op) {
 	switch a := op.(type) {
 	case kernel.MultiplyArgs:
@@ -124,7 +124,7 @@ func (d *stopwatch) counts(op kernel.Op) {
 			d.projected = append(d.projected, to.W)
 		}
 	case kernel.AbsorbArgs:
-		d.projected = append(d.projected[:0], a.KVB) // with Expand, which reads the other half of each head
+		d.projected = append(d.projected[:0], a.KVB) // Expand reads the other half of each head
 	case kernel.ExpertArgs:
 		d.ops.product("", d.reads.chosen(a))
 		return
@@ -134,7 +134,7 @@ func (d *stopwatch) counts(op kernel.Op) {
 	d.ops.product(d.reads.shape(d.projected), d.reads.product(d.projected, d.vocab))
 }
 
-// whole returns the stopwatch with the optional interfaces of its device.
+// whole returns the stopwatch with all optional interfaces of its device.
 func (d *stopwatch) whole() kernel.Device {
 	if x, ok := d.Device.(abilities); ok {
 		return watchedGPU{d, x}
@@ -143,7 +143,7 @@ func (d *stopwatch) whole() kernel.Device {
 	return d
 }
 
-// abilities holds the optional interfaces of a GPU device.
+// abilities lists the optional interfaces of a GPU device.
 type abilities interface {
 	kernel.Drawer
 	kernel.Capturer
@@ -159,7 +159,7 @@ type watchedGPU struct {
 	abilities
 }
 
-// BeginLoad starts to prepare weights.
+// BeginLoad starts a load of weights on the device.
 func (d *stopwatch) BeginLoad() error {
 	if l, ok := d.Device.(kernel.BulkLoader); ok {
 		return l.BeginLoad()
@@ -167,7 +167,7 @@ func (d *stopwatch) BeginLoad() error {
 	return nil
 }
 
-// EndLoad waits for prepared weights.
+// EndLoad waits until the weights of a load are prepared.
 func (d *stopwatch) EndLoad() error {
 	if l, ok := d.Device.(kernel.BulkLoader); ok {
 		return l.EndLoad()

@@ -21,7 +21,8 @@ type Pause struct {
 // metric is the runtime's histogram of stops for the collector.
 const metric = "/sched/pauses/total/gc:seconds"
 
-// Measure collects garbage repeatedly while work runs, which must keep every worker busy until stop is closed.
+// Measure collects garbage repeatedly for the time d while work runs. work must keep every worker busy until stop is
+// closed.
 func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, error) {
 	before := counts()
 	stop, ended := make(chan struct{}), make(chan error, 1)

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/vec"
 )
 
-// Operations of one round: 24 accumulators of 16 or 8 lanes, or 8 products of a 16 x 32 by a 32 x 16 tile; a
-// multiplication and an addition each.
+// These are the operations of one round: 24 accumulators of 16 or 8 lanes, or 8 products of a 16 x 32 tile and a 32 x
+// 16 tile. A multiplication and an addition count as two operations.
 const (
 	step512 = 24 * 16 * 2
 	step256 = 12 * 8 * 2
@@ -38,16 +38,16 @@ func loops() []Loop {
 	return out
 }
 
-// tileData is the data that the AMX loop loads: the shape of eight tiles, and one tile of numbers.
+// tileData holds the data that the AMX loop loads: the shapes of eight tiles, and one tile of numbers.
 type tileData struct {
 	palette     uint8
-	_           [15]byte // the row to resume at, and what is reserved
+	_           [15]byte // start row, and reserved bytes
 	bytesPerRow [16]uint16
 	rows        [16]uint8
-	numbers     [16][32]uint16 // bf16
+	numbers     [16][32]uint16 // bf16 numbers
 }
 
-// Inputs of the loops are small ordinary numbers: zeros would use less power and run faster than real data.
+// The inputs of the loops are small normal numbers: zeros would use less power and run faster than real data.
 var (
 	tiles = newTiles()
 	lanes = [16]float32{1, 1e-8, 0.5, 1e-7, 0.25, 2e-8, 0.75, 3e-8, 1, 1e-8, 0.5, 1e-7, 0.25, 2e-8, 0.75, 3e-8}
@@ -87,13 +87,13 @@ func readFour512(p unsafe.Pointer, lines, apart int)
 //go:noescape
 func readFour256(p unsafe.Pointer, lines, apart int)
 
-// read reads the whole lines of p.
+// read reads p in whole lines of 512 bytes.
 func read(p []byte) {
 	n := len(p) / line
 	if n == 0 {
 		return
 	}
-	// In bounds: n lines of 512 bytes.
+	// The loops read n lines of 512 bytes, which are inside p.
 	if at := unsafe.Pointer(&p[0]); cpu.X86.HasAVX512F {
 		read512(at, n)
 	} else if cpu.X86.HasAVX2 {
@@ -103,10 +103,10 @@ func read(p []byte) {
 	}
 }
 
-// readFour reads four consecutive runs of n bytes, whole lines, at the same time.
+// readFour reads four consecutive ranges of n bytes at the same time, in whole lines.
 func readFour(p []byte, n int) {
 	_ = p[4*n-1]
-	// In bounds: 4 runs of n bytes.
+	// The loops read 4 ranges of n bytes, which are inside p.
 	if at := unsafe.Pointer(&p[0]); cpu.X86.HasAVX512F {
 		readFour512(at, n/line, n)
 	} else if cpu.X86.HasAVX2 {

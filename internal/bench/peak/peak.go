@@ -6,20 +6,21 @@ import (
 	"sparrow/internal/pool"
 )
 
-// Loop is a loop over registers only: it measures the highest arithmetic rate of one core with one kind of instruction.
+// Loop is a loop that uses only registers. It measures the highest arithmetic rate of one core with one kind of
+// instruction.
 type Loop struct {
 	// Tier is the tier of package vec whose GEMMs use this instruction.
 	Tier string
-	// Instruction is its name.
+	// Instruction is the name of the instruction.
 	Instruction string
-	// step is the number of operations of one round, rounds the maximum number of rounds of one call: a call occupies
-	// its processor for less than 100 microseconds.
+	// step is the number of operations of one round. rounds is the maximum number of rounds of one call, so that a call
+	// occupies its processor for less than 100 microseconds.
 	step   float64
 	rounds int
 	run    func(rounds int)
 }
 
-// LoopFor returns the loop of a tier.
+// LoopFor returns the loop of a tier, and whether there is one.
 func LoopFor(tier string) (Loop, bool) {
 	for _, l := range loops() {
 		if l.Tier == tier {
@@ -42,27 +43,28 @@ func (l Loop) Rate(d time.Duration) float64 {
 	}
 }
 
-// piece is the number of bytes of one item of a read: a few microseconds, so that workers end together.
+// piece is the number of bytes that a worker reads at a time. A piece takes a few microseconds, so that workers end
+// together.
 const piece = 1 << 17
 
-// Reader reads memory with several workers. One goroutine uses it at a time.
+// Reader reads memory with several workers. Only one goroutine may use it at a time.
 type Reader struct {
 	pool    *pool.Pool
 	mem     []byte
 	streams int
 }
 
-// NewReader starts the workers.
+// NewReader returns a reader and starts its workers.
 func NewReader(workers int) *Reader { return &Reader{pool: pool.New(workers)} }
 
-// Close stops them.
+// Close stops the workers.
 func (r *Reader) Close() error { return r.pool.Close() }
 
-// Streams lists the ways of reading that Time compares: pieces from front to back, and in four streams at the same
+// Streams lists the ways of reading that Time compares: one stream from front to back, and four streams at the same
 // time.
 var Streams = [2]int{1, 4}
 
-// Time returns how long one read of mem takes, with the faster of both ways.
+// Time returns the time of one read of mem, for the faster of the two ways in Streams.
 func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	best := time.Duration(1 << 62)
 	for _, streams := range Streams {
@@ -75,7 +77,7 @@ func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	return best, nil
 }
 
-// TimeStreams returns how long one read of mem takes with one of the ways.
+// TimeStreams returns the time of one read of mem with the given number of streams.
 func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
 	r.mem, r.streams = mem, streams
 	start := time.Now()
@@ -83,7 +85,7 @@ func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// Do reads one piece.
+// Do reads one piece of the memory.
 func (r *Reader) Do(_, item int) {
 	p := r.mem[item*piece:]
 	p = p[:min(len(p), piece)]

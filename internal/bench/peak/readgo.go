@@ -8,7 +8,7 @@ import (
 // sink prevents the compiler from removing the reads in plain Go.
 var sink atomic.Uint64
 
-// readGo reads the whole words of p.
+// readGo reads p in whole 8-byte words.
 func readGo(p []byte) {
 	var a, b, c, d uint64
 	for ; len(p) >= 32; p = p[32:] {

@@ -10,23 +10,24 @@ import (
 	"strings"
 )
 
-// Point is one value.
+// Point is one point of a series.
 type Point struct{ X, Y float64 }
 
-// Series is a line with a name.
+// Series is a named line of a chart.
 type Series struct {
 	Name   string
 	Points []Point
 }
 
 // Chart draws lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases
-// differ by orders of magnitude. An axis with points at zero or below has a position for them before its first power.
+// differ by orders of magnitude. An axis with points at zero or below has a position before its first power for these
+// points.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
 }
 
-// Size of the picture and of the frame inside it.
+// These constants are the size of the picture and of the frame inside it.
 const (
 	width, height            = 900, 520
 	left, top, right, bottom = 80, 50, 330, 60
@@ -34,7 +35,7 @@ const (
 
 var colours = [...]string{"#1f6fb4", "#d1491f", "#2a8c46", "#8a4fb5", "#b08400", "#007d8a", "#b13b6e", "#5b5b5b"}
 
-// Write draws the chart.
+// Write writes the chart as SVG.
 func (c *Chart) Write(w io.Writer) error {
 	x, y := c.axis(func(p Point) float64 { return p.X }, 2), c.axis(func(p Point) float64 { return p.Y }, 10)
 	var b strings.Builder
@@ -79,21 +80,21 @@ func (c *Chart) Write(w io.Writer) error {
 	return err
 }
 
-// text writes one line, with reserved characters of XML escaped.
+// text writes one line of text and escapes the reserved characters of XML.
 func text(b *strings.Builder, x float64, y float64, anchor string, size int, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" font-size="%d">`, x, y, anchor, size)
 	xml.EscapeText(b, []byte(s)) // a strings.Builder never fails
 	b.WriteString("</text>\n")
 }
 
-// axis is a logarithmic axis from low to high, whole powers of base. With zero, the lowest value represents zero and
-// below.
+// axis is a logarithmic axis from low to high, which are whole powers of base. If zero is set, the lowest position
+// represents values at or below zero.
 type axis struct {
 	low, high, base float64
 	zero            bool
 }
 
-// axis spans the positive values of all points.
+// axis returns an axis that spans the positive values of all points.
 func (c *Chart) axis(of func(Point) float64, base float64) axis {
 	low, high, zero := math.Inf(1), math.Inf(-1), false
 	for _, s := range c.Series {
@@ -121,7 +122,7 @@ func (c *Chart) axis(of func(Point) float64, base float64) axis {
 	return a
 }
 
-// place maps a value to the picture; values outside the range or NaN are put at the lower edge.
+// place returns the position of a value in the picture. Values outside the range and NaN are placed at the lower edge.
 func (a axis) place(v, from, to float64) float64 {
 	if !(v > a.low) {
 		return from
@@ -129,7 +130,7 @@ func (a axis) place(v, from, to float64) float64 {
 	return from + (to-from)*math.Log(min(v, a.high)/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks returns powers of the base, spaced so that at most ten are drawn.
+// ticks returns powers of the base, spaced so that there are at most ten.
 func (a axis) ticks() []float64 {
 	n := int(math.Round(math.Log(a.high/a.low) / math.Log(a.base)))
 	every := (n + 8) / 9
@@ -140,7 +141,7 @@ func (a axis) ticks() []float64 {
 	return out
 }
 
-// label writes a tick: 0, 512, 2k, 128k.
+// label returns the text of a tick, such as 0, 512, 2k or 128k.
 func (a axis) label(v float64) string {
 	if a.zero && v <= a.low {
 		return "0"

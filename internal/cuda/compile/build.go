@@ -21,8 +21,8 @@ import (
 type Config struct {
 	Source string    // root of the CUDA sources
 	Out    string    // folder of the images
-	NVRTC  string    // folder to search for the compiler; empty for the usual folders
-	Force  bool      // compile images whose sources have not changed, too
+	NVRTC  string    // folder to search for the compiler; empty means the usual folders
+	Force  bool      // also compile images whose sources have not changed
 	Log    io.Writer // progress, one line per image, and the compiler's warnings
 }
 
@@ -71,7 +71,7 @@ func Build(cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// builder keeps the compiler, which is opened when it is first needed.
+// builder holds the state of a build. It opens the compiler when it is first needed.
 type builder struct {
 	Config
 	root    fs.FS
@@ -79,7 +79,7 @@ type builder struct {
 	version string
 }
 
-// image compiles one source, or returns the old entry when nothing changed.
+// image compiles one source, or returns the old manifest entry if nothing changed.
 func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 	files, err := image.Files(b.root, src)
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 	return im, nil
 }
 
-// version is the PTX directive that decides which drivers can compile it.
+// version matches the PTX directive that determines which drivers can compile the text.
 var version = regexp.MustCompile(`(?m)^\.version .*$`)
 
 // forOldDrivers replaces the PTX version in the text by the version that the text needs. The compiler writes its own

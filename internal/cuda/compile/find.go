@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// ErrNoCompiler is wrapped when NVRTC is found nowhere.
+// ErrNoCompiler is wrapped by the error that FindNVRTC returns if it does not find NVRTC.
 var ErrNoCompiler = errors.New("compile: no NVRTC library found")
 
 // howToGet explains how to install NVRTC.
 const howToGet = `install it with "pip install nvidia-cuda-nvrtc==13.0.*" into any virtual environment and name that folder with --nvrtc, or install a CUDA toolkit (13.0 or newer)`
 
-// libraries are the file names NVRTC is shipped under, newest first. An unversioned name exists in toolkits only.
+// libraries lists the file names of NVRTC, newest first. Only toolkits have a file without a version.
 var libraries = []string{"libnvrtc.so.13", "libnvrtc.so"}
 
-// usualFolders are searched when no folder is given: toolkits, then the Python environments around the working
-// directory.
+// usualFolders returns the folders that are searched if none is given: toolkits, then the Python environments around
+// the working directory.
 func usualFolders(working, home string) []string {
 	folders := []string{"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/opt/cuda/lib64"}
 	toolkits, _ := filepath.Glob("/usr/local/cuda-*/lib64") // the pattern is constant and well formed
@@ -34,8 +34,8 @@ func usualFolders(working, home string) []string {
 	return append(folders, "/usr/local", "/usr")
 }
 
-// wheelPatterns are the paths inside a folder where a wheel's library may be: the folder itself, a pip --target
-// folder, a virtual environment, a system prefix. Wheels for CUDA 13 have it under cu13, older wheels under
+// wheelPatterns lists the paths inside a folder where a wheel's library may be: the folder itself, a pip --target
+// folder, a virtual environment, or a system prefix. Wheels for CUDA 13 have the library under cu13, older wheels under
 // cuda_nvrtc.
 var wheelPatterns = []string{
 	".",
@@ -59,7 +59,7 @@ func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 		}
 		home, err := os.UserHomeDir()
 		if err != nil {
-			home = "" // no home folder: nothing to search there
+			home = "" // no home folder, so it is not searched
 		}
 		folders = usualFolders(working, home)
 	}
@@ -78,11 +78,11 @@ func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 	return "", fmt.Errorf("%w in %s; %s", ErrNoCompiler, strings.Join(folders, ", "), howToGet)
 }
 
-// findIn looks for the library in one folder.
+// findIn returns the path of the library in one folder, or an empty text.
 func findIn(folder string) string {
 	for _, pattern := range wheelPatterns {
 		for _, name := range libraries {
-			found, _ := filepath.Glob(filepath.Join(folder, pattern, name)) // a bad pattern finds nothing
+			found, _ := filepath.Glob(filepath.Join(folder, pattern, name)) // a bad pattern matches no file
 			sort.Strings(found)
 			if len(found) > 0 {
 				return found[len(found)-1]
@@ -92,13 +92,13 @@ func findIn(folder string) string {
 	return ""
 }
 
-// builtinsFor lists the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works
-// only when the companion is loaded already or is on the linker's path.
+// builtinsFor returns the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works
+// only if the companion is already loaded or is on the linker's path.
 func builtinsFor(library string) []string {
 	if !strings.ContainsRune(library, filepath.Separator) {
 		return nil
 	}
-	// constant pattern after an existing folder
+	// The pattern is constant, so Glob does not fail.
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "libnvrtc-builtins.so.*"))
 	sort.Strings(found)
 	return found

@@ -67,8 +67,8 @@ func (c *compiler) Version() (string, error) {
 	return fmt.Sprintf("NVRTC %d.%d", major, minor), nil
 }
 
-// Compile turns one translation unit into a cubin (architecture sm_*) or PTX (architecture compute_*) and returns the
-// log with it.
+// Compile compiles one translation unit to a cubin (architecture sm_*) or PTX (architecture compute_*) and returns it
+// with the compiler's log.
 func (c *compiler) Compile(name, source string, options []string) (code []byte, log string, err error) {
 	var p uintptr
 	if err := c.check("nvrtcCreateProgram "+name, c.create(&p, source, name, 0, 0, 0)); err != nil {

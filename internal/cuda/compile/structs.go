@@ -11,11 +11,11 @@ import (
 // argStruct is a struct of the sources whose layout Go mirrors.
 type argStruct struct {
 	name      string
-	qualified string // with namespaces
+	qualified string // name with namespaces
 	fields    []string
 }
 
-// mirrored reports, by its name, whether a struct is passed from Go to the device.
+// mirrored reports whether a struct, given by its name, is passed from Go to the device.
 func mirrored(name string) bool {
 	return strings.HasSuffix(name, "Args") || strings.HasSuffix(name, "View")
 }
@@ -27,7 +27,7 @@ var (
 	brackets   = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// findStructs lists the argument structs that a source defines. It parses plain C members: one type, then one or more
+// findStructs returns the argument structs that a source defines. It parses plain C members: one type, then one or more
 // names, arrays allowed. The compiler checks the result, because the generated facts name every struct and field.
 func findStructs(source string) ([]argStruct, error) {
 	source = comments.ReplaceAllString(source, " ")
@@ -39,7 +39,7 @@ func findStructs(source string) ([]argStruct, error) {
 		return ""
 	}
 	var found []argStruct
-	var scopes []string // one per open brace: the namespace's name, or nothing
+	var scopes []string // for each open brace, its namespace or ""
 	for i := 0; i < len(at); i++ {
 		switch word(i) {
 		case "{":
@@ -76,8 +76,8 @@ func findStructs(source string) ([]argStruct, error) {
 	return found, nil
 }
 
-// structHead reads the name after the keyword at token i, past an alignas, and the token of the opening brace: -1
-// for a mere mention.
+// structHead returns the name after the keyword at token i, past an alignas, and the token of the opening brace. The
+// token is -1 if the struct is only mentioned and not defined.
 func structHead(word func(int) string, i int) (name string, open int) {
 	for j := i + 1; j < i+8; j++ {
 		switch w := word(j); {
@@ -92,7 +92,7 @@ func structHead(word func(int) string, i int) (name string, open int) {
 	return name, -1
 }
 
-// structFields lists the member names of a struct's body in order.
+// structFields returns the member names of a struct's body in order.
 func structFields(body string) ([]string, error) {
 	var fields []string
 	for d := range strings.SplitSeq(body, ";") {
@@ -114,8 +114,9 @@ func structFields(body string) ([]string, error) {
 	return fields, nil
 }
 
-// factSource is device code whose only effect is to place the structs' sizes and offsets in the image, where package
-// cubin reads them. __INTADDR__ is the compiler front end's constant form of an address of a member of a null object.
+// factSource returns device code whose only effect is to place the structs' sizes and offsets in the image, where
+// package cubin reads them. __INTADDR__ is the compiler front end's constant expression for the address of a member of
+// a null object.
 func factSource(list []argStruct) string {
 	var b strings.Builder
 	for _, s := range list {

@@ -21,12 +21,12 @@ import (
 // Kernel is one entry function of an image.
 type Kernel struct {
 	Name        string  `json:"name"`
-	Registers   int     `json:"registers"`    // per thread
-	SharedBytes int     `json:"shared_bytes"` // static, per block
-	LocalBytes  int     `json:"local_bytes"`  // stack frame per thread: spills and indexed arrays
-	Dynamic     int     `json:"dynamic"`      // dynamic shared bytes to launch with, where the source sets them
-	MaxThreads  int     `json:"max_threads"`  // of a block, 0 where the source does not bound it
-	ParamBytes  int     `json:"param_bytes"`  // all parameters together
+	Registers   int     `json:"registers"`    // registers per thread
+	SharedBytes int     `json:"shared_bytes"` // static bytes per block
+	LocalBytes  int     `json:"local_bytes"`  // stack bytes per thread, for spills and indexed arrays
+	Dynamic     int     `json:"dynamic"`      // dynamic shared bytes of a launch, if the source sets them
+	MaxThreads  int     `json:"max_threads"`  // maximum threads of a block; 0 if the source sets no limit
+	ParamBytes  int     `json:"param_bytes"`  // bytes of all parameters
 	Params      []Param `json:"params"`
 }
 
@@ -56,7 +56,7 @@ type Image struct {
 	Structs []Struct
 }
 
-// The names of the symbols that hold struct facts.
+// These are the prefixes of the symbols that hold struct facts.
 const (
 	StructPrefix = "sparrow_struct__"
 	FieldPrefix  = "sparrow_field__"
@@ -69,7 +69,7 @@ const dynamicSuffix = "_shared"
 const machineCUDA = 190
 
 // reserved returns the part of every block's shared memory that the system uses and the linker counts as a kernel's
-// static shared memory: 1 KiB from compute capability 9 on. The flags of the ELF header have the capability.
+// static shared memory: 1 KiB from compute capability 9 on. The capability is in the flags of the ELF header.
 func reserved(data []byte) uint64 {
 	const flags, least, bytes = 48, 90, 1024
 	if arch := binary.LittleEndian.Uint32(data[flags:]) >> 8 & 0xFF; arch >= least {
@@ -78,7 +78,7 @@ func reserved(data []byte) uint64 {
 	return 0
 }
 
-// Parse reads an image.
+// Parse reads the facts of an image.
 func Parse(data []byte) (*Image, error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -102,7 +102,7 @@ func Parse(data []byte) (*Image, error) {
 	return im, nil
 }
 
-// kernels lists every global function with its section of attributes.
+// kernels returns every global function with the facts of its attribute section.
 func kernels(f *elf.File, syms []elf.Symbol, reserved uint64) ([]Kernel, error) {
 	table, err := attributes(f, ".nv.info")
 	if err != nil {
@@ -115,8 +115,8 @@ func kernels(f *elf.File, syms []elf.Symbol, reserved uint64) ([]Kernel, error) 
 		}
 		k := Kernel{Name: s.Name}
 		for _, a := range table {
-			// Entries of the common section name their function by symbol number; the reader drops the null symbol,
-			// so number i+1.
+			// Entries of the common section name their function by symbol number. The ELF reader drops the null symbol,
+			// so symbol i has number i+1.
 			if len(a.data) != 8 || int(binary.LittleEndian.Uint32(a.data)) != i+1 {
 				continue
 			}
@@ -149,7 +149,7 @@ func kernels(f *elf.File, syms []elf.Symbol, reserved uint64) ([]Kernel, error) 
 	return list, nil
 }
 
-// readOwn fills the facts of the kernel's sections.
+// readOwn sets the facts that are stored in the kernel's own sections.
 func (k *Kernel) readOwn(f *elf.File, reserved uint64) error {
 	own, err := attributes(f, ".nv.info."+k.Name)
 	if err != nil {
@@ -178,7 +178,7 @@ func (k *Kernel) readOwn(f *elf.File, reserved uint64) error {
 	return nil
 }
 
-// The attribute numbers of .nv.info sections that are read here.
+// These are the attribute numbers of .nv.info sections that this package reads.
 const (
 	attrMaxThreads = 0x05
 	attrFrame      = 0x11
@@ -194,7 +194,7 @@ type attribute struct {
 	data []byte
 }
 
-// attributes reads a .nv.info section; a missing one has none.
+// attributes returns the entries of a .nv.info section, or none if the section is missing.
 func attributes(f *elf.File, name string) ([]attribute, error) {
 	s := f.Section(name)
 	if s == nil {

@@ -2,14 +2,14 @@ package expect
 
 import "math"
 
-// AttendError is how far a result of bf16 attention may be from the exact one, as a share of the norm of a head's
-// output: weights and results are rounded to bf16, each by at most 2^-9.
+// AttendError is the maximum distance of a bf16 attention result from the exact result, relative to the norm of a
+// head's output: weights and results are each rounded to bf16 by at most 2^-9.
 const AttendError = 6e-3
 
-// Attend computes attention of one head over rows; the first 512 values of a row are summed: out = sum of p_i * row_i,
-// p
-// the softmax of scale * q.row_i with exp(sink) added to its divisor. It returns the natural logarithm of the sum
-// without the sink and the largest scaled score: +inf and -inf when there is no row. A sink of -inf is none.
+// Attend computes attention of one head over rows: out is the sum of p_i times the first 512 values of row i, where p
+// is the softmax of scale * q.row_i with exp(sink) added to its divisor. It returns the natural logarithm of the sum
+// without the sink, and the largest scaled score. Without rows these are +inf and -inf. A sink of -inf means that there
+// is no sink.
 func Attend(q []float32, rows [][]float32, scale, sink float64) (out []float64, lse, largest float64) {
 	out = make([]float64, 512)
 	if len(rows) == 0 {

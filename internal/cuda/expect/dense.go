@@ -2,8 +2,9 @@ package expect
 
 import "math"
 
-// AttendDense is attention of one head over expanded keys and values: out = sum of p_s * values[s], p the softmax of
-// scale * q.keys[s]. It also returns the natural logarithm of the sum; without keys that is +inf, and out is nil.
+// AttendDense computes attention of one head over expanded keys and values: out is the sum of p_s * values[s], where p
+// is the softmax of scale * q.keys[s]. It also returns the natural logarithm of the sum. Without keys the logarithm is
+// +inf and out is nil.
 func AttendDense(q []float32, keys, values [][]float32, scale float64) (out []float64, lse float64) {
 	if len(keys) == 0 {
 		return nil, math.Inf(1)

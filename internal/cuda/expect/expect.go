@@ -1,8 +1,8 @@
-// Package expect computes on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for
-// gathers, scores and selections. Inputs and outputs are slices in host memory; no device is involved.
+// Package expect computes on the host, in plain Go, the results that the CUDA kernels must produce: bytes for writers,
+// rows for gathers, scores and selections. Inputs and outputs are slices in host memory; no device is involved.
 //
-// The tests of package cuda and the benchmarks compare with it. The byte layouts are from package layout and the
-// number formats from internal/num; this package adds rotation, normalisation and transforms.
+// The tests of package cuda and the benchmarks compare results with this package. The byte layouts are from package
+// layout and the number formats from internal/num; this package adds rotation, normalisation and transforms.
 package expect
 
 import (
@@ -27,7 +27,7 @@ func RotaryTable(rows int, theta float64) []float32 {
 	return t
 }
 
-// rotate turns a pair by an angle. Each product and sum is rounded once: the conversions keep the compiler from
+// rotate rotates a pair by an angle. Each product and sum is rounded once: the conversions prevent the compiler from
 // fusing them.
 func rotate(a, b, cos, sin float32) (x, y float32) {
 	return float32(a*cos) - float32(b*sin), float32(a*sin) + float32(b*cos)
@@ -47,7 +47,7 @@ func RotateHalves(v, angles []float32) {
 	}
 }
 
-// Widen turns bf16 values into float32.
+// Widen converts bf16 values to float32.
 func Widen(v []uint16) []float32 {
 	out := make([]float32, len(v))
 	for i, b := range v {
@@ -67,7 +67,7 @@ func MainRow(latent, key []uint16, angles []float32) []float32 {
 	return row
 }
 
-// Recipe is the preparation of an indexer vector of 128 values.
+// Recipe describes how an indexer vector of 128 values is prepared.
 type Recipe struct {
 	RopeAt      int // first rotated dimension: 0 or 64
 	Interleaved bool
@@ -75,7 +75,7 @@ type Recipe struct {
 	Mode        num.ScaleMode
 }
 
-// Apply rotates, rounds to bf16 and applies the Hadamard matrix, in place.
+// Apply rotates v, rounds it to bf16 and multiplies it by the Hadamard matrix, in place.
 func (r Recipe) Apply(v, angles []float32) {
 	if r.Interleaved {
 		RotateInterleaved(v[r.RopeAt:], angles)
@@ -91,7 +91,7 @@ func (r Recipe) Apply(v, angles []float32) {
 	}
 }
 
-// LayerNorm normalises in place with float64 sums, rounded once.
+// LayerNorm normalises v in place with float64 sums and rounds once.
 func LayerNorm(v, gamma, beta []float32, epsilon float64) {
 	var sum, squares float64
 	for _, x := range v {

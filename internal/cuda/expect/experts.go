@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Quantised returns the values of a row after it was quantised per 128 columns.
+// Quantised returns the values of a row after quantisation in groups of 128 columns.
 func Quantised(v []float32, mode num.ScaleMode) []float32 {
 	out, codes := make([]float32, len(v)), make([]byte, 128)
 	for from := 0; from < len(v); from += 128 {
@@ -20,7 +20,7 @@ func Quantised(v []float32, mode num.ScaleMode) []float32 {
 	return out
 }
 
-// Gated is silu(gate) * up with the clamps of a limit above zero.
+// Gated returns silu(gate) * up; if limit is above zero, it clamps the factors.
 func Gated(gate, up float64, limit float32) float64 {
 	if l := float64(limit); l > 0 {
 		gate, up = min(gate, l), min(max(up, -l), l)
@@ -28,7 +28,7 @@ func Gated(gate, up float64, limit float32) float64 {
 	return gate / (1 + math.Exp(-gate)) * up
 }
 
-// Dot returns a product of rows in float64.
+// Dot returns the dot product of two rows in float64.
 func Dot(a []float64, b []float32) (sum float64) {
 	for i, v := range b {
 		sum += a[i] * float64(v)
@@ -52,16 +52,17 @@ func SortPairs(ids []int32, experts int32) []int32 {
 // PackedAt returns the offset of byte b of row r in a packed tile: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
-// A packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values, in pieces of 16 rows, codes and then scales.
+// These constants describe a packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values in pieces of 16 rows,
+// each with codes and then scales.
 const (
 	FoldedCodes = 16 * 64
 	FoldedPiece = FoldedCodes + 16*4
 	FoldedTile  = 16 * FoldedPiece
 )
 
-// Folded returns the value in column c of row r of such a tile over the scale of its half. A word has four of 32
-// columns and another four, 16 columns on. Of its eight values three bits of each are in a nibble; signs of the first
-// four are bits 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
+// Folded returns the value in column c of row r of a packed e2m1 tile, divided by the scale of its half. A word holds
+// four of 32 columns and another four that are 16 columns later. Three bits of each of its eight values are in a
+// nibble. The signs of the first four are bits 7, 15, 23 and 31, those of the others are bits 3, 11, 19 and 27.
 func Folded(tile []byte, r, c int) float64 {
 	piece, group, line, lower := tile[r/16*FoldedPiece:], c/32, r%8, r/8%2
 	word := binary.LittleEndian.Uint32(piece[group/2*512+(line*4+c%16/4)*16+group%2*8+lower*4:])
@@ -71,7 +72,7 @@ func Folded(tile []byte, r, c int) float64 {
 	return math.Ldexp(float64(num.FromE2M1(byte(word>>(4*i)&7|sign<<3))), exponent)
 }
 
-// GateUpRow returns the row of a packed tile that contains inner column i of 128 of gate, or of up.
+// GateUpRow returns the row of a packed tile that contains inner column i, below 128, of gate or of up.
 func GateUpRow(i int, up bool) int {
 	if up {
 		return 128 + i
@@ -79,8 +80,9 @@ func GateUpRow(i int, up bool) int {
 	return i
 }
 
-// Candidates returns the columns of the best n logits of a row, the lower column first among equals, NaN as minus
-// infinity, and the row's log-sum-exp: NaN where there is one, else the best logit where that is infinite.
+// Candidates returns the columns of the best n logits of a row and the row's log-sum-exp. Of equal logits the lower
+// column is first, and NaN counts as minus infinity. The log-sum-exp is NaN if the row has a NaN, or the best logit if
+// that is infinite.
 func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
 	order, values := make([]int32, len(logits)), make([]float64, len(logits))
 	high, bad := math.Inf(-1), false

@@ -15,7 +15,7 @@ const (
 	v4ScaleBytes = 8
 )
 
-// V4Row returns the 512 values of an entry with its last 64 rotated.
+// V4Row returns the 512 values of an entry, of which the last 64 are rotated.
 func V4Row(values []uint16, angles []float32) []float32 {
 	v := Widen(values)
 	RotateInterleaved(v[v4Quantised:], angles)
@@ -51,8 +51,8 @@ func EncodeV4(page []byte, tokens, row int, v []float32) {
 	}
 }
 
-// DecodeV4 returns the bf16 row of 512 values of an entry: value times scale in float32, rounded; the rotated part as
-// stored.
+// DecodeV4 returns the bf16 row of 512 values of an entry: value times scale in float32, rounded to bf16. The rotated
+// part is returned as stored.
 func DecodeV4(page []byte, tokens, row int) []byte {
 	data, scales := page[row*v4DataBytes:], page[tokens*v4DataBytes+row*v4ScaleBytes:]
 	out := make([]byte, 2*(v4Quantised+RotaryDim))
@@ -63,8 +63,8 @@ func DecodeV4(page []byte, tokens, row int) []byte {
 	return out
 }
 
-// Combine joins one token's window and extra selections: extra rows are shifted, rows below zero stay -1, and -1
-// fills the width.
+// Combine returns one token's window and extra selections in one list: extra rows are shifted, rows below zero stay -1,
+// and -1 fills the rest of the width.
 func Combine(window, extra []int32, shift, width int) []int32 {
 	row := append(make([]int32, 0, width), window...)
 	for _, e := range extra {

@@ -1,4 +1,4 @@
-// Package image holds the compiled kernels inside the binary, with a manifest that lists the sources of each.
+// Package image embeds the compiled kernels in the binary, with a manifest that lists the sources of each.
 //
 // For a name it returns the bytes of a cubin (or of PTX, for devices without one) and its entry in the manifest.
 // The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be edited.
@@ -20,24 +20,24 @@ import (
 //go:embed manifest.json *.gz
 var files embed.FS
 
-// ErrUnknown is returned for an image or kernel that this build does not hold.
+// ErrUnknown is returned for an image or kernel that this build does not contain.
 var ErrUnknown = errors.New("image: not in this build")
 
 // Manifest describes the embedded images.
 type Manifest struct {
-	Compiler string  `json:"compiler"` // name and version
+	Compiler string  `json:"compiler"` // name and version of the compiler
 	Images   []Image `json:"images"`   // sorted by name
 }
 
 // Image is one compiled translation unit.
 type Image struct {
 	Name    string         `json:"name"`
-	Source  string         `json:"source"` // under the source root
-	Target  string         `json:"target"` // architecture of the cubin, or of the facts where only PTX is embedded
+	Source  string         `json:"source"` // path under the source root
+	Target  string         `json:"target"` // architecture of the cubin, or of the facts if only PTX is embedded
 	Options []string       `json:"options"`
-	Files   []File         `json:"files"` // the source and everything it includes
-	Hash    string         `json:"hash"`  // of target, options and files: see Hash
-	Bytes   int            `json:"bytes"` // of the cubin, uncompressed
+	Files   []File         `json:"files"` // the source and all files that it includes
+	Hash    string         `json:"hash"`  // hash of target, options and files, see Hash
+	Bytes   int            `json:"bytes"` // size of the uncompressed cubin
 	PTX     bool           `json:"ptx"`   // PTX for PTXTarget(Source) is embedded
 	Kernels []cubin.Kernel `json:"kernels"`
 	Structs []cubin.Struct `json:"structs"`
@@ -96,10 +96,10 @@ func CubinFile(name string) string { return name + ".cubin.gz" }
 // PTXFile returns the name of the file with an image's PTX.
 func PTXFile(name string) string { return name + ".ptx.gz" }
 
-// contents has a function for each embedded file that was read, which unpacks it the first time.
+// contents holds, for each embedded file that was read, a function that unpacks the file on its first call.
 var contents sync.Map
 
-// read returns an unpacked file, which must not be changed: devices of several ranks load the same images.
+// read returns an unpacked file. It must not be changed, because devices of several ranks load the same images.
 func read(name string) ([]byte, error) {
 	once, _ := contents.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return unpack(name) }))
 	return once.(func() ([]byte, error))()

@@ -14,11 +14,11 @@ import (
 
 // File is one source file of an image.
 type File struct {
-	Path   string `json:"path"` // under the source root
+	Path   string `json:"path"` // path under the source root
 	SHA256 string `json:"sha256"`
 }
 
-// Sources lists the translation units of a source tree: every .cu file in a folder named instantiations.
+// Sources returns the translation units of a source tree: every .cu file in a folder named instantiations.
 func Sources(root fs.FS) ([]string, error) {
 	var list []string
 	err := fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
@@ -43,11 +43,11 @@ func NameOf(source string) string {
 	return strings.ReplaceAll(dir, "/", "-") + "-" + strings.TrimSuffix(path.Base(source), ".cu")
 }
 
-// include matches a directive that names a file of ours. Angle brackets mean the compiler's own headers.
+// include matches a directive that includes a file of this project. Angle brackets mean the compiler's own headers.
 var include = regexp.MustCompile(`^\s*#\s*include\s+"([^"]+)"`)
 
-// Files lists a translation unit and everything it includes, directly or not, each once, in the order of first
-// inclusion. A name is looked up in the folder of the including file, then under the root.
+// Files returns a translation unit and all files that it includes, directly or not, each once, in the order of first
+// inclusion. A name is searched in the folder of the including file, then under the root.
 func Files(root fs.FS, source string) ([]File, error) {
 	var list []File
 	seen := map[string]bool{}
@@ -102,9 +102,9 @@ func Hash(target string, options []string, files []File) string {
 // PTXVersion is the version of embedded PTX: drivers for CUDA 12.3 and newer compile it.
 const PTXVersion = "8.3"
 
-// Target returns the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only
-// that architecture has, code under sm80 and sm89 belongs to the portable tier, and code under smxx is shared by all.
-// For the portable tier it is the architecture whose machine code provides the facts of kernels.
+// Target returns the architecture for which a source is compiled, by its folder: code under sm90 uses instructions that
+// only that architecture has, code under sm80 and sm89 belongs to the portable tier, and code under smxx is shared by
+// all. For the portable tier, Target returns the architecture whose machine code provides the facts of kernels.
 func Target(source string) string {
 	switch {
 	case strings.HasPrefix(source, "sm90/"):
@@ -128,8 +128,8 @@ func FirstCapability(source string) int {
 	return 80
 }
 
-// InPlaceOf returns the name of the image that the image of a source replaces on devices that can run it; empty for
-// most.
+// InPlaceOf returns the name of the image that the image of a source replaces on devices that can run it. It is empty
+// for most sources.
 func InPlaceOf(source string) string {
 	if rest, ok := strings.CutPrefix(source, newerCodes); ok {
 		return NameOf("sm80/" + rest)
@@ -148,7 +148,7 @@ func Native(source string) bool {
 	return !strings.HasPrefix(source, "sm80/") && !strings.HasPrefix(source, newerCodes)
 }
 
-// targets is everything a source is compiled for, as the hash of its image names it.
+// targets returns the names of all targets of a source, which are part of the hash of its image.
 func targets(source string) string {
 	if Portable(source) {
 		return Target(source) + " " + PTXTarget(source) + " " + PTXVersion

@@ -8,18 +8,18 @@ import (
 	"sparrow/layout"
 )
 
-// launchWaves is the maximum number of units of work per multiprocessor in one launch when rows are cut into
-// segments. Their partial results are in scratch memory until the combine, at least 64 KB per unit. More rows run as
+// launchWaves is the maximum number of units of work per multiprocessor in one launch if rows are divided into
+// segments. Scratch memory holds their partial results until the combine, at least 64 KB per unit. More rows run as
 // several launches, which does not change the bits.
 const launchWaves = cuda.LatentWaves
 
-// rowsPerLaunch returns the maximum number of rows of one launch on a device, for rows of the given number of units
+// rowsPerLaunch returns the maximum number of rows of one launch on a device, for rows with the given number of units
 // of work.
 func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
 
-// SparseAttend computes attention over selected rows. If the arguments request it, rows are cut into segments for
+// SparseAttend computes attention over selected rows. If the arguments request it, rows are divided into segments for
 // different SMs. In both cases a row has the same bits alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := d.begin(&a); err != nil {
@@ -96,7 +96,7 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	})
 }
 
-// LatentAttend computes attention over every key of a sequence. If the arguments request it, rows are cut into
+// LatentAttend computes attention over every key of a sequence. If the arguments request it, rows are divided into
 // segments for different SMs.
 func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	if err := d.begin(&a); err != nil {
@@ -111,7 +111,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 		r.fail("%v", err)
 	}
 	args.Streams = streams
-	if a.Table.Rows == 1 { // the stride of a single row may have any value
+	if a.Table.Rows == 1 { // the stride of a single row has no meaning
 		args.Streams[0].IndexStride = int64(a.Table.Cols)
 	}
 	segments, blocks := cuda.LatentSegments(streams[0].Width, r.count("keys of a segment", a.SplitKeys))
@@ -133,7 +133,7 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 		Q: at(q), Out: at(out), QStride: int64(q.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", q.Rows),
 		Heads: r.count("heads", heads), ScoreScale: scale * math.Log2E, ValueScale: 1,
 	}
-	if q.Rows == 1 { // the stride of a single row may have any value
+	if q.Rows == 1 { // the stride of a single row has no meaning
 		a.QStride, a.OutStride = int64(q.Cols), int64(out.Cols)
 	}
 	if lse.Given() {
@@ -182,7 +182,7 @@ func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, 
 	})
 }
 
-// rowsOf returns the same work for a range of its rows. Lists belong to rows, page tables to sequences.
+// rowsOf returns the same work for a range of its rows. Lists belong to rows; page tables belong to sequences.
 func rowsOf(a cuda.SparseAttendArgs, from, rows int32) cuda.SparseAttendArgs {
 	n, tables := int64(from), a.Streams[1].Width == 0 && a.Streams[1].Lens != 0
 	for i := range a.Streams {

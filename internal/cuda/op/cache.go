@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// mains are the layouts of latent rows that have kernels, nopes those without a rotated part.
+// mains lists the layouts of latent rows that have kernels, and nopes lists those without a rotated part.
 var (
 	mains   = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
 	nopes   = []layout.Kind{layout.BF16Row1024, layout.FP8Row528}
@@ -35,7 +35,7 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 	return d.kernels.RMSNorm(d.stream, &args)
 }
 
-// normalised writes the RMSNorm of some rows, without gaps, to scratch memory and passes it to an operation.
+// normalised writes the RMSNorm of some rows without gaps to scratch memory and passes that memory to an operation.
 func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
 	return d.temporary(int64(x.Rows)*int64(x.Cols)*2, func(p cuda.Ptr) error {
 		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16,
@@ -47,8 +47,8 @@ func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use
 	})
 }
 
-// StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded. It
-// is held: indexer keys and queries of the same rows follow.
+// StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded.
+// The operation is held, because indexer keys and queries of the same rows follow.
 func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (d *Device) storeNope(r *require, a *kernel.StoreArgs) error {
 	})
 }
 
-// GatherRows collects rows as bf16.
+// GatherRows copies selected rows to the output as bf16.
 func (d *Device) GatherRows(a kernel.GatherArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 		return r.err
 	}
 	return d.temporary(8, func(p cuda.Ptr) error {
-		// starts: 0 and all rows
+		// The starts are 0 and the number of rows.
 		starts := errors.Join(d.stream.FillWords(p, 0, 1), d.stream.FillWords(p.Add(4), uint32(rows), 1))
 		if err := starts; err != nil {
 			return err
@@ -147,8 +147,8 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	})
 }
 
-// StoreEntries normalises, rotates and encodes entries. Entries of V4 are a held part. The normalised row is rounded
-// to bf16 before it is encoded.
+// StoreEntries normalises, rotates and encodes entries. For V4 entries the operation is held as a part of a later
+// launch. The normalised row is rounded to bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	})
 }
 
-// Unpack collects V4 entries as bf16.
+// Unpack copies selected V4 entries to the output as bf16.
 func (d *Device) Unpack(a kernel.UnpackArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 	return d.kernels.GatherV4Slots(d.stream, &args)
 }
 
-// Combine joins the indices of two streams.
+// Combine joins the indices of two streams into one list for each row.
 func (d *Device) Combine(a kernel.CombineArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -5,7 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Compress turns groups of tokens into entries, as a part that is held. A source outside its tensor raises a fault.
+// Compress computes entries from groups of tokens, as a part that is held for a later launch. A source outside its
+// tensor raises a fault.
 func (d *Device) Compress(a kernel.CompressArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -35,13 +36,14 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	return nil
 }
 
-// Put copies rows to given positions, as a held part. A position beyond the output raises a fault.
+// Put copies rows to given positions, as a part that is held for a later launch. A position beyond the output raises a
+// fault.
 func (d *Device) Put(a kernel.PutArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
 	given := a
-	if a.X.DType == kernel.I32 { // rows of one type keep their bits, whatever they are
+	if a.X.DType == kernel.I32 { // rows of equal types are copied bit by bit
 		a.X.DType, a.Out.DType = kernel.F32, kernel.F32
 	}
 	r := require{op: "put"}
