@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// An engine on two ranks answers requests, reports two ranks, and sleeps and wakes like any other.
+// An engine on two ranks answers requests, reports two ranks, and can sleep and wake up.
 func TestOpenOnRanks(t *testing.T) {
 	e := start(t, Config{Ranks: 2, CacheTokens: 4096})
 	if i := e.Info(); !strings.HasPrefix(i.Kernels, "2 x cpu-") || i.Config.Model.Ranks != 2 {
@@ -64,8 +64,8 @@ func TestRanksThatAreRefused(t *testing.T) {
 	}
 }
 
-// Passes of several GPUs are enqueued, reserved and captured on each of them: errors of launchers are found without a
-// GPU.
+// The passes of several GPUs are enqueued, reserved and captured on each GPU without executing kernels, so that errors
+// in launch code are found without a GPU.
 func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {
@@ -138,7 +138,8 @@ func enqueue(t *testing.T, m model.Model) {
 	}
 }
 
-// The memory that each rank needs on its GPU is known before anything is loaded; ranks on one GPU divide its memory.
+// The memory that each rank needs on its GPU is computed before anything is loaded; ranks on the same GPU divide its
+// memory.
 func TestRanksOnGPUsAreMeasured(t *testing.T) {
 	arch, _, c, err := opened(t, machine(80<<30, nil), Config{GPUs: []int{0, 0}})
 	if err != nil || arch != "sm90" || c.reserved == 0 || c.StepTokens != plan.StepTokens(plan.SM90) {

@@ -14,9 +14,9 @@ import (
 )
 
 // BenchmarkRecording measures the cost of recording at batch 16 on the built-in model: 16 answers of 100 tokens after
-// cached prompts of 600, with and without recording in turns, with the rows written as JSON like in a server. It
-// compares the processor time of the process, which other programs on the machine change little. There is one worker,
-// so that none spins.
+// cached prompts of 600, in alternating turns with and without recording. Rows are written as JSON, as in a server. The
+// benchmark compares the processor time of the process, which other programs on the machine change little, and uses one
+// worker, so that no worker spins.
 func BenchmarkRecording(b *testing.B) {
 	e, err := Open(context.Background(), Config{Draft: spec.Off(), Workers: 1})
 	if err != nil {

@@ -23,7 +23,7 @@ func everyRow() *Record {
 	return &Record{Selections: true, Scores: true, Experts: true, Tokens: RecordAll}
 }
 
-// recorded runs a request and returns its only choice.
+// recorded runs a request and returns its only answer.
 func recorded(t *testing.T, e *Engine, r Request) Answer {
 	t.Helper()
 	got, err := e.Generate(context.Background(), r)
@@ -33,7 +33,7 @@ func recorded(t *testing.T, e *Engine, r Request) Answer {
 	return got.Choices[0]
 }
 
-// sameRows compares recorded rows bit by bit.
+// sameRows checks that two lists of recorded rows are equal bit by bit.
 func sameRows(t *testing.T, what string, got, want []record.Row) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -57,8 +57,8 @@ func sameAnswer(t *testing.T, what string, got, want Answer) {
 	}
 }
 
-// Choices of rows do not depend on the chunks of a prompt, on the rest of the batch, on drafts, on recording, or on
-// which part was requested; and an engine that records nothing gives the same answers.
+// The recorded choices of a row do not depend on the chunks of the prompt, on the rest of the batch, on drafts, or on
+// which rows and data are recorded. Without recording the answers are the same.
 func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, "testdata/oracle/glm_moe_dsa-1", "testdata/oracle/deepseek_v4-1"} {
@@ -88,7 +88,7 @@ func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 			c.StepTokens = 32
 			sameRows(t, "in chunks", recorded(t, start(t, c), ask).Recorded.Rows, want.Recorded.Rows)
 
-			// Other requests run at the same time: prompts, decodes, some recording other rows.
+			// Other requests run at the same time: prompts and decodes, some of which record other rows.
 			var others sync.WaitGroup
 			for i := range 3 {
 				r := Request{Tokens: tokens(20+i, 30+60*i), MaxTokens: 10, Sampling: seeded(int64(i))}
@@ -120,7 +120,7 @@ func TestRecordedRowsOfDrafts(t *testing.T) {
 	notUnderRace(t)
 	ask := Request{Prompt: strings.Repeat("the red door is open and the blue door is shut. ", 30), MaxTokens: 24,
 		Sampling: greedy(), Record: &Record{Selections: true, Experts: true}}
-	// Verified rows have the same arithmetic as decoded rows.
+	// Verified rows are computed with the same arithmetic as decoded rows.
 	plain := recorded(t, start(t, Config{NoReuse: true, Draft: spec.Off()}), ask)
 	three, err := spec.Fixed(3)
 	if err != nil {
@@ -134,20 +134,20 @@ func TestRecordedRowsOfDrafts(t *testing.T) {
 	sameRows(t, "drafted", drafted.Recorded.Rows, plain.Recorded.Rows)
 }
 
-// Rows in the prefix cache are reported as missing, and the others are unchanged.
+// Rows that come from the prefix cache are reported as missing, and the records of other rows are unchanged.
 func TestCachedRowsAreNotRecorded(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 4096})
 	ask := Request{Tokens: tokens(5, 300), MaxTokens: 5, Sampling: greedy(), Record: everyRow()}
 	first, again := recorded(t, e, ask), recorded(t, e, ask)
-	want := []record.Range{{0, 256}} // whole pages
+	want := []record.Range{{0, 256}} // the cache holds whole pages
 	if !slices.Equal(again.Recorded.NotComputed, want) {
 		t.Fatalf("not computed: %v, want %v", again.Recorded.NotComputed, want)
 	}
 	sameRows(t, "behind a cached prefix", again.Recorded.Rows, first.Recorded.Rows[256:])
 }
 
-// A sequence that loses its pages is computed again; its rows are recorded once.
+// A preempted sequence is computed again, and each of its rows is recorded once.
 func TestPreemptedRowsAreRecordedOnce(t *testing.T) {
 	notUnderRace(t)
 	c := Config{Model: tinyFP8, CacheTokens: 256, NoReuse: true, Policy: plan.Policy{Deterministic: true}}
@@ -178,8 +178,8 @@ func TestPreemptedRowsAreRecordedOnce(t *testing.T) {
 	}
 }
 
-// Replayed choices give the bits of the run that made them, and different choices give different bits: selections and
-// experts alone and together, for prompts and answers, in chunks and with other requests.
+// Replaying recorded choices gives the bits of the recorded run, and replaying other choices gives other bits. This
+// holds for selections and experts, alone and together, for prompts and answers, in chunks, and with other requests.
 func TestReplay(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/glm_moe_dsa-1",
@@ -197,7 +197,7 @@ func TestReplay(t *testing.T) {
 			if got.Recorded.NotComputed != nil {
 				t.Errorf("a replayed request took %v from the cache", got.Recorded.NotComputed)
 			}
-			// A part is replayed: the rest is chosen, with the same result.
+			// Only some rows are replayed; the engine chooses for the others, with the same result.
 			again.Replay = rows[100:303]
 			sameAnswer(t, "a part replayed", recorded(t, e, again), want)
 			for _, x := range []struct {
@@ -211,7 +211,7 @@ func TestReplay(t *testing.T) {
 				if reflect.DeepEqual(got.Tokens, want.Tokens) {
 					t.Errorf("other %s changed nothing", x.name)
 				}
-				// The recorded choices equal the given ones.
+				// The newly recorded choices equal the replayed ones.
 				for i := range got.Recorded.Rows[:300] {
 					for l := range rows[i].Layers {
 						g, w := got.Recorded.Rows[i].Layers[l].Selected, again.Replay[i].Layers[l].Selected
@@ -234,7 +234,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// wired encodes rows for the wire and decodes them.
+// wired encodes rows as for HTTP and returns the decoded rows.
 func wired(t *testing.T, rows []record.Row) []record.Row {
 	t.Helper()
 	text, err := json.Marshal(&record.Rows{Rows: rows})
@@ -248,7 +248,7 @@ func wired(t *testing.T, rows []record.Row) []record.Row {
 	return back.Rows
 }
 
-// other returns rows that select other keys, the first ones, or have the weights of their experts in the opposite
+// other returns rows that select other keys (the first ones), or that have the weights of their experts in reverse
 // order.
 func other(rows []record.Row, selects, experts bool) []record.Row {
 	out := slices.Clone(rows)
@@ -276,8 +276,8 @@ func other(rows []record.Row, selects, experts bool) []record.Row {
 	return out
 }
 
-// Trainers replay prompts that are only scored: the log probabilities equal those of the same rows with the same
-// choices.
+// Trainers replay choices for prompts that are only scored: the log probabilities equal those of the same rows with the
+// same choices.
 func TestReplayedScores(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Model: "testdata/oracle/deepseek_v32-1", CacheTokens: 4096})
@@ -294,7 +294,7 @@ func TestReplayedScores(t *testing.T) {
 	}
 }
 
-// The records of all requests in flight are bounded too, and their memory is released when they end.
+// The records of all running requests together are limited, and their memory is released when the requests end.
 func TestRecordsInFlight(t *testing.T) {
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: 1 << 18})
 	ask := Request{Tokens: tokens(2, 100), MaxTokens: 300, Sampling: greedy(), IgnoreEOS: true,
@@ -319,8 +319,8 @@ func TestRecordsInFlight(t *testing.T) {
 	recorded(t, e, ask)
 }
 
-// If rows of prompts and of decoding have the same bits, prompt and answer sent as one prompt have the log
-// probabilities of the answer.
+// If prompt rows and decoded rows have the same bits, a prompt that contains the answer gives the log probabilities of
+// that answer.
 func TestReplayedRollout(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Model: "testdata/oracle/glm_moe_dsa-1", CacheTokens: 4096,
@@ -342,14 +342,14 @@ func TestReplayedRollout(t *testing.T) {
 			t.Errorf("token %d has log probability %v, and had %v", i, x.Logprob, rollout.Tokens[i].Logprob)
 		}
 	}
-	// The row of the last token is the one that the rollout did not compute.
+	// The rollout did not compute the row of its last token.
 	if n := len(rollout.Recorded.Rows); n != 157 || len(scored.Recorded.Rows) != 158 {
 		t.Fatalf("%d and %d rows", n, len(scored.Recorded.Rows))
 	}
 	for i, want := range rollout.Recorded.Rows {
 		got := scored.Recorded.Rows[i]
 		for l := range want.Layers {
-			want.Layers[l].Scores, got.Layers[l].Scores = nil, nil // not replayed
+			want.Layers[l].Scores, got.Layers[l].Scores = nil, nil // scores are not replayed
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("row %d did not take what it was given", i)
@@ -357,7 +357,7 @@ func TestReplayedRollout(t *testing.T) {
 	}
 }
 
-// Records and replays that are not possible are refused with the reason, before anything runs.
+// Records and replays that are not possible are refused with a reason before anything runs.
 func TestRecordRefusals(t *testing.T) {
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: 1 << 20})
 	rows := recorded(t, e, Request{Tokens: tokens(2, 200), MaxTokens: 2, Sampling: greedy(),
@@ -406,7 +406,7 @@ func TestRecordRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	// Without max_tokens the rest of the context counts; the limit in the refusal is the largest that fits.
+	// Without max_tokens the rest of the context counts as the answer; the refusal names the largest limit that fits.
 	open := Request{Tokens: tokens(2, 200), Sampling: greedy(), Record: &Record{Selections: true, Scores: true}}
 	_, err := e.Generate(context.Background(), open)
 	var fits int
@@ -436,7 +436,7 @@ func TestRecordRefusals(t *testing.T) {
 	if _, err := off.Generate(context.Background(), Request{Tokens: tokens(2, 9), MaxTokens: 1}); err != nil {
 		t.Errorf("a request that records nothing, with recording off: %v", err)
 	}
-	// A row that attends to every key cannot do so if there are more keys than a selection holds.
+	// A recorded row that attends to every key is refused at a position with more keys than a selection holds.
 	long := recorded(t, e, Request{Tokens: tokens(2, 200), MaxTokens: 2, Sampling: greedy(),
 		Record: &Record{Selections: true, Tokens: RecordRange, From: 190, To: 200}}).Recorded.Rows
 	for i := range long[0].Layers {

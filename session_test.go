@@ -15,17 +15,17 @@ import (
 	"sparrow/internal/model/synth"
 )
 
-// Sizes of the sessions below; make sessions runs long ones.
+// These flags set the sizes of the sessions below; `make sessions` runs long sessions.
 var (
 	sessionTurns  = flag.Int("session-turns", 3, "turns of a session")
 	sessionTokens = flag.Int("session-tokens", 800, "tokens that a session grows to")
 	sessionModel  = flag.String("session-model", "", "only this one: v32-tiny or v4-tiny")
 )
 
-// longContext is the context of the checkpoints that sessions run on.
+// longContext is the context length, in tokens, of the checkpoints in these tests.
 const longContext = 262144
 
-// tinyLong writes one of the smallest checkpoints with a long context.
+// tinyLong writes a checkpoint of one of the smallest presets with a long context, and returns its folder.
 func tinyLong(t *testing.T, preset string) string {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -55,7 +55,7 @@ type session struct {
 	history []int32
 	known   int // tokens at the beginning of history that an earlier turn has computed
 
-	computed, cached int             // sums over all turns: of known, and of what came from the cache
+	computed, cached int             // sums over all turns of the known tokens, and of the tokens from the cache
 	lost             []int           // known tokens that each turn computed again
 	first            []time.Duration // time to the first token of each turn
 }
@@ -64,14 +64,15 @@ func newSession(seed uint64) *session {
 	return &session{tenant: fmt.Sprint("agent-", seed), rng: rand.New(rand.NewPCG(seed, 48))}
 }
 
-// read appends the output of a tool.
+// read appends random tokens to the history as the output of a tool.
 func (s *session) read(tokens int) {
 	for range tokens {
 		s.history = append(s.history, 3+s.rng.Int32N(600))
 	}
 }
 
-// turn sends one request. The row of an answer's last token is computed only when it is part of a prompt.
+// turn sends one request. The row of an answer's last token is not known afterwards, because it is computed only as
+// part of the next prompt.
 func (s *session) turn(e *Engine) error {
 	began, answered := time.Now(), false
 	st, err := e.Stream(context.Background(), Request{Tokens: slices.Clone(s.history), Sampling: greedy(),
@@ -104,7 +105,7 @@ func (s *session) turn(e *Engine) error {
 	return nil
 }
 
-// run runs a whole session. It prints its progress occasionally, because some take long.
+// run runs all turns of a session. It prints its progress from time to time, because long sessions take minutes.
 func (s *session) run(t *testing.T, e *Engine, turns, tokens int) error {
 	for i := range turns {
 		s.read(max(1, (i+1)*tokens/turns-len(s.history)))
@@ -134,8 +135,8 @@ func (s *session) report(t *testing.T, what string) {
 		s.computed, slices.Max(s.lost), sorted[len(sorted)/2].Seconds(), times.String())
 }
 
-// tierBytes returns the size of a token in a tier: three layers of bfloat16 rows and keys, or a page of 256 tokens with
-// the states of their window.
+// tierBytes returns the bytes that a tier needs per token: three layers of bfloat16 rows and keys, or the share of a
+// page of 256 tokens with the states of its window.
 func tierBytes(dir string) int64 {
 	if filepath.Base(dir) == "v4-tiny" {
 		return 3030
@@ -152,7 +153,8 @@ func sessionModels(t *testing.T, run func(t *testing.T, dir string)) {
 	}
 }
 
-// Nearly all tokens that an earlier turn has computed come from the cache; only the last, incomplete page is lost.
+// Nearly all tokens that an earlier turn computed come from the cache; only tokens of the last, incomplete page are
+// computed again.
 func TestALongSession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 3 * *sessionTokens / 2})
@@ -172,12 +174,14 @@ func TestALongSession(t *testing.T) {
 	})
 }
 
-// Eight concurrent sessions, with a cache for four and host memory for two: the rest is in files.
+// Eight concurrent sessions run with a cache for four of them and host memory for two; the pages of the others are in
+// files.
 func TestEightSessionsAtOnce(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		const sessions, room, host = 8, 4, 2
 		turns, tokens := *sessionTurns, *sessionTokens
-		// The wait is unlimited: the speed of files must not decide what is computed again.
+		// The wait for a tier is unlimited, so that the speed of the disk does not decide which tokens are computed
+		// again.
 		e := start(t, Config{Model: dir, CacheTokens: room * tokens, Tiers: tier.Options{Wait: time.Hour,
 			HostBytes: int64(host*tokens) * tierBytes(dir), DiskDir: t.TempDir(), DiskBytes: 16 << 30}})
 		done := make(chan error)
@@ -211,7 +215,7 @@ func TestEightSessionsAtOnce(t *testing.T) {
 		}
 		lost := computed - cached
 		if tokens < 20_000 {
-			lost -= sessions * turns * e.Info().PageTokens // the end of a page for each turn
+			lost -= sessions * turns * e.Info().PageTokens // each turn may lose an incomplete page
 		}
 		if 20*lost > computed {
 			t.Errorf("%d of %d tokens were computed again, more than 5%%", computed-cached, computed)
@@ -219,8 +223,8 @@ func TestEightSessionsAtOnce(t *testing.T) {
 	})
 }
 
-// An edit in the middle of a conversation recomputes only the tokens after it, and the trace states where the prefix
-// ended.
+// After an edit in the middle of a conversation only the tokens after the edit are computed again, and the trace states
+// where the cached prefix ended.
 func TestAnEditInTheMiddleOfASession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 4096})

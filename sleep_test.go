@@ -23,8 +23,8 @@ func (h *hearing) Stored(prefix.Stored) { h.stored++ }
 func (h *hearing) Removed(prefix.Hash)  {}
 func (h *hearing) Cleared()             { h.cleared++ }
 
-// An engine that slept, or whose weights were replaced, gives the answers of an engine that was opened with these
-// weights.
+// An engine that slept, or whose weights were replaced, gives the same answers as an engine that was opened with the
+// new weights.
 func TestSleepWakeAndOtherWeights(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the model is computed five times")

@@ -16,12 +16,12 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: the text is that of the tokens, cut at stop strings and never inside a character; limits and
-// formats hold; streamed text equals the text of Generate.
+// Invariants of this file: the text of an answer is the text of its tokens, cut at stop strings and never inside a
+// character; limits and formats are enforced; streamed text equals the text of Generate.
 
 const garden = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"
 
-// The model answers "21 + 2 = 23\n23 * 2 = 46\n#### 46".
+// In this test the model answers "21 + 2 = 23\n23 * 2 = 46\n#### 46".
 func TestWhatEndsAChoice(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -35,7 +35,7 @@ func TestWhatEndsAChoice(t *testing.T) {
 		name    string
 		change  func(*Request)
 		text    string
-		tokens  int // 0: not checked
+		tokens  int // expected number of tokens, not checked if 0
 		finish  Finish
 		matched string
 	}{
@@ -82,8 +82,8 @@ func TestWhatEndsAChoice(t *testing.T) {
 	}
 }
 
-// Special tokens are not part of the text. In chats, markers that the parser of replies needs are, even if the
-// tokenizer marks them as special.
+// Special tokens are not part of the text. In chats the text contains the markers that the parser of replies needs,
+// even if the tokenizer marks them as special.
 func TestSpecialTokensAreLeftOut(t *testing.T) {
 	e := start(t, Config{})
 	id := func(text string) int32 {
@@ -141,8 +141,8 @@ func TestStreamedTextIsTheWholeText(t *testing.T) {
 	}
 }
 
-// checkLogprobs checks that log probabilities are at most zero and sorted, and that the token's own is among the most
-// probable if it is one of them.
+// checkLogprobs checks that a token has n alternatives in descending order, that its log probability is at most zero,
+// and that it has the same log probability if it is one of the alternatives.
 func checkLogprobs(t *testing.T, tok Token, n int) {
 	t.Helper()
 	if tok.Logprob > 0 || math.IsNaN(tok.Logprob) || len(tok.Top) != n {
@@ -326,8 +326,8 @@ func TestEncodeAndDecode(t *testing.T) {
 	}
 }
 
-// A chat that needs a token that the checkpoint's tokenizer does not have is refused; its marker would become ordinary
-// text.
+// A chat whose format needs a marker that is not a token of the checkpoint's tokenizer is refused, because the marker
+// would become ordinary text.
 func TestAMarkerWithoutATokenIsRefused(t *testing.T) {
 	e := start(t, Config{ChatFormat: "deepseek-v4"})
 	c := ask("q")

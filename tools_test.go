@@ -10,7 +10,7 @@ import (
 	"sparrow/chat"
 )
 
-// manyTools returns a list of n tools of about size bytes each, like that of an agent with connectors.
+// manyTools returns n tools of about size bytes each, like the list of an agent with many connectors.
 func manyTools(n, size int) []chat.Tool {
 	list := make([]chat.Tool, n)
 	for i := range list {
@@ -28,8 +28,7 @@ func manyTools(n, size int) []chat.Tool {
 	return list
 }
 
-// After its first use a list of 200 tools and 300 KB is not compiled again; for a changed list only the changed tools
-// are compiled.
+// A list of 200 tools with 300 KB is compiled only once; of a changed list only the changed tools are compiled.
 func TestToolsThatComeAgain(t *testing.T) {
 	e := start(t, Config{})
 	tools := manyTools(200, 1500)
@@ -57,14 +56,14 @@ func TestToolsThatComeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Release()
-		g.Release() // twice is once
+		g.Release() // a second Release has no effect
 		e.format.Parser(e.conversation(r.Chat))
 		if c, d := e.tools.Compiled()-compiled, e.shown.Read()-read; c != wantCompiled || d != wantRead {
 			t.Errorf("%s: %d tools compiled and %d read, want %d and %d", what, c, d, wantCompiled, wantRead)
 		}
 		compiled, read = e.tools.Compiled(), e.shown.Read()
 	}
-	e.info.ContextTokens = 1 << 20 // the list is longer than the model's context; nothing is generated
+	e.info.ContextTokens = 1 << 20 // the tools are longer than the model's context, but nothing is generated
 	ask("the first time", 200, 200)
 	ask("again", 0, 0)
 	messages = append(messages, chat.Message{Role: chat.Assistant, Content: "a"},

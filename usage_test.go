@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// Expert choices are counted exactly, across sleep and successive engines, and saved when the engine closes: two
-// experts of eight for every computed token in each of two layers.
+// Expert choices are counted exactly, also across sleep and several engines, and saved when the engine closes: each
+// computed token chooses two of eight experts in each of two layers.
 func TestExpertUsageIsCountedAndSaved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "usage.json")
 	const prompt, output = 30, 5
@@ -53,7 +53,8 @@ func TestExpertUsageIsCountedAndSaved(t *testing.T) {
 	}
 }
 
-// Files of other models, files of another kind, and a folder that does not exist are refused before anything is loaded.
+// A usage file of another model, a file of another kind, and a folder that does not exist are refused before anything
+// is loaded.
 func TestExpertUsageOfOthersIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	other, broken := filepath.Join(dir, "other.json"), filepath.Join(dir, "broken.json")

@@ -61,8 +61,8 @@ func TestParseBatch(t *testing.T) {
 	}
 }
 
-// FuzzParseBatch: any text is a batch or an error, and a batch that is read
-// can be planned or is refused, without a panic.
+// FuzzParseBatch checks that any text is parsed as a batch or refused with an error, and that planning a parsed batch
+// returns a plan or an error and does not panic.
 func FuzzParseBatch(f *testing.F) {
 	for _, s := range []string{"extend:512+3,4", "mixed:extend:1/decode:2/verify:3:4/draft:2:1", "idle", "decode:3x0",
 		"verify:4:0"} {
@@ -79,7 +79,7 @@ func FuzzParseBatch(f *testing.F) {
 			rows += b.Rows(&ours, i)
 		}
 		if rows > 1<<20 {
-			return // planning is linear in launches; keep the fuzzer quick
+			return // planning takes time in proportion to the launches, so large batches are skipped
 		}
 		if p, err := Build(ours, b); err == nil && p == nil {
 			t.Fatalf("no plan and no error for %q", text)

@@ -10,7 +10,8 @@ import (
 	"sparrow/internal/cost"
 )
 
-// contests are sizes, each with the times of two alternatives.
+// contests returns a list of sizes, each with the times of two alternatives; v holds size, first time and second time
+// in turn.
 func contests(v ...float64) (out []cost.Contest) {
 	for i := 0; i < len(v); i += 3 {
 		out = append(out, cost.Contest{Size: int(v[i]), First: v[i+1], Second: v[i+2]})
@@ -18,7 +19,7 @@ func contests(v ...float64) (out []cost.Contest) {
 	return out
 }
 
-// Choices of plans follow from measured times, for any values of these.
+// The choices of a plan follow from the measured times, for any values of the times.
 func TestChoicesFollowFromTimes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -50,7 +51,8 @@ func TestChoicesFollowFromTimes(t *testing.T) {
 	}
 }
 
-// Configurations follow the times of their hardware and quote them; a user's setting overrides both.
+// A configuration follows the measured times of its hardware and quotes them in its reasons; a user's setting overrides
+// the times.
 func TestReasonsQuoteTimes(t *testing.T) {
 	says := func(cfg Config, text string) {
 		t.Helper()
@@ -107,7 +109,8 @@ func TestReasonsQuoteTimes(t *testing.T) {
 	}
 }
 
-// A sparse prefill that was turned off is rejected for that reason, not for its rank.
+// A sparse prefill that the user turned off is rejected because it is turned off, not because another candidate is
+// preferred.
 func TestSparsePrefillOff(t *testing.T) {
 	for _, hw := range []string{"cpu", "sm90"} {
 		cfg := newSetup(t, hw, family(t, "deepseek_v4"), wish(func(p *Policy) {
@@ -123,7 +126,7 @@ func TestSparsePrefillOff(t *testing.T) {
 	}
 }
 
-// Defaults of a GPU are named as flags with their reasons and measured times; settings of the user stay.
+// The defaults for a GPU are reported as flags with reasons and measured times; settings of the user are not replaced.
 func TestDefaults(t *testing.T) {
 	for _, c := range []struct {
 		on     Arch
@@ -153,7 +156,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The documents contain the times that plans are made from.
+// The documents contain the measured times that plans use.
 func TestDocumentsHoldTheTimes(t *testing.T) {
 	for arch, file := range map[Arch]string{CPU: "../docs/benchmarks/record-cpu.md",
 		SM90: "../docs/benchmarks/record-h200.md"} {

@@ -9,7 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// checkEnum: every word is read back, unknown ones are refused in both directions.
+// checkEnum checks that every name of an enum is parsed back to its value, and that unknown names and values are
+// refused.
 func checkEnum[T ~uint8, P interface {
 	*T
 	encoding.TextUnmarshaler
@@ -62,7 +63,7 @@ func TestEnumsAreClosed(t *testing.T) {
 	checkEnum[Family](t, &families)
 }
 
-// TestLayoutsHaveOneSpelling: package layout uses the same names.
+// TestLayoutsHaveOneSpelling checks that package layout uses the same names for layouts as package plan.
 func TestLayoutsHaveOneSpelling(t *testing.T) {
 	for _, l := range []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, IndexPage132, IndexF32Row512} {
 		kind, err := layout.ParseKind(l.String())

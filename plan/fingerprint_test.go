@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// exempt lists the fields of Config that the fingerprint leaves out, and why.
+// exempt maps each field of Config that the fingerprint does not cover to the reason for that.
 var exempt = map[string]string{
 	"Asked":        "what it asks for is in the fields that Resolve decided",
 	"Reasons":      "text for people",
@@ -18,8 +18,8 @@ var exempt = map[string]string{
 	"Fingerprint":  "the hash itself",
 }
 
-// TestFingerprintCoversEveryField changes every field of Config, and with it of
-// Hardware and Model, one at a time.
+// TestFingerprintCoversEveryField checks that a change of any field of Config, including fields of Hardware and Model,
+// changes the fingerprint, except for exempt fields.
 func TestFingerprintCoversEveryField(t *testing.T) {
 	cfg := newSetup(t, "sm90", family(t, "glm-5.2")).resolve(t)
 	cfg.Model.Ratios, cfg.Model.Share.Types, cfg.Hardware.Missing = []int{4, 128}, []bool{false, true}, []Kernel{FA3}
@@ -81,7 +81,7 @@ func eachChange(t *testing.T, v reflect.Value, path string, visit func(path stri
 	case reflect.Uint8, reflect.Uint64:
 		v.SetUint(v.Uint() + 1)
 		if text, ok := v.Interface().(encoding.TextMarshaler); ok {
-			if _, err := text.MarshalText(); err != nil { // the last of a closed set
+			if _, err := text.MarshalText(); err != nil { // the changed value is beyond the last value of the enum
 				v.SetUint(old.Uint() - 1)
 			}
 		}
@@ -96,8 +96,8 @@ func eachChange(t *testing.T, v reflect.Value, path string, visit func(path stri
 	v.Set(old)
 }
 
-// TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ only in exempt fields have one fingerprint, so
-// their plans must be equal.
+// TestPlansIgnoreWhatTheFingerprintLeavesOut checks that configurations that differ only in exempt fields have equal
+// fingerprints and equal plans.
 func TestPlansIgnoreWhatTheFingerprintLeavesOut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := drawConfig(rt)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// shapes writes down the arrays of a pass, and checks that none overlaps the next.
+// shapes returns the arrays of a pass with their shapes as text, and checks that no array overlaps the next one.
 func shapes(t *testing.T, p *Plan) string {
 	t.Helper()
 	var out []string
@@ -24,8 +24,8 @@ func shapes(t *testing.T, p *Plan) string {
 	return strings.Join(out, ", ")
 }
 
-// Every pass has the arrays that its operations read, each with its shape: rows of a pass, of logits, of records and
-// replays, and entries that launches gather.
+// Every pass has the arrays that its operations read, with their shapes: rows of the pass, of logits, of records and of
+// replays, and the cache entries that launches gather.
 func TestArraysOfAPass(t *testing.T) {
 	v32, v4, v41 := newSetup(t, "cpu"), newSetup(t, "cpu", family(t, "deepseek_v4")),
 		newSetup(t, "cpu", family(t, "deepseek_v41"))
@@ -94,12 +94,12 @@ func TestArraysOfAPass(t *testing.T) {
 	}
 }
 
-// Layers share the selection of the nearest layer before them that selects, the first layer of all too; layers without
-// entries share none.
+// A layer shares a selection if it has entries and does not select itself, also if the first layer of the model is the
+// one that selects.
 func TestSharedLayersOfV41(t *testing.T) {
 	m := model(t, "deepseek_v41", 16)
 	for _, first := range []int{2, 0} {
-		m.Ratios[0], m.Ratios[1] = 2-first, 2-first // entries from that layer on
+		m.Ratios[0], m.Ratios[1] = 2-first, 2-first // layers have entries from this layer on
 		m.Sharing.Index[0], m.Sharing.Entries[0] = first, first
 		selects := map[int]bool{}
 		for _, l := range m.Sharing.Index {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestKeyCoversEverythingAGraphDependsOn changes one field at a time.
+// TestKeyCoversEverythingAGraphDependsOn changes one field at a time and checks that the key of the plan changes.
 func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
 	cfg := newSetup(t, "sm90", kv("fp8")).resolve(t)
 	base := func() *Plan { return build(t, cfg, decode(100, 200)) }

@@ -7,7 +7,7 @@ import (
 
 const mib = 1 << 20
 
-// TestLimitsAndMemory checks the figures of dispatch sections 13 and 17.
+// TestLimitsAndMemory checks the limits and memory sizes in sections 13 and 17 of the dispatch spec.
 func TestLimitsAndMemory(t *testing.T) {
 	v32 := model(t, "deepseek_v32", 16)
 	t.Run("a paged launch takes 11622 rows of 232448 bytes", func(t *testing.T) {
@@ -70,7 +70,8 @@ func TestLimitsAndMemory(t *testing.T) {
 	t.Run("our kernels keep parts of some rows at a time", func(t *testing.T) {
 		cfg := newSetup(t, "sm90", kv("fp8")).resolve(t)
 		s := &build(t, cfg, extendOver(12000, 2048)).Segments[0]
-		// 4 segments of 512 keys: 64 heads of 512 float16, and 4 figures for each of 16 heads; 32*132/4 rows at a time.
+		// A launch computes 32*132/4 rows at a time. Each row has 4 segments of 512 keys, and each segment holds 64
+		// heads of 512 float16 values and 4 figures for each of 16 heads.
 		parts := int64(1056 * 4 * (64*512*2 + 16*16))
 		row, rows := sparseScratch(132, 16, 2048, 2048, 512)
 		want(t, "parts", row*rows, parts)
@@ -129,10 +130,10 @@ func TestReserve(t *testing.T) {
 		}
 	})
 	t.Run("dense rows are sliced between requests", func(t *testing.T) {
-		cfg := ours(100 * mib) // 16 heads: 1152 + 16*320*2 bytes per key
+		cfg := ours(100 * mib) // with 16 heads a key takes 1152 + 16*320*2 bytes
 		s := only(t, build(t, cfg, Batch{Mode: ModeExtend, Requests: repeat(10, ExtendRequest(2000, 0))}))
 		wantInts(t, "launches", launchRows(s), []int{8000, 8000, 4000})
-		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2)+16*8002) // and a tile for each row
+		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2)+16*8002) // the last term is a tile for each row
 	})
 	t.Run("scores shrink to what a row leaves", func(t *testing.T) {
 		cfg := newSetup(t, "cpu", func(s *setup) { s.model.Context = 60000 },

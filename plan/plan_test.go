@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// setup is the input of a case before the batch.
+// setup holds the hardware, model and policy of a case; the batch is added later.
 type setup struct {
 	hw     Hardware
 	model  Model
@@ -34,8 +34,8 @@ func model(t testing.TB, name string, heads int) Model {
 	return m
 }
 
-// newSetup has the defaults of dispatch section 20: DSA family, K 2048, 16
-// heads per rank.
+// newSetup returns a setup with the defaults of section 20 of the dispatch spec: the DSA family, K = 2048, and 16 heads
+// per rank.
 func newSetup(t testing.TB, hw string, tweaks ...tweak) *setup {
 	t.Helper()
 	s := &setup{hw: hardware(t, hw), model: model(t, "deepseek_v32", 16)}
@@ -102,7 +102,7 @@ func build(t testing.TB, cfg Config, b Batch) *Plan {
 	return p
 }
 
-// only returns the single segment of a uniform plan.
+// only returns the segment of a plan that must have exactly one segment.
 func only(t testing.TB, p *Plan) *Segment {
 	t.Helper()
 	if len(p.Segments) != 1 {

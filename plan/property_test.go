@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawConfig generates a random legal configuration. index_topk is small, so that short batches reach every path.
+// drawConfig returns a random legal configuration. Its index_topk is small, so that short batches reach every path.
 func drawConfig(rt *rapid.T) Config {
 	hws, kvs := []string{"cpu", "sm90"}, []string{"", "bf16", "fp8", "fp8-576"}
 	names := []string{"deepseek_v32", "glm-5", "glm-5.2", "deepseek_v4"}
@@ -79,7 +79,7 @@ func drawBatch(rt *rapid.T) Batch {
 	return b
 }
 
-// mustBuild plans or skips batches the reserve refuses.
+// mustBuild returns the plan of a batch. It skips the case if the reserve of memory refuses the batch.
 func mustBuild(rt *rapid.T, cfg Config, b Batch) *Plan {
 	p, err := Build(cfg, b)
 	if errors.Is(err, E17) && cfg.MaxTransient > 0 {
@@ -91,7 +91,7 @@ func mustBuild(rt *rapid.T, cfg Config, b Batch) *Plan {
 	return p
 }
 
-// viaJSON writes a value out and reads it back.
+// viaJSON encodes a value as JSON and returns the decoded value and the text.
 func viaJSON[T any](rt *rapid.T, v T) (back T, text string) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 	})
 }
 
-// checkLaunchSpans: the spans a launch names are those its rows belong to.
+// checkLaunchSpans checks that a launch names exactly the spans that its rows belong to.
 func checkLaunchSpans(rt *rapid.T, cfg *Config, b *Batch, s *Segment, l Launch) {
 	keys := 0
 	for i := range s.Spans {
@@ -238,7 +238,7 @@ func TestSpansCoverEveryNewTokenOnce(t *testing.T) {
 	})
 }
 
-// treatment is all that may influence a row's bits.
+// treatment holds every property of a plan that may influence the bits of a row.
 type treatment struct {
 	row       RowKind
 	form      Form
@@ -253,7 +253,7 @@ type treatment struct {
 	need      bool
 }
 
-// treatments maps the positions of one request to how they are treated.
+// treatments returns how the plan treats each position of one request.
 func treatments(cfg *Config, b *Batch, p *Plan, request int) map[int]treatment {
 	m := map[int]treatment{}
 	for i := range p.Segments {
@@ -271,8 +271,8 @@ func treatments(cfg *Config, b *Batch, p *Plan, request int) map[int]treatment {
 	return m
 }
 
-// TestRowsAreTreatedAlikeAloneBatchedAndChunked is row independence: design
-// section 2, rule 4.
+// TestRowsAreTreatedAlikeAloneBatchedAndChunked checks that a row is treated the same alone, in a batch and in chunks
+// (rule 4 of section 2 of the design).
 func TestRowsAreTreatedAlikeAloneBatchedAndChunked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := drawConfig(rt)
@@ -321,8 +321,8 @@ func TestDecodeRowsAreTreatedAlikeInAnyBatch(t *testing.T) {
 	})
 }
 
-// TestEqualShapesGiveEqualPlans also proves that decode plans ignore lengths:
-// the second batch has other lengths in tables of the same width.
+// TestEqualShapesGiveEqualPlans checks that batches of equal shape have equal plans. The second batch has other lengths
+// in tables of the same width, so decode plans do not depend on lengths.
 func TestEqualShapesGiveEqualPlans(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := drawConfig(rt)

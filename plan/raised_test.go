@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryCodeIsRaised: a code that has a title, and a function that words a
-// refusal, are used by code that is not a test.
+// TestEveryCodeIsRaised checks that code outside of tests uses every error code that has a title, and every function
+// that words a refusal.
 func TestEveryCodeIsRaised(t *testing.T) {
 	var source strings.Builder
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

@@ -29,13 +29,13 @@ func divided(t *testing.T, family string, ranks int, how Division) Config {
 
 func TestDivide(t *testing.T) {
 	for _, c := range []struct {
-		together int // heads of a group
+		together int // number of heads in a group that must stay together
 		ranks    int
 		how      Division
 		want     Division
 		heads    int
 		padded   int
-		says     string // of the refusal
+		says     string // part of the error message
 	}{
 		{0, 1, ByRequests, DivisionUnset, 6, 0, ""},
 		{0, 2, DivisionUnset, ByHeads, 3, 0, ""},
@@ -69,7 +69,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// The reasons of a configuration mention padded heads exactly if there are any.
+// The reasons of a configuration mention padded heads if and only if heads are padded.
 func TestPaddedHeadsAreNamed(t *testing.T) {
 	said := func(cfg Config) string {
 		var all []string
@@ -106,8 +106,8 @@ func TestParseDivision(t *testing.T) {
 	}
 }
 
-// Ranks that share attention by requests have rows that follow each other, in their own segments; one without requests
-// has none.
+// If ranks share attention by requests, each rank has consecutive rows in its own segments, and a rank without requests
+// has no rows.
 func TestSharesByRequests(t *testing.T) {
 	cfg := divided(t, "deepseek_v32", 4, ByRequests)
 	on := func(rank int, r Request) Request {
@@ -144,7 +144,7 @@ func TestSharesByRequests(t *testing.T) {
 			}
 		}
 	}
-	// The same requests on other ranks are another shape: their plans differ.
+	// The same requests on other ranks have another shape, because their plans differ.
 	first := p.Shape
 	b.Requests[0].Rank = 1
 	if p, err = Build(cfg, b); err != nil || p.Shape == first {
@@ -165,7 +165,7 @@ func TestSharesByRequests(t *testing.T) {
 	}
 }
 
-// The groups that V4 completes, and the rows of its drafting block, are counted rank by rank.
+// The groups of tokens that V4 completes, and the rows of its drafting block, are counted for each rank.
 func TestSharesOfV4(t *testing.T) {
 	cfg := divided(t, "deepseek_v4", 2, ByRequests)
 	b := Batch{}
@@ -194,7 +194,7 @@ func TestSharesOfV4(t *testing.T) {
 	}
 }
 
-// Several ranks exchange their parts, and an idle rank takes part in the exchanges of the others.
+// Ranks exchange their partial results, and an idle rank takes part in the exchanges.
 func TestCollectives(t *testing.T) {
 	for ranks, joined := range map[int]bool{1: false, 2: true} {
 		s := newSetup(t, "cpu", heads(16))

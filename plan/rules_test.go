@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// TestStartRefusals walks the rules of Resolve that the numbered cases do not
-// reach.
+// TestStartRefusals checks the refusals of Resolve that the numbered cases of the dispatch spec do not cover.
 func TestStartRefusals(t *testing.T) {
 	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	p := wish
@@ -89,7 +88,7 @@ func TestStartRefusals(t *testing.T) {
 	}
 }
 
-// TestBatchRefusals: batches that are inconsistent, or contradict their plan.
+// TestBatchRefusals checks that inconsistent batches, and batches that contradict their plan, are refused.
 func TestBatchRefusals(t *testing.T) {
 	ours := newSetup(t, "sm90", kv("fp8")).resolve(t)
 	padded := func(n int, b Batch) Batch { b.PaddedRows = n; return b }
@@ -141,8 +140,7 @@ func TestBatchRefusals(t *testing.T) {
 	}
 }
 
-// TestRunRefusals: the refusals other packages raise carry their code and
-// their numbers.
+// TestRunRefusals checks that the refusals which other packages raise contain their code and their numbers.
 func TestRunRefusals(t *testing.T) {
 	for _, c := range []struct {
 		err   *Error
@@ -190,7 +188,7 @@ func TestLayerSharing(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		share LayerShare
-		want  string // of layers 0 to 7
+		want  string // the indexer kinds of layers 0 to 7
 	}{
 		{"none", LayerShare{}, "FFFFFFFF"},
 		{"a factor wins over everything", LayerShare{Factor: 2, Pattern: "FFFF", Freq: 4}, "FSFSFSFS"},
@@ -244,7 +242,7 @@ func TestLayerSharing(t *testing.T) {
 	})
 }
 
-// The notice about drafts is true for every number of verified rows.
+// For every number of verified rows, the notice about drafts states what the plan does.
 func TestTheNoticeAboutDraftsIsWhatPlansDo(t *testing.T) {
 	for _, c := range []struct{ hw, family string }{{"cpu", "deepseek_v32"}, {"sm90", "deepseek_v32"},
 		{"cpu", "deepseek_v4"}, {"sm90", "deepseek_v4"}, {"cpu", "deepseek_v41"}} {
@@ -284,7 +282,7 @@ func TestTheNoticeAboutDraftsIsWhatPlansDo(t *testing.T) {
 	}
 }
 
-// The documents list the codes that there are.
+// The documents list all error codes, and no others.
 func TestDocumentsListTheCodes(t *testing.T) {
 	for path, pattern := range map[string]string{"../docs/plan.md": `(?m)^\| (E[0-9]+) \|`,
 		"../docs/spec/dispatch.md": `\b(E[0-9][0-9])\b`} {

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// Shapes of batches of many prompts, each with different lengths, use no more memory than their bound.
+// The stored shapes of batches with many prompts of different lengths stay within their limit in bytes.
 func TestKeptShapesAreBoundedInBytes(t *testing.T) {
 	for _, length := range []int{8, 1000, 30_000} {
 		grown := heap.Kept(func() any {

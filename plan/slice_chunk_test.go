@@ -2,14 +2,15 @@ package plan
 
 import "testing"
 
-// A chunk of scores that the reserve has no memory for is cut to a multiple of the grain, and never below it.
+// A chunk of scores that does not fit into the memory reserve is reduced to a multiple of the grain, but not below one
+// grain.
 func TestChunksAreMultiplesOfTheGrain(t *testing.T) {
 	for _, c := range []struct {
 		rows, chunk, reserve int64
 		grain                int
 		want                 int64
 	}{
-		{50, 100, 10000, 3, 50}, // all of it fits
+		{50, 100, 10000, 3, 50}, // the whole chunk fits
 		{50, 20, 10000, 3, 20},
 		{50, 100, 1000, 1, 10},
 		{50, 100, 1000, 3, 9},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// line formats the decisions of a segment as one line of a table.
+// line returns the decisions of a segment as one line of a table.
 func line(s *Segment) string {
 	indexer := s.Indexer.Kind.String()
 	if s.Indexer.Kind == IndexerPagedNative {
@@ -20,7 +20,7 @@ func line(s *Segment) string {
 		s.Row, s.Rows, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, indexer, s.KernelHeads, launchRows(s))
 }
 
-// Three verified rows run as four on Hopper, whose kernels are built for 1, 2 and 4, and as three elsewhere.
+// Three verified rows run as four rows on Hopper, whose kernels exist for 1, 2 and 4 rows, and as three rows elsewhere.
 func TestRowsOfTheIndexerKernel(t *testing.T) {
 	for arch := CPU; arch <= GFX95; arch++ {
 		for n := 1; n <= 8; n++ {
@@ -253,7 +253,7 @@ func TestSparrowPlans(t *testing.T) {
 	}
 }
 
-// TestSparrowResolution: settings become a configuration or are refused.
+// TestSparrowResolution checks that settings are resolved to a configuration or refused.
 func TestSparrowResolution(t *testing.T) {
 	for _, c := range []struct {
 		name            string

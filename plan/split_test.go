@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Rows are cut according to the measured times, for the number of rows that a server is configured for, or as
-// requested.
+// The keys of a row are split as the measured times require for the number of rows that the server is configured for,
+// or as the user requested.
 func TestSplitFollowsTheLoad(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -83,8 +83,8 @@ func TestSplitsAreWords(t *testing.T) {
 	}
 }
 
-// Rows of prompts of a model of pools stay whole and need no memory for parts; those that decode are cut as the process
-// decided.
+// For a model whose indexer selects pools of tokens, the keys of prompt rows are not split and need no memory for
+// partial results. Decoding rows are split as decided at the start.
 func TestPromptsOfPoolsStayWhole(t *testing.T) {
 	cfg := newSetup(t, "sm90", family(t, "glm5_next"), kv("fp8"), drafts(1)).resolve(t)
 	want(t, "cut", cfg.SplitKeys, Split512)

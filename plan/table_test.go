@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// Each field, reason, rejection and notice of these configurations and plans is that of the table: an estimate of
-// memory, a boundary or a text that changes is seen there.
+// The fields, reasons, rejections and notices of these configurations and plans equal those in the golden table, so
+// that a change of a memory estimate, a boundary or a text is noticed.
 func TestTableOfPlans(t *testing.T) {
 	var lines []string
 	for _, c := range []struct {

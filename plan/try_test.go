@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// apply reads the flags of a suggestion into a policy; false where the
-// suggestion is not made of such flags.
+// apply sets the flags of a suggestion in a policy. It returns false if the suggestion contains anything but such
+// flags.
 func apply(p *Policy, try string) bool {
 	words := strings.Fields(try)
 	if len(words) == 0 || len(words)%2 != 0 {
@@ -28,8 +28,8 @@ func apply(p *Policy, try string) bool {
 	return true
 }
 
-// TestEverySuggestionWorks tries every kernel pair, KV type and architecture: every refusal names flags that are
-// accepted.
+// TestEverySuggestionWorks tries every kernel pair, KV type and architecture, and checks that every refusal suggests
+// flags that are accepted.
 func TestEverySuggestionWorks(t *testing.T) {
 	tried, accepted := 0, 0
 	names, hws := []string{""}, []string{"cpu", "sm90"}
@@ -51,8 +51,8 @@ func TestEverySuggestionWorks(t *testing.T) {
 						if !errors.As(err, &e) {
 							t.Fatalf("%v is no refusal", err)
 						}
-						// A single flag corrects one of possibly several mistakes; a full pair must work without
-						// further changes.
+						// A suggestion with a single flag may correct only one of several mistakes, but a suggestion of
+						// a full pair of kernels must work without further changes.
 						if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") ||
 							!apply(&s.policy, e.Try) {
 							continue
@@ -99,7 +99,7 @@ func TestSuggestedHardwareWorks(t *testing.T) {
 	}
 }
 
-// A kernel that cannot read a model's rows names their layout.
+// If a kernel cannot read a model's rows, the refusal names the layout of the rows.
 func TestARefusalNamesTheLayout(t *testing.T) {
 	s := newSetup(t, "cpu", family(t, "v41"))
 	against := sparrowCatalogue.Entry(V4Flat).against(&Demand{Hardware: &s.hw, Model: &s.model, KV: FP8E4M3,

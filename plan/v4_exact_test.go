@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Float32 entries of V4 are for exact tests: on cpu, in the sparrow catalogue, read in place by both phases.
+// Float32 cache entries of V4 exist for exact tests: they are accepted only on a CPU with the sparrow catalogue, and
+// both phases read them in place.
 func TestV4ExactEntries(t *testing.T) {
 	hw, err := HardwareFor("cpu")
 	if err != nil {
@@ -31,7 +32,7 @@ func TestV4ExactEntries(t *testing.T) {
 	if err != nil || c.Layout != V4Row584 || c.IndexLayout != IndexF32Row512 {
 		t.Errorf("exact keys beside 584-byte entries: %v, %v, %v", c.Layout, c.IndexLayout, err)
 	}
-	// A workspace is bf16, which would round.
+	// A prefill that copies entries to a bf16 workspace is refused, because the copy would round them.
 	if _, _, err := Resolve(hw, m, Policy{KV: "f32", Prefill: "v4-flat"}); !errors.Is(err, E03) {
 		t.Errorf("exact entries through a workspace: got %v, want E03", err)
 	}
@@ -50,7 +51,8 @@ func TestV4ExactEntries(t *testing.T) {
 	}
 }
 
-// Four-bit indexer keys exist for V4 on a CPU with 584-byte entries; everything else is refused with the alternatives.
+// Four-bit indexer keys are accepted for V4 on a CPU with 584-byte entries. Every other combination is refused, and the
+// error names the alternatives.
 func TestFP4Index(t *testing.T) {
 	hw, err := HardwareFor("cpu")
 	if err != nil {
@@ -84,7 +86,8 @@ func TestFP4Index(t *testing.T) {
 	}
 }
 
-// A type that the user did not name is the default of the hardware, or the only one of DeepSeek-V4.
+// If the user gives no KV type, the reason states that the type is the default of the hardware, or the only type of
+// DeepSeek-V4.
 func TestTheReasonOfADefaultType(t *testing.T) {
 	for family, want := range map[Family]string{DeepSeekV32: "kv type bf16 is the default of sm90",
 		DeepSeekV4: "kv type bf16 is the type of " + DeepSeekV4.String()} {
@@ -95,7 +98,7 @@ func TestTheReasonOfADefaultType(t *testing.T) {
 	}
 }
 
-// The suggested number of ranks for all heads is rounded up.
+// If a rank has too many heads, the suggested number of ranks is rounded up.
 func TestTooManyHeadsNameASize(t *testing.T) {
 	for heads, want := range map[int]string{129: "size 2 times", 256: "size 2 times", 257: "size 3 times"} {
 		if got := TooManyHeads(heads, 128); !strings.Contains(got, want) {

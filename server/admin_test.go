@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Trainers put a server to sleep, wake it up and replace its weights; clients with other keys may not.
+// An administrator can put a server to sleep, wake it up and replace its weights; clients with other keys cannot.
 func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"step1", "bad"} {
@@ -82,7 +82,7 @@ func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 	}
 }
 
-// A root that is given relative to the working folder also accepts absolute paths.
+// If the root folder of weights is a relative path, absolute paths below it are also accepted.
 func TestWeightsRootMayBeRelative(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

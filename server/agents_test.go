@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden prompts of testdata/agents")
 
-// agentRequest is a request that a coding agent sent, recorded from its package. All natural-language text was replaced
-// by generated text of the same length; names of fields and types are unchanged.
+// agentRequest is a recorded request of a coding agent. Its natural-language text was replaced by generated text of the
+// same length; the names of fields and types are unchanged.
 type agentRequest struct {
 	Name    string `json:"-"`
 	Origin  string
@@ -90,10 +90,12 @@ func TestRequestsOfAgentsAreAnswered(t *testing.T) {
 	}
 }
 
-// The prompts that such requests produce, in the formats of the model families.
+// The formats of all model families render the requests of coding agents to prompts, and some of these prompts are
+// compared with golden files.
 func TestPromptsOfAgents(t *testing.T) {
 	formats := []chat.Format{chat.DeepSeekV32{}, chat.GLM5{}, chat.GLM5{V52: true}, chat.DeepSeekV4{}}
-	golden := map[string]bool{"codex": true, "claude-code": true} // the others are rendered alone: files would be large
+	// Other prompts are only rendered, because golden files of them would be large.
+	golden := map[string]bool{"codex": true, "claude-code": true}
 	for _, r := range agentRequests(t) {
 		e := newFake(saying("x"))
 		_, hs := start(t, e, Options{Aliases: []string{"*"}})

@@ -30,7 +30,7 @@ func batchStore(t *testing.T, o batch.Options) *batch.Store {
 	return s
 }
 
-// uploadFile sends a form with a file.
+// uploadFile uploads a text as a file and returns the response.
 func uploadFile(t *testing.T, url, text string, header ...string) reply {
 	t.Helper()
 	return uploadForm(t, url, map[string]string{"purpose": "batch"}, text, header...)
@@ -62,7 +62,7 @@ func decoded[T any](t *testing.T, r reply) T {
 	return v
 }
 
-// makeBatch uploads lines and makes a batch of them.
+// makeBatch uploads lines and creates a batch of them.
 func makeBatch(t *testing.T, url, endpoint, lines string, header ...string) openai.Batch {
 	t.Helper()
 	f := decoded[openai.FileObject](t, uploadFile(t, url, lines, header...))
@@ -79,7 +79,7 @@ func endedBatch(t *testing.T, url, id string, header ...string) (b openai.Batch)
 	return b
 }
 
-// results reads a file of results by custom id.
+// results returns the lines of a file of results by their custom ids.
 func results(t *testing.T, url, id string, header ...string) map[string]openai.BatchResult {
 	t.Helper()
 	got := get(t, url+filePrefix+id+"/content", header...)
@@ -99,8 +99,8 @@ func chatLine(id, question string) string {
 		"sparrow-test", "messages": [{"role": "user", "content": %q}]}}`, id, question)
 }
 
-// A batch of good and bad lines: each line fails by itself, temporarily refused lines are sent again, and the engine
-// receives them as background requests.
+// In a batch of good and bad lines each bad line fails by itself. Lines that are temporarily refused are sent again,
+// and the engine receives all lines as background requests.
 func TestABatchOfChats(t *testing.T) {
 	refused := false
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
@@ -171,7 +171,7 @@ func TestABatchOfChats(t *testing.T) {
 	}
 }
 
-// Tenants have files and batches of their own.
+// Tenants see only their own files and batches.
 func TestBatchesOfTenants(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("ka a\nkb b\n"))
 	if err != nil {
@@ -199,11 +199,11 @@ func TestBatchesOfTenants(t *testing.T) {
 	}
 }
 
-// Anthropic's batches: created in one request, cancelled, read by line, deleted.
+// A batch of Anthropic's interface is created in one request, cancelled, read line by line, and deleted.
 func TestMessageBatches(t *testing.T) {
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
 		if r.Chat.Messages[0].Content == "wait" {
-			return nil, nil // until it is cancelled
+			return nil, nil // the request runs until it is cancelled
 		}
 		return say("Hello"), nil
 	})

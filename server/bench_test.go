@@ -8,8 +8,7 @@ import (
 )
 
 // BenchmarkStreamedToken measures the server's own time for each token of a stream, without the network: merge,
-// measure,
-// encode, write, flush.
+// measure, encode, write and flush.
 func BenchmarkStreamedToken(b *testing.B) {
 	const tokens = 1000
 	pieces := make([]string, tokens)

@@ -22,7 +22,7 @@ const hello = `{"model":"sparrow-test","messages":[{"role":"user","content":"hel
 
 const chatHead = `{"id":"chatcmpl-t1","object":"chat.completion.chunk","created":1700000001,"model":"sparrow-test","system_fingerprint":"fp_0000000000000abc","choices":[`
 
-// chunks writes a stream of chat chunks from the text of each choice.
+// chunks returns the events of a streamed chat in which each choice has one of the given texts.
 func chunks(choices ...string) string {
 	var b strings.Builder
 	for _, c := range choices {
@@ -76,7 +76,7 @@ func TestChatStreamsByteForByte(t *testing.T) {
 	}
 }
 
-// reasonedCall returns a reply that reasons and then calls two tools, in uneven pieces.
+// reasonedCall returns the events of a reply that reasons and then calls two tools, split into uneven pieces.
 func reasonedCall() []sparrow.Event {
 	call := func(i int, id, name, args string) chat.Delta {
 		return chat.Delta{Kind: chat.DeltaToolCall, Call: chat.CallDelta{Index: i, ID: id, Name: name, Arguments: args}}
@@ -96,7 +96,7 @@ func reasonedCall() []sparrow.Event {
 
 const aTool = `,"tools":[{"type":"function","function":{"name":"add"}},{"type":"function","function":{"name":"sub"}}]`
 
-// With vLLM's continuous usage every token has a chunk that counts it, even if it has no text.
+// With vLLM's option for continuous usage, every token has a chunk that counts it, even if the token has no text.
 func TestContinuousUsage(t *testing.T) {
 	silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 1}}}
 	events := append([]sparrow.Event{say("a")[0], silent}, say("b")...)
@@ -200,7 +200,7 @@ func TestChoicesAreToldApart(t *testing.T) {
 	}
 }
 
-// halves returns a reply with one character in two tokens, with alternatives.
+// halves returns the events of a reply in which two tokens form one character, with alternatives.
 func halves() []sparrow.Event {
 	return []sparrow.Event{
 		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -0.25,
@@ -298,7 +298,7 @@ func TestTimesBetweenTokens(t *testing.T) {
 		}
 		events := []sparrow.Event{token(0, 1), token(1, 1), token(0, 1), token(0, 2), token(1, 1),
 			{Choice: 0, Finish: sparrow.FinishStop}, {Choice: 1, Finish: sparrow.FinishStop, Usage: usage(6)}}
-		waits := []time.Duration{200, 40, 30, 80, 20, 0, 500} // before each event, in milliseconds
+		waits := []time.Duration{200, 40, 30, 80, 20, 0, 500} // the wait before each event, in milliseconds
 		e := newFake(playing(events...))
 		e.pause = func(i int) { time.Sleep(waits[i] * time.Millisecond) }
 		s, err := New(e, Options{})
@@ -312,7 +312,7 @@ func TestTimesBetweenTokens(t *testing.T) {
 		s.Handler().ServeHTTP(answer, ask)
 		scrape := httptest.NewRecorder()
 		s.Handler().ServeHTTP(scrape, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		// Choice 0: 40+30 ms, then 80 ms for two tokens; choice 1: 30+80+20 ms.
+		// Choice 0 takes 40+30 ms, then 80 ms for two tokens; choice 1 takes 30+80+20 ms.
 		for _, line := range []string{
 			`sparrow_time_to_first_token_seconds_sum 0.2`, `sparrow_time_to_first_token_seconds_count 1`,
 			`sparrow_inter_token_seconds_count 4`, `sparrow_inter_token_seconds_sum 0.28`,

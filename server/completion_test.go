@@ -20,7 +20,7 @@ func texts(choices ...string) string {
 	return b.String() + "data: [DONE]\n\n"
 }
 
-// twice answers a prompt with the prompt in capitals and the choice's number.
+// twice returns an answer that consists of the prompt in capitals and the number of the choice.
 func twice(r sparrow.Request) ([]sparrow.Event, error) {
 	text := strings.ToUpper(r.Prompt)
 	var list []sparrow.Event
@@ -125,8 +125,7 @@ func TestCompletionLogprobsCountCharacters(t *testing.T) {
 	}
 }
 
-// Ids are the only way to identify the tokens of a checkpoint without a tokenizer; they are given in both forms of
-// logprobs, alternatives included.
+// For a checkpoint without a tokenizer, both forms of logprobs identify tokens and their alternatives by id.
 func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
 	_, hs := start(t, newFake(playing(
 		sparrow.Event{Tokens: []sparrow.Token{
@@ -151,7 +150,8 @@ func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
 	}
 }
 
-// Usage of several prompts is the sum of every count, cached tokens and drafts included.
+// The usage of a request with several prompts is the sum over the prompts, for every count including cached tokens and
+// drafts.
 func TestUsageOfSeveralPromptsAddsUp(t *testing.T) {
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
 		n := len(r.Prompt)

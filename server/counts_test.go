@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/batch"
 )
 
-// Shares are read as shares and in percent, whatever their size.
+// A share is accepted as a fraction or as a percentage, above 0 and up to 1.
 func TestSharesInPercent(t *testing.T) {
 	for text, want := range map[string]float64{"0.5": 0.5, "50%": 0.5, "1": 1, "100%": 1, "1%": 0.01, "0.5%": 0.005,
 		"0": 0, "0%": 0, "101%": 0, "1.5": 0, "-1": 0, "x%": 0, "NaN": 0} {
@@ -22,7 +22,8 @@ func TestSharesInPercent(t *testing.T) {
 	}
 }
 
-// A line of a batch begins while half of a minute's tokens are left, and while its own prompt is.
+// A line of a batch starts only while half of the tenant's tokens per minute are left, and while its own prompt fits
+// into what is left.
 func TestLinesLeaveRoomForRequests(t *testing.T) {
 	for _, c := range []struct {
 		used, prompt int
@@ -43,7 +44,7 @@ func TestLinesLeaveRoomForRequests(t *testing.T) {
 	}
 }
 
-// Lines that were cancelled or expired count as failed.
+// Cancelled and expired lines of a batch count as failed.
 func TestCountsOfABatch(t *testing.T) {
 	store := batchStore(t, batch.Options{})
 	b := &batch.Batch{ID: "b", Lines: 20, State: batch.Expired, Created: time.Unix(100, 0), Expires: time.Unix(200, 0),
@@ -57,7 +58,7 @@ func TestCountsOfABatch(t *testing.T) {
 	}
 }
 
-// Items are found by their whole id.
+// An item is found only by its complete id.
 func TestItemsAreFoundByTheirId(t *testing.T) {
 	s := newResponseStore(1 << 20)
 	s.put("a", &stored{response: &openai.Response{ID: "resp_N", Output: []openai.Item{{ID: "msg_N_0"},
@@ -73,7 +74,7 @@ func TestItemsAreFoundByTheirId(t *testing.T) {
 	}
 }
 
-// A request that gives up lets those that waited behind it in.
+// When a request stops waiting for memory, the requests behind it can proceed.
 func TestMemoryAfterOneGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 20)
@@ -100,7 +101,7 @@ func TestMemoryAfterOneGaveUp(t *testing.T) {
 	})
 }
 
-// An array of NumPy begins at a multiple of 64 bytes, whatever its shape.
+// The data of a NumPy array begins at a multiple of 64 bytes for every shape.
 func TestArraysAreAligned(t *testing.T) {
 	for _, shape := range [][]int{{1, 1, 1}, {10, 10, 10}, {1000, 61, 8}, {123456, 61, 8}, {12, 3, 4}} {
 		for _, most := range []int{256, 257} {
@@ -123,7 +124,7 @@ func TestArraysAreAligned(t *testing.T) {
 	}
 }
 
-// Files may be kept from an hour to thirty days.
+// The expiry time of a file may be between one hour and thirty days.
 func TestHowLongFilesAreKept(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{Batches: batchStore(t, batch.Options{})})
 	for seconds, want := range map[string]int{"3600": 200, "2592000": 200, "3599": 400, "2592001": 400, "-1": 400,

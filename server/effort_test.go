@@ -8,7 +8,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// One table for the four interfaces: the effective effort for each requested level, by the levels of the model.
+// The same table of requested and effective effort levels holds for the four interfaces, for every set of levels that a
+// model has.
 func TestEffortWords(t *testing.T) {
 	interfaces := []struct{ name, path, body string }{
 		{"chat", "/v1/chat/completions", `{"model":"sparrow-test","messages":[{"role":"user","content":"x"}],"reasoning_effort":%q}`},
@@ -21,7 +22,7 @@ func TestEffortWords(t *testing.T) {
 		name   string
 		levels []string
 		always bool
-		used   []string // by openai.Efforts
+		used   []string // effective efforts in the order of openai.Efforts
 	}{
 		{"no levels", nil, false, []string{"none", "on", "on", "on", "on", "on", "on"}},
 		{"high and max", []string{"high", "max"}, false,
@@ -64,7 +65,7 @@ func TestEffortWords(t *testing.T) {
 				if used == effortOn || used == openai.EffortNone {
 					level = ""
 				}
-				// A model that cannot turn reasoning off ignores the request to do so.
+				// A model that always reasons ignores a request to turn reasoning off.
 				thinks := c.Thinking != nil && *c.Thinking
 				if c.Effort != level || thinks != (used != openai.EffortNone) && word != openai.EffortNone {
 					t.Errorf("%s, %s, %s: the model is told %q, thinking %v", m.name, i.name, word, c.Effort, thinks)

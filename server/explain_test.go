@@ -12,7 +12,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// explained serves a fake whose configuration is a real one.
+// explained serves a fake engine with a real configuration, and returns its address.
 func explained(t *testing.T) string {
 	t.Helper()
 	hw, err := plan.HardwareFor("cpu")
@@ -31,7 +31,7 @@ func explained(t *testing.T) string {
 	return hs.URL + "/debug/explain"
 }
 
-// The HTTP endpoint returns the planner's result for the same input.
+// The HTTP endpoint returns the planner's own result for the same input.
 func TestExplainEqualsThePlanner(t *testing.T) {
 	url := explained(t)
 	hw, err := plan.HardwareFor("sm100")
@@ -62,7 +62,7 @@ func TestExplainEqualsThePlanner(t *testing.T) {
 	}
 }
 
-// For a GPU the defaults of a server on a GPU apply, as on the command line: a cache in FP8.
+// For a GPU, the endpoint uses the defaults of a server on a GPU, such as a cache in FP8, as the command line does.
 func TestExplainHasTheDefaultsOfAGPU(t *testing.T) {
 	url := explained(t)
 	for body, want := range map[string]plan.Layout{
@@ -86,14 +86,14 @@ func compactJSON(t *testing.T, text string) string {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		t.Fatalf("%v: %.300s", err, text)
 	}
-	out, err := json.Marshal(v) // members in order
+	out, err := json.Marshal(v) // marshalling sorts the members
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(out)
 }
 
-// Without a family and hardware the served model is explained.
+// If the request names no model family and no hardware, the plan for the served model is returned.
 func TestExplainOfTheServedModel(t *testing.T) {
 	got := post(t, explained(t), `{"batch":"decode:100"}`)
 	var a struct {

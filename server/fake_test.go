@@ -19,13 +19,15 @@ import (
 	"sparrow/plan"
 )
 
-// fakeEngine plays scripted events. Its tokens are bytes: the id of a token is its byte, and 1 begins a text.
+// fakeEngine is an engine that plays scripted events. Each byte is a token whose id is the byte, and id 1 begins a
+// text.
 type fakeEngine struct {
 	info    sparrow.Info
-	waits   map[string]time.Duration // by tenant
+	waits   map[string]time.Duration // estimated wait of each tenant
 	plans   []sparrow.PlanRecord
 	ignored []sparrow.Ignored
-	// script returns the engine's events for a request. Without a last event the stream waits for its end.
+	// script returns the engine's events for a request. If none of them is a last event, the stream waits for the end
+	// of its context.
 	script func(r sparrow.Request) ([]sparrow.Event, error)
 	// pause, if set, is called before every event.
 	pause func(i int)
@@ -33,11 +35,11 @@ type fakeEngine struct {
 	mu       sync.Mutex
 	stats    sparrow.Stats
 	requests []sparrow.Request
-	open     int // streams not closed yet
+	open     int // number of streams that are not closed yet
 	settled  int
 	orders   []string
 	flushed  int
-	ended    chan struct{} // gets a value whenever a stream saw its context end
+	ended    chan struct{} // receives a value when the context of a stream ends
 }
 
 func newFake(script func(r sparrow.Request) ([]sparrow.Event, error)) *fakeEngine {
@@ -98,7 +100,7 @@ func (e *fakeEngine) UpdateWeights(_ context.Context, dir string, abort bool) er
 	return nil
 }
 
-// note records a call of an administrator.
+// note records a call of an administrative method.
 func (e *fakeEngine) note(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -225,7 +227,7 @@ func (s *fakeStream) Close() {
 	s.engine.open--
 }
 
-// say returns the events of one choice that outputs the pieces one after another and stops.
+// say returns the events of one choice that outputs the pieces in order and then stops.
 func say(pieces ...string) []sparrow.Event {
 	var list []sparrow.Event
 	for _, p := range pieces {
@@ -239,7 +241,7 @@ func usage(completion int) *sparrow.Usage {
 	return &sparrow.Usage{PromptTokens: 7, CachedTokens: 4, CompletionTokens: completion}
 }
 
-// saying returns a script that always outputs the same.
+// saying returns a script that outputs the same pieces for every request.
 func saying(pieces ...string) func(sparrow.Request) ([]sparrow.Event, error) {
 	return playing(say(pieces...)...)
 }
@@ -248,7 +250,7 @@ func playing(events ...sparrow.Event) func(sparrow.Request) ([]sparrow.Event, er
 	return func(sparrow.Request) ([]sparrow.Event, error) { return events, nil }
 }
 
-// fixed makes random values and clocks of a server predictable.
+// fixed replaces the random values and the clock of a server by predictable ones.
 func fixed(s *Server) {
 	s.now = func() time.Time { return time.Unix(1700000001, 0) }
 	s.seed = func() int64 { return 42 }
@@ -267,14 +269,14 @@ func start(t *testing.T, e Engine, o Options) (*Server, *httptest.Server) {
 	return s, hs
 }
 
-// reply is a response read to its end.
+// reply is a response whose body was read completely.
 type reply struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// post sends a JSON body under the request id "t1".
+// post sends a JSON body with the request id "t1" and returns the reply.
 func post(t *testing.T, url, body string, header ...string) reply {
 	t.Helper()
 	return send(t, http.MethodPost, url, body,

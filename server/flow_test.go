@@ -15,8 +15,8 @@ func (e finished) Stream(context.Context, sparrow.Request) (Stream, error) {
 	return s, err
 }
 
-// A stream whose context ends while its last events are read yields a prefix of them: an answer that lacks a token but
-// has its end would look complete.
+// A stream whose context ends while its last events are read yields a prefix of the events. An answer that lacked a
+// token but had its end would look complete.
 func TestFlowsHaveNoGaps(t *testing.T) {
 	e := finished{newFake(saying("a", "b", "c", "d", "e", "f"))}
 	for range 200 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzLimits parses any list of limits: the result is ErrLimits, or valid limits.
+// FuzzLimits checks that parsing any list of limits returns ErrLimits or valid limits.
 func FuzzLimits(f *testing.F) {
 	for _, seed := range []string{"a requests=8 tokens=60000/min share=50%; * share=0.1", "# x\n\na:requests=1,,\r\n",
 		"a share=1e-300", ":", "a :requests=1", ";;=", "a requests=99999999999999999999"} {
@@ -29,7 +29,7 @@ func FuzzLimits(f *testing.F) {
 	})
 }
 
-// FuzzKeys parses any file of keys: the result is ErrKeys, or keys that can all be found.
+// FuzzKeys checks that parsing any file of keys returns ErrKeys, or keys that can all be found.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range []string{"k-one acme\r\n  k-two\n", "# none", "a b c", "a\na", "\x00 \xff"} {
 		f.Add(seed)

@@ -11,13 +11,13 @@ import (
 	"sparrow"
 )
 
-// bodyPaths lists the endpoints that read a body and generate or describe.
+// bodyPaths lists endpoints that read a JSON body and that generate text or describe something.
 var bodyPaths = []string{"/v1/chat/completions", responsesPath, messagesPath, messagesPath + "/count_tokens",
 	"/api/chat", "/api/generate", "/api/show", "/v1/completions", "/v1/score", "/tokenize", "/detokenize",
 	"/debug/explain"}
 
-// FuzzBody sends any body to any endpoint: the result is never a server error or a panic, and always JSON or a stream
-// that ends.
+// FuzzBody sends any body to each endpoint and checks that the response is not a server error and is JSON or a complete
+// stream, and that nothing panics.
 func FuzzBody(f *testing.F) {
 	message := func(blocks string) string {
 		return `{"model":"sparrow-test","max_tokens":5,"messages":[{"role":"user","content":` + blocks + `}]`

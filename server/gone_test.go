@@ -57,7 +57,8 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// A write can fail on the closed connection before the request's context has ended.
+// If a write fails on a closed connection before the request's context has ended, the request counts as one whose
+// client disconnected.
 func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 	chatPath, textPath := "/v1/chat/completions", "/v1/completions"
 	prompt := `{"model":"sparrow-test","prompt":"a"`
@@ -89,7 +90,7 @@ func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 	}
 }
 
-// The log line of a request contains the time of its first token, unless there was none.
+// The log line of a request contains the time to its first token, unless no token was generated.
 func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -113,7 +114,7 @@ func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
 	}
 }
 
-// Writes that net/http refuses are errors of the server, and are reported as such.
+// A write that net/http refuses is reported as an error of the server, not of the client.
 func TestAWriteThatIsRefusedIsOurs(t *testing.T) {
 	if err := gone(http.ErrContentLength); clientGone(err) {
 		t.Error(err)

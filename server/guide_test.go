@@ -17,7 +17,7 @@ type publisher struct{}
 
 func (publisher) Stats() event.Stats { return event.Stats{Subscribers: 2, Dropped: 3} }
 
-// The guide for operators must name every endpoint, option and metric.
+// The guide for operators names every endpoint, option and metric.
 func TestGuideNamesEverything(t *testing.T) {
 	text, err := os.ReadFile("../docs/operating.md")
 	if err != nil {

@@ -27,7 +27,8 @@ func TestRequestsToOtherNamesAreRefused(t *testing.T) {
 			r := httptest.NewRequest(method, "/health", nil)
 			r.Host = host
 			r.Header.Set("Origin", "http://evil.com")
-			r.Header.Set("Access-Control-Request-Method", "GET") // of a preflight request, which must not be answered
+			// With this header, OPTIONS is a preflight request, which must be refused for the same hosts.
+			r.Header.Set("Access-Control-Request-Method", "GET")
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, r)
 			refused := w.Code == http.StatusMisdirectedRequest

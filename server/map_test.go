@@ -17,7 +17,7 @@ import (
 
 var testOrigin = origin{id: "t1", tenant: "acme", seed: 42}
 
-// plainChat returns the engine request of a chat of one message; change adjusts it.
+// plainChat returns the engine's request for a chat of one message, after change has adjusted it.
 func plainChat(change func(*sparrow.Request)) sparrow.Request {
 	p := sample.Default()
 	p.Seed = 42
@@ -202,7 +202,7 @@ func TestCompletionRequestsMapToOneEngineRequestAPrompt(t *testing.T) {
 func TestDraftsOfARequestAreBoundedByTheEngines(t *testing.T) {
 	for _, c := range []struct {
 		most, draft int
-		says        string // empty: it goes through
+		says        string // part of the error, or empty if the request is accepted
 	}{{0, 0, ""}, {0, 1, "drafts no tokens: no head"}, {3, 0, ""}, {3, 3, ""}, {3, 4, "at most 3 tokens at a time"}} {
 		o := &openai.Options{Sparrow: &openai.Extension{Draft: &c.draft}}
 		err := checkDraft(o, sparrow.Info{Drafts: c.most, NoDrafts: "no head"})

@@ -17,10 +17,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Large requests wait for each other in order; small ones overtake them. All memory is released.
+// Large requests get memory in order of arrival, and small ones overtake them. At the end all memory is released.
 func TestMemoryIsTakenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(3200) // large is above 100; large ones have 2400
+		m := newMemory(3200) // requests above 100 bytes are large, and large requests may use 2400 bytes
 		take := func(n int64) chan error {
 			done := make(chan error, 1)
 			go func() { done <- m.take(context.Background(), n, time.Minute) }()
@@ -67,8 +67,8 @@ func TestMemoryIsTakenInOrder(t *testing.T) {
 	})
 }
 
-// A request that waits too long for memory is refused with 429. If its client disconnects, it reserves none. If it can
-// never fit, it is refused at once.
+// A request that waits too long for memory is refused with 429. A request whose client disconnects reserves no memory.
+// A request that can never fit is refused immediately.
 func TestMemoryThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 20)
@@ -99,7 +99,8 @@ func TestMemoryThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// Memory for bodies is reserved before they are read, with and without a length, and released however the request ends.
+// Memory for a body is reserved before the body is read, with and without a Content-Length, and is released however the
+// request ends.
 func TestBodiesAreCounted(t *testing.T) {
 	s, _ := start(t, newFake(saying("x")), Options{RequestMemory: 40 << 20, BodyTimeout: time.Second})
 	send := func(body string, chunked bool) int {
@@ -129,7 +130,8 @@ func TestBodiesAreCounted(t *testing.T) {
 	}
 }
 
-// A client that sends all of a body before it reads gets the status of its refusal, with and without a length.
+// A client that sends its whole body before it reads the response receives the status of the refusal, with and without
+// a Content-Length.
 func TestARefusedBodyGetsItsStatus(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{MaxBodyBytes: 1 << 20})
 	body := strings.Repeat("x", 32<<20)
@@ -152,8 +154,8 @@ func TestARefusedBodyGetsItsStatus(t *testing.T) {
 	}
 }
 
-// After high use, memory is returned once use has been low for a while, with or without small requests in between. It
-// is not returned again after that.
+// After high use, memory is returned to the system once, when use has been low for some time, with or without small
+// requests in between.
 func TestMemoryIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 30)
@@ -200,7 +202,7 @@ func TestMemoryIsReturned(t *testing.T) {
 		if returned != 2 {
 			t.Errorf("returned %d times, want twice", returned)
 		}
-		// Requests of a few bytes, whose garbage is not counted here.
+		// The requests have a few bytes each, and their garbage is not counted here.
 		heap = 500 << 20
 		for range 2 {
 			small()

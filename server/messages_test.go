@@ -60,7 +60,7 @@ func TestAMessageInAStream(t *testing.T) {
 	}
 }
 
-// plainEvents writes each event as a line: its type, and its other members.
+// plainEvents returns one line for each event: its type and its other members.
 func plainEvents(t *testing.T, body string) string {
 	t.Helper()
 	var b strings.Builder
@@ -286,7 +286,8 @@ func TestAMessageThatFailsInItsStream(t *testing.T) {
 	}
 }
 
-// The keywords of schemas that are not enforced are listed where the interface has its schemas.
+// A response header lists the keywords of schemas that are not enforced, each with the field of the interface that
+// contains the schema.
 func TestIgnoredKeywordsAreNamed(t *testing.T) {
 	e := newFake(saying("x"))
 	e.ignored = []sparrow.Ignored{{Tool: -1, Pointer: "/properties/a", Keyword: "shiny"},

@@ -65,7 +65,7 @@ func TestTokenizerInfo(t *testing.T) {
 	}
 }
 
-// Every value of verbosity is accepted, in both interfaces that have it, and has no effect.
+// Both interfaces that have the field verbosity accept every value of it, and the field has no effect.
 func TestVerbosity(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	for _, word := range []string{"low", "medium", "high"} {
@@ -132,7 +132,7 @@ func TestInputItems(t *testing.T) {
 	}
 }
 
-// The parts of a trace other than plans.
+// The trace of a response contains the effective effort and the tools that were left out.
 func TestATraceNamesEffortAndToolsLeftOut(t *testing.T) {
 	last := sparrow.Event{Finish: sparrow.FinishStop, Usage: usage(1),
 		TraceLog: &sparrow.Trace{ID: "t1", Match: aMatch}}

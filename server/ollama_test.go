@@ -17,7 +17,7 @@ const askedOllama = `{"model":"sparrow-test","messages":[{"role":"user","content
 
 var nanoseconds = regexp.MustCompile(`("[a-z_]*duration":)\d+`)
 
-// stamped replaces times by readable ones.
+// stamped returns the text with times replaced by fixed words.
 func stamped(text string) string {
 	text = nanoseconds.ReplaceAllString(text, "${1}0")
 	return strings.ReplaceAll(text, `"created_at":"2023-11-14T22:13:21Z"`, `"created_at":T`)
@@ -151,7 +151,7 @@ func TestOllamaRefuses(t *testing.T) {
 			t.Errorf("%s %s: status %d: %s", c.path, c.body, got.status, got.body)
 		}
 	}
-	// As curl sends it, and as a page of another origin would.
+	// curl sends this content type by default, and a page of another origin can send it too.
 	form := "application/x-www-form-urlencoded"
 	if got := send(t, http.MethodPost, hs.URL+"/api/chat", askedOllama+`}`, "Content-Type", form); got.status != 200 {
 		t.Errorf("from curl: %d %s", got.status, got.body)

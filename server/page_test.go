@@ -10,7 +10,7 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// Browsers get the page at /, others the line that clients of Ollama check.
+// A browser gets the page at /; other clients get the line that clients of Ollama check.
 func TestRootAnswersBrowsersWithThePage(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	html := get(t, hs.URL+"/", "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
@@ -33,10 +33,10 @@ func TestRootAnswersBrowsersWithThePage(t *testing.T) {
 	}
 }
 
-// namespaces lists names of formats, which are not loaded.
+// namespaces lists addresses that only name XML formats and are not loaded.
 var namespaces = []string{"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
-// Every file that the page refers to exists, with a content type that browsers accept, and no file refers to another
+// Every file that the page refers to exists and has a content type that browsers accept, and no file refers to another
 // host.
 func TestPageNamesOnlyItsOwnFiles(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})

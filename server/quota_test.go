@@ -15,7 +15,7 @@ func TestLimitsAreRead(t *testing.T) {
 		name, text string
 		tenant     string
 		want       Limit
-		says       string // of the error
+		says       string // part of the error message
 	}{
 		{"all three", "a requests=8 tokens=60000 share=0.5", "a", Limit{8, 60000, 0.5}, ""},
 		{"as a flag", "a:requests=8,tokens=60000/min,share=50%;*:requests=2", "a", Limit{8, 60000, 0.5}, ""},
@@ -83,7 +83,7 @@ func mustBegin(t *testing.T, q *quotas, tenant string) *quotaUse {
 	return u
 }
 
-// wantLater checks a refusal, and that the request is accepted after the time it names, and not before.
+// wantLater checks that err is a refusal that asks the client to retry after the given time.
 func wantLater(t *testing.T, err error, after time.Duration) {
 	t.Helper()
 	var refused *laterError
@@ -103,11 +103,11 @@ func TestRequestsAtOnce(t *testing.T) {
 	}
 	*clock = clock.Add(3 * time.Second)
 	_, err := q.begin("a", false)
-	wantLater(t, err, 3*time.Second) // none has ended: as long as it has taken so far
+	wantLater(t, err, 3*time.Second) // no request has ended, so the estimate is the time that the running one has taken
 	*clock = clock.Add(7 * time.Second)
 	first.end()
 	third := mustBegin(t, q, "a")
-	*clock = clock.Add(-4 * time.Second) // the second is six seconds old, and the first took ten
+	*clock = clock.Add(-4 * time.Second) // the second request has run for six seconds, and the first took ten
 	_, err = q.begin("a", false)
 	wantLater(t, err, 4*time.Second)
 	second.end()
@@ -135,7 +135,7 @@ func TestTokensAMinute(t *testing.T) {
 	first.output(1000)
 	first.end()
 	_, err = ask("a", 2000)
-	wantLater(t, err, 10*time.Second) // 1000 are left, 100 come every second
+	wantLater(t, err, 10*time.Second) // 1000 tokens are left, and 100 are added every second
 	if _, err := ask("b", 6000); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
@@ -148,8 +148,8 @@ func TestTokensAMinute(t *testing.T) {
 	_, err = ask("a", 1)
 	wantLater(t, err, 30*time.Second+10*time.Millisecond)
 	*clock = clock.Add(time.Hour)
-	// A request of more than a minute's tokens is accepted when the budget is full; the prompts of one request count
-	// together.
+	// A request with more tokens than a minute's budget is accepted when the budget is full. All prompts of a request
+	// count together.
 	large, err := ask("a", 50_000)
 	if err != nil {
 		t.Fatalf("a large request on an idle server: %v", err)
@@ -165,13 +165,13 @@ func TestTokensAMinute(t *testing.T) {
 	if _, err := ask("a", 6000); err != nil {
 		t.Errorf("after a request that the engine refused: %v", err)
 	}
-	if n := len(q.tenants["a"].running); n != 2 { // the second and the last
+	if n := len(q.tenants["a"].running); n != 2 { // the second and the last request run
 		t.Errorf("%d run, want 2", n)
 	}
 }
 
-// A refused request gets 429 with the time after which it would be accepted; other tenants are not affected, and
-// generated tokens count.
+// A refused request gets 429 and the time after which it would be accepted. Other tenants are not affected, and
+// generated tokens count too.
 func TestLimitsOverHTTP(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("key-a a\nkey-b b\n"))
 	if err != nil {
@@ -203,7 +203,8 @@ func TestLimitsOverHTTP(t *testing.T) {
 	if got := post(t, hs.URL+path, body, "Authorization", "Bearer key-b"); got.status != 200 || e.last(t).Places != 0 {
 		t.Errorf("another tenant: %d with %d places: %s", got.status, e.last(t).Places, got.body)
 	}
-	// 600 tokens less 5 of the prompt and 2 of the answer; the next prompt has 600, so that 7 are missing: 0.7 s.
+	// Of 600 tokens the first prompt used 5 and its answer 2. The next prompt has 600 tokens, so 7 are missing, which
+	// takes 0.7 s.
 	long := `{"model":"sparrow-test","prompt":"` + strings.Repeat("x", 600) + `","max_tokens":2}`
 	got = post(t, hs.URL+path, long, "Authorization", "Bearer key-a")
 	if got.status != 429 || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, "593 are left") {
@@ -215,8 +216,8 @@ func TestLimitsOverHTTP(t *testing.T) {
 	}
 }
 
-// Retry-After for a full queue is the estimated wait of the tenant's requests, and /ready reports the wait of the
-// tenant with the shortest one.
+// For a full queue, Retry-After is the estimated wait of the tenant's requests, and /ready reports the shortest wait of
+// all tenants.
 func TestWaitsAreTold(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("key-a a\nkey-b b\n"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sparrow/record"
 )
 
-// recording plays an answer whose prompt has two chunks of rows, and whose second token has no text yet.
+// recording returns the events of an answer whose prompt has two chunks of rows and whose second token has no text yet.
 func recording(r sparrow.Request) ([]sparrow.Event, error) {
 	row := func(position int) *record.Rows {
 		return &record.Rows{Rows: []record.Row{{Position: position,
@@ -31,8 +31,8 @@ func recording(r sparrow.Request) ([]sparrow.Event, error) {
 		{Finish: sparrow.FinishStop, Usage: usage(3)}}, nil
 }
 
-// Rows are sent once, in order, in a stream and in a whole answer, with the chunk of the token they produced or before
-// it.
+// Every recorded row is sent once and in order, in a stream and in a whole answer, at the latest with the chunk of the
+// token that it produced.
 func TestRecordedRowsAreSentWithTheirTokens(t *testing.T) {
 	e := newFake(recording)
 	_, hs := start(t, e, Options{})

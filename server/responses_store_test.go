@@ -34,7 +34,7 @@ func TestAResponseIsContinued(t *testing.T) {
 	if diff := cmp.Diff(want, e.last(t).Chat.Messages); diff != "" {
 		t.Errorf("the third request: %s", diff)
 	}
-	// The same conversation with references to stored items.
+	// The same conversation is sent with references to stored items.
 	name := strings.TrimPrefix(first.ID, "resp_")
 	respond(t, hs.URL, fmt.Sprintf(`{"model":"sparrow-test","input":[{"role":"user","content":"hello"},
 		{"type":"item_reference","id":"rs_%s_0"},{"id":"msg_%[1]s_1"},{"id":"fc_%[1]s_2"},{"id":"fc_%[1]s_3"},%s]}`,
@@ -90,8 +90,8 @@ func entry(id string, bytes int) *stored {
 	return s
 }
 
-// The store's size is exact: filled with the largest responses of any kind, the heap grows by no more than its limit,
-// and by no less than a quarter of it.
+// When the store is filled with the largest responses of any kind, the heap grows by at most the store's limit and by
+// at least a quarter of it.
 func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	input := `"input":"x"`
@@ -123,7 +123,7 @@ func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 			id := func(i int) string { return fmt.Sprintf("resp_%030d", i) }
 			s := newResponseStore(limit)
 			before := heapInUse()
-			for i := 0; i < 10 || s.get("t", id(0)) != nil; i++ { // until the first one was dropped
+			for i := 0; i < 10 || s.get("t", id(0)) != nil; i++ { // until the first response was dropped
 				req, err := openai.DecodeResponses(&wire.Decoder{}, []byte(body))
 				if err != nil {
 					t.Fatal(err)
@@ -218,11 +218,11 @@ func TestTruncationLeavesOutOldTurns(t *testing.T) {
 			strings.Repeat("x", 99)))
 	}
 	items = append(items, `{"role":"user","content":"last"}`)
-	// Tokens of the fake engine are bytes: a turn has 118, with the markers of its roles.
+	// The fake engine's tokens are bytes: a turn has 118 tokens, including the markers of its roles.
 	for _, c := range []struct {
 		context int
 		fields  string
-		kept    int // messages of users
+		kept    int // number of user messages that are kept
 	}{
 		{4096, ``, 10}, {1200, ``, 9}, {600, ``, 5}, {600, `,"max_output_tokens":200`, 4},
 		{600, `,"max_output_tokens":5000`, 3}, {40, ``, 1},
@@ -238,7 +238,7 @@ func TestTruncationLeavesOutOldTurns(t *testing.T) {
 			t.Errorf("context %d%s: %d messages, want %d", c.context, c.fields, len(got), 2*c.kept)
 		}
 	}
-	// A conversation that fills the context to the last token, with its answer, is kept.
+	// A conversation that fills the context exactly, including its answer, is kept completely.
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
 	body := `{"model":"sparrow-test","truncation":"auto","max_output_tokens":100,"input":[` +

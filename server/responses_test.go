@@ -17,13 +17,13 @@ import (
 
 const asked = `{"model":"sparrow-test","input":"hello"`
 
-// drawnName matches the random part of the ids of a response and its items.
+// drawnName matches a random id of a response or of one of its items.
 var drawnName = regexp.MustCompile(`(resp|msg|rs|fc|ctc)_[A-Z2-7]+`)
 
-// ids replaces random ids by readable ones.
+// ids returns the text with random ids replaced by fixed ones.
 func ids(text string) string { return drawnName.ReplaceAllString(text, "${1}_X") }
 
-// respond sends a request and expects a response.
+// respond sends a request to /v1/responses and returns the response, which must succeed.
 func respond(t *testing.T, url, body string, header ...string) *openai.Response {
 	t.Helper()
 	got := post(t, url+responsesPath, body, header...)
@@ -41,7 +41,7 @@ func respond(t *testing.T, url, body string, header ...string) *openai.Response 
 	return &r.Response
 }
 
-// told returns a reply with reasoning, text and two calls.
+// told returns the events of a reply with reasoning, text and two tool calls.
 func told() []sparrow.Event {
 	call := func(i int, id, name, arguments string) chat.Delta {
 		return chat.Delta{Kind: chat.DeltaToolCall,
@@ -82,7 +82,7 @@ func TestAResponseInOnePiece(t *testing.T) {
 	}
 }
 
-// events returns the names of a stream's events and their data, numbered from 0.
+// events returns the names and the data of a stream's events, which must be numbered from 0.
 func events(t *testing.T, body string) (names []string, data []string) {
 	t.Helper()
 	for i, text := range strings.Split(strings.TrimSuffix(body, "\n\n"), "\n\n") {

@@ -143,7 +143,7 @@ func TestPrioritiesAndFlowsReachTheEngine(t *testing.T) {
 		{"", "interactive", "user-1", 10},
 		{"", "batch", "", -5},
 		{"", "unknown", "", 0},
-		{`,"priority":3`, "interactive", "", -3}, // vLLM's order: the lowest first
+		{`,"priority":3`, "interactive", "", -3}, // in vLLM the lowest number has the highest priority
 		{`,"priority":-2`, "", "x", 2},
 	} {
 		got := post(t, hs.URL+"/v1/chat/completions", hello+c.body+`}`, "x-llm-d-inference-objective", c.objective,
@@ -152,7 +152,8 @@ func TestPrioritiesAndFlowsReachTheEngine(t *testing.T) {
 			t.Fatal(got.body)
 		}
 		r := e.last(t)
-		if c.flow == "" && strings.HasPrefix(r.Flow, "127.0.0.1:") { // a connection is a flow
+		// Without a header, the connection identifies the flow.
+		if c.flow == "" && strings.HasPrefix(r.Flow, "127.0.0.1:") {
 			r.Flow = ""
 		}
 		if r.Priority != c.priority || r.Flow != c.flow || r.Source != "127.0.0.1" {
@@ -167,7 +168,7 @@ func TestSourcesAreAddresses(t *testing.T) {
 		"[::ffff:10.0.0.7]:4000":      "10.0.0.7",
 		"[::1]:4000":                  "::1",
 		"[2001:db8:1:2:3:4:5:6]:4000": "2001:db8:1:2::/64",
-		"[2001:db8:1:2:f:f:f:f]:4001": "2001:db8:1:2::/64", // a client has a network
+		"[2001:db8:1:2:f:f:f:f]:4001": "2001:db8:1:2::/64", // an IPv6 client is identified by its /64 network
 		"[fe80::1:2:3:4%eth0]:4000":   "fe80::/64",
 		"@":                           "@",
 		"":                            "",

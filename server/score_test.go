@@ -10,8 +10,8 @@ import (
 	"sparrow/sample"
 )
 
-// scoring returns an engine that gives token i of a given continuation the log probability -i, with the token x as the
-// most probable. Unless it only scores, it generates "y".
+// scoring returns the events of an engine that gives token i of a continuation the log probability -i and has x as the
+// most probable token. Unless the request only scores, the engine generates "y".
 func scoring(r sparrow.Request) ([]sparrow.Event, error) {
 	given := r.Tokens
 	if given == nil {
@@ -97,7 +97,8 @@ func TestLogprobsOfPrompts(t *testing.T) {
 	}
 }
 
-// The texts of a continuation begin after the prompt and after the tokens in which prompt and continuation meet.
+// The text offsets of a continuation begin after the prompt and after the tokens that contain text of both prompt and
+// continuation.
 func TestOffsetsOfContinuations(t *testing.T) {
 	var tokens []sparrow.Token
 	for _, text := range []string{"d", "é", "f", "g"} {

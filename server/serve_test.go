@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/testkit/memnet"
 )
 
-// listen serves on a real listener until stop is called or the test ends.
+// listen serves on a TCP port until stop is called or the test ends.
 func listen(t *testing.T, e Engine, o Options) (s *Server, url string, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func (w *site) get(t *testing.T, path string) reply {
 	return sendBy(t, w.client, http.MethodGet, "http://memory"+path, "")
 }
 
-// raw opens a connection and writes to it.
+// raw opens a connection, writes text to it, and returns it.
 func (w *site) raw(t *testing.T, text string) net.Conn {
 	t.Helper()
 	c, err := w.net.Dial(t.Context(), "", "")
@@ -175,9 +175,10 @@ func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
 	}
 }
 
-// Choices that end because their client disconnected are counted like all others, whether they were being read or not.
+// Choices that end because their client disconnected are counted like all others, whether or not the client was reading
+// them.
 func TestCancelledChoicesAreCounted(t *testing.T) {
-	for range 5 { // what is read last is a matter of timing
+	for range 5 { // which event is read last depends on timing
 		e := newFake(func(sparrow.Request) ([]sparrow.Event, error) { return slices.Repeat(say("Hel")[:1], 100), nil })
 		_, url, _ := listen(t, e, Options{VLLMNames: true})
 		ctx, leave := context.WithCancel(context.Background())
@@ -195,7 +196,7 @@ func TestCancelledChoicesAreCounted(t *testing.T) {
 	}
 }
 
-// A refused prompt cancels the prompts before it in the same request, which are counted too.
+// A refused prompt cancels the earlier prompts of the same request, and their choices are counted too.
 func TestChoicesBesideABadPromptAreCounted(t *testing.T) {
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
 		if r.Prompt == "bad" {
@@ -248,7 +249,7 @@ func TestShutdownFailsStreamsThatTakeTooLong(t *testing.T) {
 	}
 }
 
-// failsAfter checks in virtual time that an endless stream fails when the grace period is over.
+// failsAfter checks, in virtual time, that an endless stream fails when the grace period of a shutdown is over.
 func failsAfter(t *testing.T, option, grace time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		e := unfinished()
@@ -361,7 +362,7 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 		if !strings.HasPrefix(got.body, ping+ping) || !strings.Contains(got.body, "event: message_stop\n") {
 			t.Error(got.body)
 		}
-		// Lines of JSON cannot contain comments; an empty piece is sent.
+		// A stream of JSON lines cannot contain comments, so the server sends an empty piece of text.
 		lines := strings.Split(w.post(t, "/api/chat", askedOllama+`}`).body, "\n")
 		if n := len(lines); n < 4 || !strings.Contains(lines[0], `"content":""},"done":false}`) ||
 			!strings.Contains(lines[n-3], `"content":"Hel"`) || !strings.Contains(lines[n-2], `"done":true`) {
@@ -370,13 +371,13 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
-// A token without text does not count as output: a comment, with the headers before it, is sent anyway.
+// Tokens without text do not delay the keep-alive comment, which is sent after the headers.
 func TestTokensWithoutTextAreSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 5}}}
 		for _, c := range []struct{ path, body, begin string }{
 			{"/v1/completions", `{"model":"sparrow-test","prompt":"a","stream":true}`, ": waiting\n\n"},
-			{"/v1/chat/completions", hello + `,"stream":true}`, "data: "}, // the role
+			{"/v1/chat/completions", hello + `,"stream":true}`, "data: "}, // the first chunk has the role
 		} {
 			e := newFake(playing(slices.Repeat([]sparrow.Event{silent}, 10_000)...))
 			e.pause = func(int) { time.Sleep(2 * time.Millisecond) }
@@ -403,7 +404,7 @@ func TestTokensWithoutTextAreSilence(t *testing.T) {
 	})
 }
 
-// Comments are sent only while nothing else is: a stream with frequent text has none.
+// A stream with frequent text contains no keep-alive comments.
 func TestSpokenStreamsHaveNoComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFake(playing(append(slices.Repeat(say("Hel")[:1], 40), say()...)...))
@@ -416,7 +417,8 @@ func TestSpokenStreamsHaveNoComments(t *testing.T) {
 	})
 }
 
-// A model may take longer than the timeouts of connections, which apply only to the client.
+// A model may take longer than the timeouts of a connection, because they apply only to reading from and writing to the
+// client.
 func TestTimeoutsOfConnectionsDoNotEndRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFake(saying("Hel", "lo"))

@@ -14,8 +14,8 @@ import (
 	"sparrow/sample"
 )
 
-// answering plays an answer whose counts all differ: a chat that reasons, says something and calls a tool, or a text of
-// two tokens; finish is why it ends.
+// answering returns a script for an answer in which all counts differ: a chat that reasons, writes text and calls a
+// tool, or a text of two tokens. finish is the reason why the answer ends.
 func answering(finish sparrow.Finish, matched string) func(sparrow.Request) ([]sparrow.Event, error) {
 	return func(r sparrow.Request) ([]sparrow.Event, error) {
 		if r.Score != nil {
@@ -59,8 +59,8 @@ var (
 	moment   = regexp.MustCompile(`"(created_at|modified_at|expires_at)":"[^"]*"`)
 )
 
-// What each endpoint answers, whole and as a stream, for each reason to end, and what it asks the engine, is as in the
-// table: a field that is missing, a count that is wrong or a status that changes is seen there.
+// The golden table contains what each endpoint answers, whole and as a stream, for each finish reason, and what it
+// requests from the engine. A missing field, a wrong count or a changed status changes the table.
 func TestTableOfAnswers(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"f"}}]`
 	asks := []struct{ path, body string }{
@@ -124,7 +124,7 @@ func TestTableOfAnswers(t *testing.T) {
 				}
 				for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 					if strings.Contains(line, `"error":`) && !strings.Contains(line, `"error":null`) {
-						line = table.Facts(line) // words may change
+						line = table.Facts(line) // the wording of messages may change
 					}
 					if line != "" {
 						lines = append(lines, "  "+line)
@@ -132,7 +132,7 @@ func TestTableOfAnswers(t *testing.T) {
 				}
 				if end.finish == sparrow.FinishStop && end.matched == "" && stream == "false" {
 					for _, r := range e.requests {
-						r.Flow, _, _ = strings.Cut(r.Flow, ":") // without the port
+						r.Flow, _, _ = strings.Cut(r.Flow, ":") // the port is random
 						lines = append(lines, "  the engine got "+wiretable.Text(r))
 					}
 				}

@@ -12,7 +12,7 @@ import (
 	"sparrow/chat"
 )
 
-// codexTools holds tools of every type that coding agents send to /v1/responses.
+// codexTools is a list with a tool of every type that coding agents send to /v1/responses.
 const codexTools = `"tools":[{"type":"function","name":"run","parameters":{"type":"object"},"strict":false},
 	{"type":"custom","name":"patch","description":"Edits.","format":{"type":"grammar","syntax":"lark",
 		"definition":"start: \"a\"+"}},
@@ -56,8 +56,8 @@ func TestToolsAsAgentsSendThem(t *testing.T) {
 	}
 }
 
-// A pattern with lookahead is shown to the model but not enforced, and a header reports that; an invalid pattern is
-// refused.
+// A pattern with lookahead is shown to the model but not enforced, and a response header reports that. An invalid
+// pattern is refused.
 func TestPatternsOfCustomTools(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
@@ -77,7 +77,7 @@ func TestPatternsOfCustomTools(t *testing.T) {
 	}
 }
 
-// called returns a reply with a call of each kind of tool.
+// called returns the events of a reply with a call of each kind of tool.
 func called() []sparrow.Event {
 	call := func(i int, id, name, arguments string) chat.Delta {
 		return chat.Delta{Kind: chat.DeltaToolCall,
@@ -109,7 +109,7 @@ func TestCallsOfEachKindOfTool(t *testing.T) {
 			t.Errorf("no event %s in %s", text, strings.Join(data, "\n"))
 		}
 	}
-	// Chat completions have their own format for custom tools.
+	// Chat completions use another format for custom tools than /v1/responses.
 	tools := `,"tools":[{"type":"custom","custom":{"name":"patch","format":{"type":"text"}}}]`
 	got = post(t, hs.URL+"/v1/chat/completions", hello+tools+`}`)
 	want := `{"id":"c1","type":"custom","custom":{"name":"patch","input":"a\né😀"}}`
@@ -122,7 +122,7 @@ func TestCallsOfEachKindOfTool(t *testing.T) {
 	}
 }
 
-// Calls in the next request are identical to those of the answer.
+// Calls that a client sends back in the next request reach the engine identical to those of the answer.
 func TestCallsAreReplayed(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
@@ -171,7 +171,7 @@ func TestFunctionsTheOlderFormOfTools(t *testing.T) {
 	}
 }
 
-// Reasoning is sent encrypted and can be read when the client returns it, in whichever form the client keeps it.
+// Reasoning is sent to the client encrypted, and the server can read it when the client returns it in any of its forms.
 func TestReasoningIsEchoed(t *testing.T) {
 	e := newFake(playing(told()...))
 	_, hs := start(t, e, Options{})
@@ -202,7 +202,7 @@ func TestReasoningIsEchoed(t *testing.T) {
 	if diff := cmp.Diff(summary, names[2:9]); diff != "" {
 		t.Error(diff)
 	}
-	// A message without thinking text has it in the signature.
+	// If the thinking text is omitted from a message, the signature contains it.
 	got = post(t, hs.URL+messagesPath, askedMessage+`,"thinking":{"type":"adaptive","display":"omitted"}}`)
 	if want := `{"type":"thinking","thinking":"","signature":"` + code + `"}`; !strings.Contains(got.body, want) {
 		t.Errorf("no %s in %s", want, got.body)

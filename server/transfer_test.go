@@ -8,13 +8,13 @@ import (
 	"sparrow/api/openai"
 )
 
-// sidecar is the request that llm-d's sidecar sends to the server that computes the prompt.
+// sidecar is the request that llm-d's sidecar sends to the prefill server.
 const sidecar = `{"model":"sparrow-test","messages":[{"role":"user","content":"hi"}],"max_tokens":1,"stream":false,
 	"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,
 	"remote_block_ids":null,"remote_host":null,"remote_port":null}}`
 
-// The parameters in the response of a prefill server, sent unchanged to a decode server, contain the address of the
-// pages.
+// The parameters in the response of a prefill server contain the address of its pages. The client sends them unchanged
+// to a decode server.
 func TestTransferParametersTravel(t *testing.T) {
 	first := newFake(saying("x"))
 	_, prefill := start(t, first, Options{Transfer: Transfer{Role: RolePrefill, Host: "10.1.2.3", Port: 5600,
@@ -55,7 +55,8 @@ func TestTransferParametersTravel(t *testing.T) {
 	}
 }
 
-// Servers without a role ignore the parameters, and a decode server connects to no other network.
+// Servers without a role ignore the transfer parameters, and a decode server does not connect to addresses in other
+// networks.
 func TestTransferParametersAreNotFollowedElsewhere(t *testing.T) {
 	e := newFake(saying("x"))
 	_, plain := start(t, e, Options{})

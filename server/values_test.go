@@ -7,8 +7,9 @@ import (
 	"sparrow/api/openai"
 )
 
-// A tenant's budget is filled up to the tokens of a minute; the tokens of a refused request are returned; a share of
-// few places is at least one; and the next place is expected when the oldest request has taken as long as others.
+// A tenant's budget grows up to the tokens of one minute, the tokens of a refused request are returned, a share of few
+// places is at least one place, and the next place is expected when the oldest request has run as long as earlier ones
+// did.
 func TestQuotasAreExact(t *testing.T) {
 	q, clock := quotaOf(t, "a requests=3 tokens=600 share=0.01")
 	u := mustBegin(t, q, "a")
@@ -43,7 +44,7 @@ func TestQuotasAreExact(t *testing.T) {
 	}
 }
 
-// A response that is removed is no longer counted for its tenant.
+// A response that is removed from the store no longer counts for its tenant.
 func TestRemovedResponsesAreNotCounted(t *testing.T) {
 	s := newResponseStore(1 << 20)
 	sizes := map[string]int{}

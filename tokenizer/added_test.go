@@ -6,7 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Ids of the added tokens below start at 300; bytes are their own ids.
+// Added tokens are found in the text before it is split. Their ids start at 300 here; each byte is a token whose id is
+// its value.
 func TestAddedTokens(t *testing.T) {
 	const a, b, c = 300, 301, 302
 	for _, test := range []struct {
@@ -73,7 +74,7 @@ func TestNormalizedTokensAreFoundInNormalizedText(t *testing.T) {
 
 func TestAddedTokensStandForTheirSpelling(t *testing.T) {
 	file := with(smallFile(), object{"added_tokens": []any{
-		object{"id": 300, "content": "éé"}, // in the byte-level alphabet this would be two bytes
+		object{"id": 300, "content": "éé"}, // in the byte-level alphabet this content would stand for two bytes
 		object{"id": 301, "content": " two words"},
 	}})
 	tok := newSmall(t, file, nil)

@@ -13,8 +13,8 @@ import (
 	"sparrow/internal/testkit/cputime"
 )
 
-// mixedText returns about n bytes of typical text for a server: English, Go code, Chinese and Japanese, JSON, emoji,
-// accents, numbers.
+// mixedText returns about n bytes of text as a server receives it: English, Go code, Chinese and Japanese, JSON, emoji,
+// accents and numbers.
 func mixedText(n int) string {
 	english := "The indexer scores every earlier token and keeps the best; attention then reads only those rows. " +
 		"It's how a model with a long context stays affordable, isn't it? We've measured 1,024 of them.\n"
@@ -54,7 +54,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Random consecutive tokens: hardly any piece occurs twice.
+// BenchmarkEncodeRandomTokens encodes a text of random tokens, in which hardly any piece occurs twice.
 func BenchmarkEncodeRandomTokens(b *testing.B) {
 	tok := deepSeek(b)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -119,7 +119,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// worstCases returns texts that are a single piece, or nearly.
+// worstCases returns texts of n bytes that the patterns do not split, or split rarely.
 func worstCases(n int) map[string]string {
 	fill := func(s string) string { return strings.Repeat(s, n/len(s)) }
 	return map[string]string{
@@ -140,8 +140,8 @@ func worstCases(n int) map[string]string {
 	}
 }
 
-// Four times as much text takes less than eight times as much processor time (a quadratic step would take sixteen
-// times).
+// Encoding four times as much text takes less than eight times as much processor time; with a quadratic step it would
+// take sixteen times as much.
 func TestWorstCasesStayLinear(t *testing.T) {
 	const n = 1 << 20 / min(slowdown, 16)
 	tok := deepSeek(t)
@@ -167,7 +167,7 @@ func TestWorstCasesStayLinear(t *testing.T) {
 	}
 }
 
-// Patterns backtrack on white space; the engine's time must stay linear there too.
+// The time of the pattern engine is linear on white space, where the patterns backtrack.
 func TestPatternEngineStaysLinearOnWhiteSpace(t *testing.T) {
 	const n = 1 << 18
 	for _, pattern := range []string{patternDeepSeek, patternGLM, patternGPT2} {
@@ -180,7 +180,7 @@ func TestPatternEngineStaysLinearOnWhiteSpace(t *testing.T) {
 	}
 }
 
-// The most expensive split, by scanner and by engine.
+// BenchmarkDeepSeekSplit measures the most expensive split, by the scanner and by the pattern engine.
 func BenchmarkDeepSeekSplit(b *testing.B) {
 	text := mixedText(1 << 18)
 	for name, st := range map[string]stage{"scanner": knownPatterns[patternDeepSeek],

@@ -123,7 +123,7 @@ func TestUnsupportedAndMalformedFilesAreExplained(t *testing.T) {
 	}
 }
 
-// nested returns a sequence in a sequence, to the given depth.
+// nested returns a normalizer of sequences that are nested to the given depth; list is the name of their field.
 func nested(list string, depth int) any {
 	if depth == 0 {
 		return object{"type": "NFC"}

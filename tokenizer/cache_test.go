@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Filled with the longest pieces of the most tokens, the cache takes less than the 5 MB that its comment states.
+// When it is filled with the longest pieces of the most tokens, the cache takes less than the 5 MB that its comment
+// states.
 func TestThePieceCacheIsBounded(t *testing.T) {
 	heap := func() int {
 		runtime.GC()

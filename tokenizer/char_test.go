@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// charFile returns a character-level tokenizer with byte fallback, like those of SentencePiece models: ▁ for a space,
-// one added before the text, <0xNN> for bytes without a character token.
+// charFile returns a character-level tokenizer with byte fallback, like those of SentencePiece models: ▁ stands for a
+// space, one ▁ is added before the text, and <0xNN> stands for a byte of a character that is not a token.
 func charFile() object {
 	vocab := object{"<unk>": 0}
 	for b := range 256 {

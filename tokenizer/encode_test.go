@@ -16,11 +16,11 @@ func TestMergesGoByRankThenFromTheLeft(t *testing.T) {
 		nil)
 	for text, want := range map[string][]int32{
 		"":       nil,
-		"abc":    {'a', 256},      // bc ranks before ab
+		"abc":    {'a', 256},      // the merge bc ranks before ab
 		"ab":     {257},           //
-		"aab":    {'a', 257},      // ab ranks before aa
-		"aaa":    {259},           // leftmost aa, then aa+a
-		"aaaa":   {258, 258},      // all aa before any aaa
+		"aab":    {'a', 257},      // the merge ab ranks before aa
+		"aaa":    {259},           // first the leftmost aa is merged, then aa+a
+		"aaaa":   {258, 258},      // every aa is merged before any aaa
 		"aaaaa":  {258, 259},      //
 		"xbcab":  {'x', 256, 257}, //
 		"\xff\n": {0xff, '\n'},
@@ -31,7 +31,8 @@ func TestMergesGoByRankThenFromTheLeft(t *testing.T) {
 	}
 }
 
-// naiveMerge implements the definition: merge the leftmost pair of lowest rank until no pair merges.
+// naiveMerge merges ids by the definition of BPE: it merges the leftmost pair of lowest rank until no pair can be
+// merged.
 func naiveMerge(m *bpe, ids []int32) []int32 {
 	for {
 		at, best, id := -1, int32(noMerge), int32(0)
@@ -85,7 +86,7 @@ func TestMergesAreReadInBothSpellings(t *testing.T) {
 
 func TestIgnoreMergesTakesWholePiecesFromTheVocabulary(t *testing.T) {
 	file := smallFile([2]string{"a", "b"})
-	file["model"].(object)["vocab"].(object)["abc"] = 300 // reached by no merge
+	file["model"].(object)["vocab"].(object)["abc"] = 300 // no merge produces this token
 	if got := encode(t, newSmall(t, file, nil), "abc", parse); !cmp.Equal(got, []int32{256, 'c'}) {
 		t.Errorf("with merges: %v", got)
 	}

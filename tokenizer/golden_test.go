@@ -57,7 +57,7 @@ var (
 	deepSeekTok  *Tokenizer
 )
 
-// deepSeek loads DeepSeek-V3's tokenizer, once for all tests.
+// deepSeek returns DeepSeek-V3's tokenizer, which is loaded once for all tests.
 func deepSeek(t testing.TB) *Tokenizer {
 	t.Helper()
 	deepSeekOnce.Do(func() { deepSeekTok = load(t, "deepseek_v3") })
@@ -107,7 +107,7 @@ func TestDeepSeekEncodingsAndDecodingsMatchTheGoldenOnes(t *testing.T) {
 	}
 }
 
-// The same patterns through the pattern engine, which is used for models whose patterns have no scanner.
+// The pattern engine, which is used for patterns without a scanner, gives the same golden encodings as the scanners.
 func TestDeepSeekGoldenEncodingsHoldWithoutScanners(t *testing.T) {
 	tok := load(t, "deepseek_v3")
 	for i, pattern := range []string{patternDigits3, patternHanKana, patternDeepSeek} {
@@ -120,7 +120,7 @@ func TestDeepSeekGoldenEncodingsHoldWithoutScanners(t *testing.T) {
 	}
 }
 
-// engineSplit returns pattern as an isolating split by the pattern engine.
+// engineSplit returns a stage that splits text by the pattern with the pattern engine and keeps the matches as pieces.
 func engineSplit(t testing.TB, pattern string) stage {
 	t.Helper()
 	m, err := newMatcher(patternFile{Regex: &pattern})

@@ -42,7 +42,7 @@ func TestTokenIDs(t *testing.T) {
 	}
 }
 
-// A file with a syntax error is malformed, and the error contains the offset.
+// A tokenizer file with a JSON syntax error is refused as malformed, and the error contains the offset.
 func TestSyntaxErrorsHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model": {"vocab": {"a": 0,}}}`:                "at byte 28: no value follows the comma, found '}'",

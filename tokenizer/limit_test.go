@@ -9,7 +9,7 @@ import (
 )
 
 // A text with more tokens than the limit is refused; a text with exactly that many is encoded. A text that is far too
-// long costs neither time nor memory, whether it is one piece or many.
+// long is refused with little time and memory, whether it is one piece or many.
 func TestLimitOfTokens(t *testing.T) {
 	tok := load(t, "deepseek_v3")
 	text := strings.Repeat("The price of 12 lamps is 345.\n", 20)

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// written parses a text in which « and » enclose literal spans.
+// written returns a text without the « and » that enclose its literal spans, and these spans.
 func written(s string) (string, []mark.Span) {
 	var b mark.Builder
 	for s != "" {
@@ -22,7 +22,8 @@ func written(s string) (string, []mark.Span) {
 	return b.Text().String(), b.Text().Spans()
 }
 
-// Ids of the added tokens start at 300; bytes are their own ids.
+// Added tokens that are spelled inside literal spans are encoded as ordinary text. The ids of added tokens start at
+// 300; bytes are their own ids.
 func TestLiteralSpansHoldNoAddedToken(t *testing.T) {
 	const a, b = 300, 301
 	for _, test := range []struct {
@@ -82,7 +83,7 @@ func TestLiteralTextDoesNotBeginASequence(t *testing.T) {
 	}
 }
 
-// If no added token is spelled in the text, spans change nothing: they do not split words.
+// If the text spells no added token, literal spans do not change its ids: spans do not split words.
 func FuzzLiteralSpansKeepTheIdsOfOrdinaryText(f *testing.F) {
 	f.Add("Hello world, 123 é", 3, 9)
 	tok := newSmall(f, with(smallFile([2]string{"l", "l"}, [2]string{"e", "ll"}), object{

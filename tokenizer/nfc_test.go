@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testdata/nfc.json holds pairs [input, expected] made with Python's
-// unicodedata.normalize("NFC", input): 400 random strings of combining marks,
-// composites, Hangul and ASCII, then hand-picked ones.
+// The NFC normalisation equals that of Python. testdata/nfc.json holds pairs [input, expected] made with Python's
+// unicodedata.normalize("NFC", input): 400 random strings of combining marks, composites, Hangul and ASCII, then
+// hand-picked ones.
 func TestNFCAgreesWithPythonUnicodedata(t *testing.T) {
 	data, err := os.ReadFile("testdata/nfc.json")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestNFCTwiceChangesNothing(t *testing.T) {
 	})
 }
 
-// With a quadratic algorithm such a run of marks would take too long.
+// A long run of combining marks is normalised in linear time; with a quadratic algorithm this test would not end.
 func TestNFCOfLongRunsOfMarksEnds(t *testing.T) {
 	s := "a" + strings.Repeat("\u0301\u0323", 1<<18)
 	if got := nfc(s); !strings.HasPrefix(got, "\u1ea1\u0323") || len(got) != len(s)-1-2+3 {
@@ -92,7 +92,8 @@ func TestNFCOfLongRunsAgreesWithShortOnes(t *testing.T) {
 	}
 }
 
-// A mark is blocked by one of its own class that did not join the character before, in runs of any length.
+// In runs of any length, a mark does not combine with the character before it if a mark of the same class stands
+// between them.
 func TestNFCBlocksMarksOfOneClass(t *testing.T) {
 	for _, marks := range []int{1, 40} {
 		s := "a\u033d" + strings.Repeat("\u0301", marks)

@@ -2,5 +2,5 @@
 
 package tokenizer
 
-// slowdown is the factor by which the race detector may slow down tests; times in tests are for plain builds.
+// slowdown is the factor by which time limits of tests grow under the race detector.
 const slowdown = 20

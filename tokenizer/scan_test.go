@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// tricky lists characters and sequences at which the patterns differ: every class, every literal, boundaries of ranges,
-// invalid bytes.
+// tricky lists characters and sequences for which the patterns behave differently: every class, every literal,
+// boundaries of ranges, and invalid bytes.
 var tricky = []string{
 	" ", " ", "  ", "\t", "\n", "\r", "\r\n", "\v", "\u0085", "\u00a0", "\u3000", "\u2028", "\u200b",
 	"a", "Z", "bc", "é", "ß", "я", "א", "\u0301", "\u093e", "\u20dd", "\u3099", "\u309b", "\u30fb", "ー",
@@ -89,13 +89,13 @@ func FuzzScanners(f *testing.F) {
 	})
 }
 
-// The engine folds case with another table than the library that was used to train the models: there (?i:'s) also
-// matches a long s.
+// The pattern engine folds case with another table than the library that the models were trained with: in that library
+// (?i:'s) also matches a long s.
 func TestCaseFoldingKnowsTheLongS(t *testing.T) {
 	s := "it'ſ"
 	for pattern, want := range map[string][]string{
 		patternGLMFold: {"it", "'ſ"},
-		patternGLM:     {"it", "'ſ"}, // the quote as the optional character before letters
+		patternGLM:     {"it", "'ſ"}, // the quote matches as the optional character before letters
 	} {
 		got, _ := knownPatterns[pattern].cut(nil, s, nil)
 		if !cmp.Equal(texts(s, got), want) {

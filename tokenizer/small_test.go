@@ -9,7 +9,7 @@ import (
 // object is a JSON object that a test builds.
 type object = map[string]any
 
-// spell writes bytes in the byte-level alphabet.
+// spell returns the bytes of s in the byte-level alphabet.
 func spell(s string) string {
 	var out []rune
 	for i := range len(s) {
@@ -22,8 +22,8 @@ func spell(s string) string {
 	return string(out)
 }
 
-// smallFile returns a byte-level tokenizer.json: the 256 bytes are ids 0 to 255, the merges (pairs of texts) make the
-// ids from 256 on. No pattern splits the text.
+// smallFile returns a byte-level tokenizer.json in which the 256 bytes have the ids 0 to 255, and the merges (pairs of
+// texts) have the ids from 256 on. No pattern splits the text.
 func smallFile(merges ...[2]string) object {
 	vocab := object{}
 	for b := range 256 {
@@ -63,7 +63,7 @@ func toJSON(t testing.TB, v any) []byte {
 	return data
 }
 
-// newSmall makes a tokenizer from a file and, unless nil, a configuration.
+// newSmall returns a tokenizer made from a file and, unless it is nil, a configuration.
 func newSmall(t testing.TB, file object, config any) *Tokenizer {
 	t.Helper()
 	var configJSON []byte

@@ -30,7 +30,7 @@ func TestSplitBehaviors(t *testing.T) {
 	const s = "the-final--countdown"
 	for _, c := range []struct {
 		behavior string
-		want     string // pieces separated by a space
+		want     string // expected pieces, separated by spaces
 	}{
 		{"Removed", "the final countdown"},
 		{"Isolated", "the - final - - countdown"},

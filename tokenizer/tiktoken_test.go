@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// madeUpRanks returns a ranks file: the bytes, then words in an order in which each is a pair of earlier tokens.
+// madeUpRanks returns a ranks file with all bytes and then the words, and the rank of each. Every word must be a pair
+// of earlier tokens.
 func madeUpRanks(words ...string) (text []byte, rank map[string]int) {
 	rank = map[string]int{}
 	var b strings.Builder
@@ -28,8 +29,8 @@ func madeUpRanks(words ...string) (text []byte, rank map[string]int) {
 	return []byte(b.String()), rank
 }
 
-// A ranks file encodes text by its rule: text is first divided into pieces, a piece that equals a token becomes that
-// token, and other pieces are merged by rank.
+// A tokenizer of a ranks file divides text into pieces; a piece that equals a token becomes that token, and other
+// pieces are merged by rank.
 func TestRanksFile(t *testing.T) {
 	text, rank := madeUpRanks("he", "ll", "llo", "hello", " w", "or", " wor", "ld", " world", "\xe4\xb8", "世", "12",
 		"123", "'t", "do", "don", "bc", "abc")
@@ -104,7 +105,7 @@ func split(t *testing.T, tok *Tokenizer, text string) (out []string) {
 	return out
 }
 
-// A damaged ranks file is refused with the line number.
+// A damaged ranks file is refused with an error that contains the line number.
 func TestDamagedRanksFiles(t *testing.T) {
 	good, _ := madeUpRanks("he", "hel")
 	for text, want := range map[string]string{

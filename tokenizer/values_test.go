@@ -2,7 +2,7 @@ package tokenizer
 
 import "testing"
 
-// A decoder that was flushed begins anew: the first white space is left out again, as in a text of its own.
+// After Flush a decoder begins a new text: the first white space is left out again.
 func TestFlushedDecodersBeginAnew(t *testing.T) {
 	tok := newSmall(t, charFile(), nil)
 	d := tok.NewDecoder(nil)

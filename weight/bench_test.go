@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// manyTensors describes the same number of tensors as DeepSeek-V3.2 has, with names of similar length and one byte
-// each.
+// manyTensors returns as many tensors as DeepSeek-V3.2 has, with names of similar length and one byte each.
 func manyTensors() []Source {
 	var tensors []Source
 	one := func(w io.Writer) error { _, err := w.Write([]byte{1}); return err }
@@ -24,7 +23,7 @@ func manyTensors() []Source {
 	return tensors
 }
 
-// Opening all of DeepSeek-V3.2's names from one header is meant to stay under 300 ms.
+// BenchmarkOpen92425Tensors opens a file with as many tensors as DeepSeek-V3.2 has; the goal is less than 300 ms.
 func BenchmarkOpen92425Tensors(b *testing.B) {
 	var file bytes.Buffer
 	if err := Write(&file, manyTensors(), nil); err != nil {
@@ -39,7 +38,7 @@ func BenchmarkOpen92425Tensors(b *testing.B) {
 	}
 }
 
-// The same names spread over 163 files with an index, as they are published.
+// BenchmarkOpen163Shards opens the same tensors in 163 files with an index, as they are published.
 func BenchmarkOpen163Shards(b *testing.B) {
 	dir := b.TempDir()
 	if err := CreateSharded(dir, manyTensors(), nil, 568); err != nil {
@@ -60,7 +59,7 @@ func BenchmarkOpen163Shards(b *testing.B) {
 	}
 }
 
-// sparseGiB writes a file of 1 GiB that takes no disk space.
+// sparseGiB writes a file of 1 GiB that takes no disk space, and returns its path.
 func sparseGiB(t testing.TB) string {
 	header := `{"w":{"dtype":"BF16","shape":[32768,16384],"data_offsets":[0,1073741824]}}`
 	path := filepath.Join(t.TempDir(), "model.safetensors")
@@ -86,7 +85,7 @@ func BenchmarkOpenGiB(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite streams 64 MiB through the writer.
+// BenchmarkWrite measures writing a file of 64 MiB.
 func BenchmarkWrite(b *testing.B) {
 	block := make([]byte, 1<<20)
 	tensor := Source{Name: "w", DType: BF16, Shape: []int{32, 1 << 20}, Fill: func(w io.Writer) error {

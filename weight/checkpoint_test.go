@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// writeFiles fills a new folder.
+// writeFiles writes files with the given contents to a new folder and returns the folder.
 func writeFiles(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func writeFiles(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// tiny returns a file with one-byte tensors of these names, in this order.
+// tiny returns the contents of a safetensors file with one-byte tensors of the given names, in this order.
 func tiny(names ...string) string {
 	var tensors []Source
 	for i, name := range names {
@@ -46,7 +46,7 @@ func TestOpenPicksTheFile(t *testing.T) {
 	tests := []struct {
 		name  string
 		files map[string]string
-		want  []string // tensors
+		want  []string // names of the expected tensors
 	}{
 		{"model.safetensors before others",
 			map[string]string{"golden.safetensors": tiny("g"), "model.safetensors": tiny("m")}, []string{"m"}},
@@ -184,7 +184,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A file that ends early is one problem, however many tensors are after its end.
+// A truncated file is reported as one problem, however many of its tensors are missing.
 func TestATruncatedFileIsOneProblem(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("{")
@@ -289,7 +289,8 @@ func TestCheckpointIsReadByManyGoroutines(t *testing.T) {
 	}
 }
 
-// Drawn tensors of block formats have the bytes of whole blocks; rows that end inside a block are refused.
+// A random tensor of a block format has the bytes of its whole blocks; a shape whose rows end inside a block is
+// refused.
 func TestBytesOfDrawnBlocks(t *testing.T) {
 	shape := func(columns int) (*Checkpoint, error) {
 		return FromShapes("drawn", []Tensor{{Name: "a.weight", DType: Blocks(block.Q2_K), Shape: []int{3, columns},

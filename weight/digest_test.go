@@ -44,7 +44,7 @@ func digestOf(t *testing.T, c *Checkpoint) Digest {
 	return d
 }
 
-// A digest covers every byte, is read once, and is the same wherever the files are.
+// The digest of a checkpoint covers every byte, is computed once, and does not depend on the path of the files.
 func TestDigestOfAllWeights(t *testing.T) {
 	dir := twoShards(t, false)
 	c := opened(t, dir)
@@ -71,8 +71,8 @@ func TestDigestOfAllWeights(t *testing.T) {
 	}
 }
 
-// An edit of a file, here with the size that it had, makes its digest unknown, and a checkpoint that has it open gets
-// none.
+// If a file is edited, even without a change of its size, its stored digest is not used, and a checkpoint that has the
+// file open gets no digest.
 func TestAnEditedFileHasNoKnownDigest(t *testing.T) {
 	dir := twoShards(t, false)
 	c := opened(t, dir)
@@ -101,7 +101,7 @@ func TestAnEditedFileHasNoKnownDigest(t *testing.T) {
 	}
 }
 
-// Weights in memory are hashed, random ones have no digest, and a stored digest file that is damaged is ignored.
+// Weights in memory are hashed, random weights have no digest, and a damaged file of stored digests is ignored.
 func TestDigestsWithoutFiles(t *testing.T) {
 	dir := twoShards(t, false)
 	one := filepath.Join(dir, "model-00001-of-00002.safetensors")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The fingerprint changes with names, shapes, types and sampled bytes, and not with the files that tensors are in.
+// The fingerprint depends on the names, shapes, types and sampled bytes of tensors, but not on which files contain
+// them.
 func TestFingerprint(t *testing.T) {
 	data := func(n int, at int) []byte {
 		b := make([]byte, n)

@@ -7,11 +7,12 @@ import (
 	"sparrow/internal/block"
 )
 
-// A value that is not finite is found in every type of floats, and named; finite ones, the largest included, are not.
+// NotFinite finds and names a tensor with a NaN or an infinity, for every floating-point type. It accepts all finite
+// values, including the largest.
 func TestNotFiniteIsFound(t *testing.T) {
 	q8 := make([]byte, 2*34)
 	infinite := make([]byte, 2*34)
-	infinite[35] = 0x7c // the scale of the second block
+	infinite[35] = 0x7c // makes the scale of the second block infinite
 	infinite[36] = 1
 	for name, c := range map[string]struct {
 		dtype     DType

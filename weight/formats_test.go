@@ -46,8 +46,8 @@ func (c *formatCase) scheme() (s weight.Scheme) {
 	return s
 }
 
-// Every format is read to exactly the values of its own package; the values of NVFP4, whose scales are rounded,
-// within 2^-22. Reordered columns are refused with a message.
+// Matrices of every format are decoded to exactly the values that the format's own package gives, except for NVFP4,
+// whose scales are rounded: its values are within 2^-22. Formats with reordered columns are refused with a message.
 func TestFormats(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/formats-1.tar.gz"), "formats-1")
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
@@ -117,7 +117,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// readCase returns the values of a case: a matrix, or several that are stored together.
+// readCase returns the values of a case, which is one matrix or several matrices that are stored together.
 func readCase(c *weight.Checkpoint, id string) ([]float32, error) {
 	if _, ok := c.Tensor(id + ".gate_up_proj_blocks"); !ok {
 		m, err := c.Matrix(id + ".weight")
@@ -138,7 +138,7 @@ func readCase(c *weight.Checkpoint, id string) ([]float32, error) {
 	return out, err
 }
 
-// compare fails where values differ, in bits or by more than 2^-22 of them.
+// compare fails the test if values differ in any bit, or, if rounded is set, by more than 2^-22 of the value.
 func compare(t *testing.T, got, want []float32, rounded bool) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -154,8 +154,8 @@ func compare(t *testing.T, got, want []float32, rounded bool) {
 	}
 }
 
-// Reordered matrices need at most 5 % more memory than their tensors. NVFP4 with power-of-two scales, equal in pairs,
-// becomes MXFP4 with the same values.
+// A matrix with reordered columns is rearranged in at most 5 % more memory than its tensors take. An NVFP4 matrix whose
+// scales are powers of two and equal in pairs becomes MXFP4 with the same values.
 func TestArrangedMatrices(t *testing.T) {
 	described := func(name string, d weight.DType, shape []int, fill byte) weight.Source {
 		n := d.Size()
@@ -210,7 +210,7 @@ func TestArrangedMatrices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, err := m.ReadF32() // of a copy, which is arranged
+		before, err := m.ReadF32() // the values of a copy, because the matrix itself is rearranged
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestArrangedMatrices(t *testing.T) {
 		if is := m.Scale.DType == weight.F8E8M0 && m.BlockCols == 32 && m.Factor == 0; is != tt.exact {
 			t.Errorf("%s: scales of %v in groups of %d", tt.name, m.Scale.DType, m.BlockCols)
 		}
-		want := float32(4) * 2 / 1024 // the first code is 6: 4, times e4m3 0x40, which is 2
+		want := float32(4) * 2 / 1024 // the first code is 6, which stands for 4; the scale e4m3 0x40 is 2
 		if tt.exact && (before[0] != want || before[1] != -1.5*2/1024) {
 			t.Errorf("%s: %v, want %v first", tt.name, before[:2], want)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A file that is accepted must be JSON to the standard decoder too, its views must be inside the file and cover it, and
-// writing its tensors again must give the same tensors. Anything else must be an error, never a panic.
+// An accepted file has a header that is JSON to the standard decoder too; its tensors lie inside the file and cover it,
+// and writing them again gives the same tensors. Any other file gives an error, never a panic.
 func FuzzHeader(f *testing.F) {
 	for _, header := range []string{
 		`{}`,
@@ -92,7 +92,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// An accepted index must have the same contents for the standard decoder and name only plain files.
+// An accepted index has the same contents for the standard decoder and names only files without a folder.
 func FuzzIndex(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata":{"total_size":1},"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}`,

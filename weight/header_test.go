@@ -27,8 +27,8 @@ func TestHeaderAccepts(t *testing.T) {
 		name    string
 		header  string
 		dataLen int
-		want    []Tensor // without File, Offset and Data, which follow from ranges
-		ranges  [][2]int // of the data section, per tensor
+		want    []Tensor // expected tensors without File, Offset and Data, which follow from ranges
+		ranges  [][2]int // start and end in the data section, for each tensor
 		meta    map[string]string
 	}{
 		{name: "no tensors at all", header: `{}`},
@@ -118,9 +118,9 @@ func TestHeaderRefuses(t *testing.T) {
 	tests := []struct {
 		name   string
 		data   []byte
-		offset int64    // of the first problem, checked unless 0
-		tensor string   // of the first problem, checked unless empty
-		want   []string // parts of the message
+		offset int64    // offset of the first problem, not checked if 0
+		tensor string   // tensor of the first problem, not checked if empty
+		want   []string // parts of the error message
 	}{
 		{"an empty file", nil, 0, "", []string{"0 bytes", "truncated"}},
 		{"seven bytes", make([]byte, 7), 0, "", []string{"7 bytes"}},

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// words are 32-bit numbers as the bytes of a tensor.
+// words returns a tensor whose bytes are the given 32-bit numbers.
 func words(name string, d DType, shape []int, v ...uint32) Source {
 	var b []byte
 	for _, x := range v {
@@ -18,7 +18,7 @@ func words(name string, d DType, shape []int, v ...uint32) Source {
 	return SourceBytes(name, d, shape, b)
 }
 
-// shapeOf returns a weight_shape.
+// shapeOf returns a tensor weight_shape with the given numbers.
 func shapeOf(name string, v ...int64) Source {
 	var b []byte
 	for _, x := range v {
@@ -27,7 +27,7 @@ func shapeOf(name string, v ...int64) Source {
 	return SourceBytes(name, I64, []int{len(v)}, b)
 }
 
-// Damaged and hostile matrices end with an error that names the tensor or the field that is wrong.
+// Reading a damaged or hostile matrix gives an error that names the wrong tensor or field.
 func TestHostileMatrices(t *testing.T) {
 	one, nan := math.Float32bits(1), math.Float32bits(float32(math.NaN()))
 	nvfp4 := []Source{described("x.weight", U8, 4, 16), described("x.weight_scale", F8E4M3, 4, 2)}
@@ -142,7 +142,7 @@ func TestHostileMatrices(t *testing.T) {
 	}
 }
 
-// Whatever tensors a module has, reading it ends with values for its shape or with an error.
+// For any tensors of a module, reading its matrix gives values of its shape or an error.
 func FuzzForms(f *testing.F) {
 	types := []DType{U8, I8, I32, I64, F32, F16, BF16, F8E4M3, F8E8M0}
 	ends := []string{".weight", ".weight_packed", ".qweight", ".weight_scale", ".weight_scale_2",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// pageFaults returns how many pages the process has touched that were not in its memory.
+// pageFaults returns the number of page faults of the process so far.
 func pageFaults(t *testing.T) int64 {
 	t.Helper()
 	var u syscall.Rusage
@@ -17,7 +17,8 @@ func pageFaults(t *testing.T) int64 {
 	return int64(u.Minflt) + int64(u.Majflt)
 }
 
-// Opening must not read the data: reading a GiB touches at least one page in sixteen, 16,384 of them.
+// Opening a file does not read its data: reading 1 GiB would cause at least 16,384 page faults, one for every sixteen
+// pages.
 func TestOpenIsLazy(t *testing.T) {
 	if !mapsFiles {
 		t.Skip("this build reads files instead of mapping them")

@@ -17,7 +17,7 @@ func described(name string, d DType, shape ...int) Source {
 	return SourceBytes(name, d, shape, make([]byte, n))
 }
 
-// inMemory writes the tensors and opens the result.
+// inMemory returns a checkpoint in memory with the given tensors.
 func inMemory(t testing.TB, tensors ...Source) *Checkpoint {
 	t.Helper()
 	var b bytes.Buffer
@@ -31,7 +31,7 @@ func inMemory(t testing.TB, tensors ...Source) *Checkpoint {
 	return c
 }
 
-// dequantised reads the matrix "x.weight" among the tensors.
+// dequantised returns the values of the matrix "x.weight" in a checkpoint of the given tensors.
 func dequantised(t *testing.T, tensors ...Source) []float32 {
 	t.Helper()
 	m, err := inMemory(t, tensors...).Matrix("x.weight")
@@ -177,11 +177,12 @@ func TestMatrixRefuses(t *testing.T) {
 	}
 }
 
-// A 130 x 129 matrix of FP8 has four blocks, of 128 x 128, 128 x 1, 2 x 128 and 2 x 1 values.
+// Each block of an FP8 matrix is multiplied by its own scale: a 130 x 129 matrix has four blocks, of 128 x 128, 128 x
+// 1, 2 x 128 and 2 x 1 values.
 func TestMatrixMultipliesEachBlockByItsScale(t *testing.T) {
 	const rows, cols = 130, 129
 	data := bytes.Repeat([]byte{0x40}, rows*cols) // e4m3 0x40 is 2
-	data[129*cols+128] = 0xC4                     // and 0xC4 is -3
+	data[129*cols+128] = 0xC4                     // e4m3 0xC4 is -3
 	got := dequantised(t,
 		SourceBytes("x.weight", F8E4M3, []int{rows, cols}, data),
 		SourceBytes("x.scale", F8E8M0, []int{2, 2}, []byte{127, 128, 126, 130})) // 1, 2, 1/2, 8
@@ -199,7 +200,8 @@ func TestMatrixMultipliesEachBlockByItsScale(t *testing.T) {
 	}
 }
 
-// Two rows of 34 values: the second group of each row has 2. Codes 1..7 are .5 1 1.5 2 3 4 6, bit 3 is the sign.
+// Each byte of FP4 values holds the earlier value in its low four bits. The matrix has two rows of 34 values, so the
+// second group of each row has 2 values. Codes 1 to 7 are .5, 1, 1.5, 2, 3, 4 and 6; bit 3 is the sign.
 func TestMatrixUnpacksFP4LowNibbleFirst(t *testing.T) {
 	row0 := append(bytes.Repeat([]byte{0x21}, 16), 0x9F) // .5 1 .5 1 ... then -6 -.5
 	row1 := append(bytes.Repeat([]byte{0x70}, 16), 0x43) // 0 6 0 6 ... then 1.5 2

@@ -8,7 +8,8 @@ import (
 	"sparrow/internal/testkit/table"
 )
 
-// Tensors that are dropped, and those whose names change, are counted as what is left has it.
+// The number of bytes of a checkpoint counts only the tensors that remain after some are dropped and others are
+// renamed.
 func TestBytesOfWhatIsLeft(t *testing.T) {
 	c := inMemory(t, described("model.visual.a", F32, 10), described("model.b", F32, 3), described("p.c", BF16, 7))
 	if c.Bytes() != 40+12+14 {
@@ -22,8 +23,8 @@ func TestBytesOfWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Scales of NVFP4 become those of MXFP4 only where they are equal in pairs, powers of two, normal and positive, under a
-// factor that is one too.
+// NVFP4 scales become MXFP4 scales only if they are equal in pairs, positive, normal powers of two, and the global
+// factor is a power of two as well.
 func TestWhichNVFP4IsMXFP4(t *testing.T) {
 	for _, c := range []struct {
 		scales [2]byte
@@ -44,7 +45,7 @@ func TestWhichNVFP4IsMXFP4(t *testing.T) {
 	}
 }
 
-// Which shapes and types of scales go with which weights is as in the table.
+// The golden table records which shapes and types of scales are accepted for which weights.
 func TestTableOfScales(t *testing.T) {
 	shapes := [][]int{{}, {1}, {4}, {2, 1}, {256, 1}, {4, 1}, {4, 2}, {4, 4}, {3, 2}, {1, 2}, {2, 1, 1, 1},
 		{2, 3, 1, 1}, {2, 1, 1, 3}, {4, 1, 2, 1}}

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The bytes are worked out by hand: the header text has 135 characters, 49 spaces make 8 + 184 = 192 = 3 * 64, and
-// the tensor of 8 bytes comes before the one of 3 although its name sorts later.
+// The expected bytes are computed by hand: the header text has 135 characters, 49 spaces make 8 + 184 = 192 = 3 * 64,
+// and the tensor of 8 bytes precedes the tensor of 3 bytes although its name sorts later.
 func TestWriteGolden(t *testing.T) {
 	var b bytes.Buffer
 	err := Write(&b, []Source{
@@ -36,7 +36,7 @@ func TestWriteGolden(t *testing.T) {
 	}
 }
 
-// drawTensors makes up tensors with distinct names and random content.
+// drawTensors returns random tensors with distinct names, and their contents by name.
 func drawTensors(t *rapid.T) ([]Source, map[string][]byte) {
 	var tensors []Source
 	content := make(map[string][]byte)
@@ -59,7 +59,7 @@ func drawTensors(t *rapid.T) ([]Source, map[string][]byte) {
 	return tensors, content
 }
 
-// checkContent compares an open checkpoint with what was written.
+// checkContent checks that an open checkpoint has the given tensors and contents.
 func checkContent(t *rapid.T, c *Checkpoint, tensors []Source, content map[string][]byte) {
 	if len(c.Names()) != len(tensors) {
 		t.Fatalf("%d tensors, want %d", len(c.Names()), len(tensors))
@@ -175,7 +175,7 @@ func TestWriteRefuses(t *testing.T) {
 		return func(w io.Writer) error { _, err := w.Write(make([]byte, n)); return err }
 	}
 	broken := errors.New("broken source")
-	var huge []Source // five times just under 2^61 bytes
+	var huge []Source // five tensors of just under 2^61 bytes each
 	for i := range 5 {
 		huge = append(huge, Source{Name: fmt.Sprint(i), DType: U8, Shape: []int{1<<61 - 1}, Fill: fill(1)})
 	}
@@ -227,7 +227,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// failAfter is a writer that fails as a full disk does.
+// failAfter is a writer that fails after some bytes, like a full disk.
 type failAfter struct{ left int }
 
 func (f *failAfter) Write(p []byte) (int, error) {

@@ -14,7 +14,8 @@ import (
 	"sparrow/plan/public"
 )
 
-// resolve answers without a batch, by the policy of one of the two catalogues.
+// resolve returns the configuration for hardware and a model without a batch, with the policy of one of the two
+// catalogues.
 func resolve(t *testing.T, hw, model string, policy any) (public.Config, []plan.Notice) {
 	t.Helper()
 	h, err := plan.HardwareFor(hw)
@@ -52,7 +53,7 @@ func ask(t *testing.T, cfg public.Config, batch string, q explain.Question) *exp
 	return a
 }
 
-// lengthsAre compares the lengths of an answer's only segment; every array that is not named must be absent.
+// lengthsAre checks the lengths of an answer's only segment; an array that want does not name must be absent.
 func lengthsAre(t *testing.T, a *explain.Answer, want map[string][]int32) {
 	t.Helper()
 	if len(a.Lengths) != 1 {
@@ -79,8 +80,8 @@ func lengthsAre(t *testing.T, a *explain.Answer, want map[string][]int32) {
 	}
 }
 
-// Two requests extend by 2 to 6 and by 3 to 5 tokens (the example of dispatch 11). Context parallelism keeps scores
-// on, and leaves fewer than 8 rows on one rank.
+// Two requests grow from 2 to 6 and from 3 to 5 tokens (the example of section 11 of the dispatch spec). Context
+// parallelism keeps scores on, and gives fewer than 8 rows to one rank.
 func TestLengths(t *testing.T) {
 	cfg, _ := resolve(t, "sm90", "deepseek_v32", public.Policy{KV: "fp8",
 		Prefill: "flashmla_sparse", Decode: "flashmla_kv", CP: public.CP{Kind: public.CPInterleave, Size: 8}})
@@ -96,7 +97,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// A plan of our own catalogue lists no arrays of other engines. Two keys are selected.
+// A plan of our own catalogue lists none of the arrays of other engines. Each row selects two keys.
 func TestLengthsOfOwnPlans(t *testing.T) {
 	p := plan.Policy{KV: "fp8", Prefill: "sparse-flat", Dense: plan.SwitchOff}
 	cfg, _ := resolve(t, "cpu", "deepseek_v32", p)
@@ -121,7 +122,7 @@ func TestLengthsOfOwnPlans(t *testing.T) {
 	})
 }
 
-// The lengths of large segments are not printed.
+// The lengths of segments with many rows are left out of the output.
 func TestLengthsOfLargeBatchesAreLeftOut(t *testing.T) {
 	cfg, _ := resolve(t, "cpu", "deepseek_v32", plan.Policy{})
 	for rows, want := range map[int]int{64: 1, 65: 0} {
@@ -138,7 +139,7 @@ func TestLayerQuestion(t *testing.T) {
 	for _, x := range a.Layer.Indexers {
 		kinds = append(kinds, x.Kind)
 	}
-	// Dense rows need no selection, the others carry one.
+	// The dense segment needs no selection; the others use the selection of an earlier layer.
 	want := []plan.IndexerKind{plan.IndexerNone, plan.IndexerCarry, plan.IndexerCarry, plan.IndexerCarry}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("layer 3 runs %v, want %v", kinds, want)
@@ -149,7 +150,7 @@ func TestLayerQuestion(t *testing.T) {
 	}
 }
 
-// Everything a person needs is printed: notices, reasons, every rejected candidate, arrays, launches with their limit.
+// The printed answer contains notices, reasons, every rejected candidate, arrays, and launches with what limits them.
 func TestPrint(t *testing.T) {
 	cfg, notices := resolve(t, "sm90", "deepseek_v32", public.Policy{KV: "fp8", DenseThreshold: 4096})
 	b, err := plan.ParseBatch("extend:12000")
@@ -201,7 +202,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A decode that selects every key has no scores, and the printed plan states that.
+// A decode that selects every key computes no scores, and the printed plan states that.
 func TestShortVariantIsPrinted(t *testing.T) {
 	cfg, _ := resolve(t, "sm90", "deepseek_v32", plan.Policy{KV: "fp8"})
 	for batch, want := range map[string]string{
@@ -220,9 +221,9 @@ func TestShortVariantIsPrinted(t *testing.T) {
 	}
 }
 
-// The printed arrays are exactly those of the plan's input block, in order and with their sizes. Prepare fills
-// exactly these: package step's tests compare its output with the same list. Lengths of rows have the names of such
-// arrays too.
+// The printed arrays are exactly the arrays of the plan's input block, in order and with their sizes. Prepare fills the
+// same arrays: the tests of package step compare its output with this list. Row lengths have the names of such arrays
+// as well.
 func TestInputsArePrinted(t *testing.T) {
 	for _, c := range []struct {
 		family, batch string
@@ -280,7 +281,7 @@ func TestInputsArePrinted(t *testing.T) {
 	}
 }
 
-// What is printed as JSON can be read back into the same answer.
+// The JSON output of an answer is decoded to the same answer.
 func TestJSONRoundTrip(t *testing.T) {
 	cfg, _ := resolve(t, "sm100", "glm-5.2", public.Policy{})
 	a := ask(t, cfg, "verify:4:100,5000", explain.Question{Layer: 6})
@@ -301,7 +302,7 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
-// docs/plan.md has a row for every error code with its title, and names every kind an answer can hold.
+// docs/plan.md has a row for every error code with its title, and names every kind that an answer can contain.
 func TestDocumented(t *testing.T) {
 	data, err := os.ReadFile("../../docs/plan.md")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sparrow/plan/explain"
 )
 
-// The titles are the headings of docs/spec, and every numbered section has one.
+// The titles of rules equal the headings of docs/spec, and every numbered section has a title.
 func TestTitlesAreTheHeadingsOfTheSpecs(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^## (\d+)\. (.+)$`)
 	for document, sections := range map[string]int{"design": 6, "dispatch": 20} {
@@ -32,7 +32,7 @@ func TestTitlesAreTheHeadingsOfTheSpecs(t *testing.T) {
 	}
 }
 
-// Every rule that the planner names is a section, and docs/plan.md has a row with its title.
+// Every rule that the planner names is a section of the specs, and docs/plan.md has a row with its title.
 func TestEveryRuleOfThePlannerHasATitle(t *testing.T) {
 	rule := regexp.MustCompile(`"((?:design|dispatch) \d+)"`)
 	doc, err := os.ReadFile("../../docs/plan.md")

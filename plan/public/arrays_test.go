@@ -7,7 +7,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// TestShapes checks the shapes that cases of dispatch section 20 name.
+// TestShapes checks the array shapes that the cases in section 20 of the dispatch spec give.
 func TestShapes(t *testing.T) {
 	gather := resolve(t, "sm90", kv("fp8"), kernels("flashmla_sparse", "flashmla_kv"))
 	t.Run("21 the flat table holds every key", func(t *testing.T) {
@@ -71,7 +71,8 @@ func TestShapes(t *testing.T) {
 	})
 }
 
-// TestWideTable: dispatch section 14.6.
+// TestWideTable checks which batches need the page table with an entry for each token (section 14.6 of the dispatch
+// spec).
 func TestWideTable(t *testing.T) {
 	wide := func(hw, text string, wishes ...wish) bool {
 		return build(t, resolve(t, hw, wishes...), batch(t, text)).shape(public.PageTable1) != nil
@@ -93,6 +94,6 @@ func TestWideTable(t *testing.T) {
 		b := batch(t, "decode:512x5")
 		b.TablePages = 163840 / 64
 		p := build(t, resolve(t, "sm90"), b)
-		p.wantShape(t, public.RealPageTable, 512, 2560) // 5 MiB
+		p.wantShape(t, public.RealPageTable, 512, 2560) // the table has 5 MiB
 	})
 }

@@ -9,7 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// facts are the columns that most cases of dispatch section 20 expect; launches or heads of zero are not checked.
+// facts holds the columns that most cases in section 20 of the dispatch spec expect. Launches or heads of zero are not
+// checked.
 type facts struct {
 	form      plan.Form
 	kernel    plan.Kernel
@@ -35,8 +36,8 @@ func (f facts) check(t *testing.T, s *plan.Segment) {
 	}
 }
 
-// TestPublicBatches has the cases 20 to 54 of dispatch section 20 whose expectation is a row of the table; the others
-// follow below.
+// TestPublicBatches checks the cases 20 to 54 in section 20 of the dispatch spec that fit a row of the table; the other
+// cases have their own tests below.
 func TestPublicBatches(t *testing.T) {
 	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	one := public("sm90")
@@ -356,7 +357,7 @@ func TestPublicBatchDetails(t *testing.T) {
 		s := only(t, build(t, cfg, b))
 		want(t, "rows per chunk", s.Indexer.RowsPerChunk, 512)
 		want(t, "chunks", s.Indexer.Chunks, 16)
-		b.FreeBytes = 1 << 30 // 0.2 GiB may hold scores, less than the cap
+		b.FreeBytes = 1 << 30 // scores may use 0.2 GiB of it, less than the cap
 		s = only(t, build(t, cfg, b))
 		want(t, "rows per chunk with little memory", s.Indexer.RowsPerChunk, 409)
 	})

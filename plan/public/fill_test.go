@@ -10,8 +10,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// TestContents checks the example of dispatch section 11 and the values of
-// cases 39 to 43.
+// TestContents checks the array values in the example of section 11 of the dispatch spec, and those of cases 39 to 43.
 func TestContents(t *testing.T) {
 	t.Run("the example of section 11", func(t *testing.T) {
 		cfg := resolve(t, "sm90", kv("fp8"), kernels("flashmla_sparse", "flashmla_kv"),
@@ -112,8 +111,8 @@ func TestContents(t *testing.T) {
 	})
 }
 
-// TestPagedSchedule: starts are in order, the first is the origin, the last is
-// the end, and shares differ by at most one split.
+// TestPagedSchedule checks that starts are in order, that the first start is the origin and the last is the end, and
+// that shares differ by at most one split.
 func TestPagedSchedule(t *testing.T) {
 	cfg := resolve(t, "sm90")
 	sms := cfg.Hardware.SMs

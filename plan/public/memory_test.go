@@ -8,7 +8,7 @@ import (
 
 const mib = 1 << 20
 
-// TestMemory checks the figures of dispatch sections 13 and 17.
+// TestMemory checks the memory sizes in sections 13 and 17 of the dispatch spec.
 func TestMemory(t *testing.T) {
 	t.Run("paged scores of 512 decodes over 160 Ki are 320 MiB", func(t *testing.T) {
 		cfg := newSetup(t, "sm90").resolve(t)
@@ -36,7 +36,7 @@ func TestMemory(t *testing.T) {
 	t.Run("converted pages are those of the batch, not of the pool", func(t *testing.T) {
 		cfg := newSetup(t, "sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")).resolve(t)
 		s := only(t, build(t, cfg, extendOver(10, 2991)))
-		// Ten rows are few: the parts of the split dominate, then the pages.
+		// With only ten rows, the partial results of the split take most of the memory, followed by the pages.
 		want(t, "bytes", s.TransientBytes, 10*2048*4+(10+148)*64*513*4+47*64*656)
 	})
 	t.Run("scores are as wide as all requests", func(t *testing.T) {

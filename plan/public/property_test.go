@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// drawConfig generates a random legal configuration. index_topk is small, so that short batches reach every path.
+// drawConfig returns a random legal configuration. Its index_topk is small, so that short batches reach every path.
 func drawConfig(rt *rapid.T) Config {
 	hws, kvs := []string{"sm90", "sm100", "gfx95", "sm120"}, []string{"", "bf16", "fp8"}
 	names := []string{"deepseek_v32", "glm-5", "glm-5.2", "deepseek_v4"}
@@ -30,7 +30,8 @@ func drawConfig(rt *rapid.T) Config {
 			m.K = rapid.SampledFrom([]int{128, 256, 2048}).Draw(rt, "K")
 		}
 		if hw.Arch.CUDA() {
-			hw.SmemOptin = rapid.SampledFrom([]int{232448, 2004}).Draw(rt, "smem") // limits 11622 and 100
+			// These sizes give limits of 11622 and 100.
+			hw.SmemOptin = rapid.SampledFrom([]int{232448, 2004}).Draw(rt, "smem")
 		}
 		p := Policy{
 			KV: rapid.SampledFrom(kvs).Draw(rt, "kv"),
@@ -95,7 +96,7 @@ func drawBatch(rt *rapid.T, cfg *Config) plan.Batch {
 	return b
 }
 
-// mustBuild plans or skips batches the reserve refuses.
+// mustBuild returns the plan of a batch. It skips the case if the reserve of memory refuses the batch.
 func mustBuild(rt *rapid.T, cfg Config, b plan.Batch) *plan.Plan {
 	p, err := Build(cfg, b)
 	if errors.Is(err, plan.E17) && cfg.MaxTransient > 0 {
@@ -107,7 +108,7 @@ func mustBuild(rt *rapid.T, cfg Config, b plan.Batch) *plan.Plan {
 	return p
 }
 
-// viaJSON writes a value out and reads it back.
+// viaJSON encodes a value as JSON and returns the decoded value and the text.
 func viaJSON[T any](rt *rapid.T, v T) (back T, text string) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -180,7 +181,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 	})
 }
 
-// checkLaunchSpans: the spans a launch names are those its rows belong to.
+// checkLaunchSpans checks that a launch names exactly the spans that its rows belong to.
 func checkLaunchSpans(rt *rapid.T, s *plan.Segment, l plan.Launch) {
 	for i := range s.Spans {
 		sp := &s.Spans[i]
@@ -256,8 +257,8 @@ func roundTrip[T any](rt *rapid.T, v T) {
 	}
 }
 
-// TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ only in reasons have one fingerprint, so their
-// plans must be equal.
+// TestPlansIgnoreWhatTheFingerprintLeavesOut checks that configurations that differ only in reasons have equal
+// fingerprints and equal plans.
 func TestPlansIgnoreWhatTheFingerprintLeavesOut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := drawConfig(rt)

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// wish changes an input of the resolution of a configuration.
+// A wish changes the model or the policy from which a configuration is resolved.
 type wish func(*plan.Model, *public.Policy)
 
 func kv(name string) wish { return func(_ *plan.Model, p *public.Policy) { p.KV = name } }
@@ -30,7 +30,7 @@ func family(t testing.TB, name string) wish {
 	return func(m *plan.Model, _ *public.Policy) { *m = model(t, name) }
 }
 
-// model has the 16 heads per rank of dispatch section 20.
+// model returns a model with the 16 heads per rank of section 20 of the dispatch spec.
 func model(t testing.TB, name string) plan.Model {
 	t.Helper()
 	m, err := plan.ModelFor(name)
@@ -92,7 +92,7 @@ func (p *planned) segment() *plan.Segment { return &p.plan.Segments[0] }
 
 func (p *planned) filler() public.Filler { return public.NewFiller(&p.cfg, &p.batch, p.segment()) }
 
-// shape is nil for an array that the segment does not need.
+// shape returns the shape of an array, or nil if the segment does not need the array.
 func (p *planned) shape(name public.ArrayName) []int {
 	i := slices.IndexFunc(p.arrays, func(a public.Array) bool { return a.Name == name })
 	if i < 0 {
@@ -103,7 +103,7 @@ func (p *planned) shape(name public.ArrayName) []int {
 
 type fillFunc func(public.Filler, []int32) error
 
-// contents runs one fill function over an array of the listed shape.
+// contents returns the values that a fill function writes to an array of the listed shape.
 func (p *planned) contents(t testing.TB, name public.ArrayName, fill fillFunc) []int32 {
 	t.Helper()
 	i := slices.IndexFunc(p.arrays, func(a public.Array) bool { return a.Name == name })

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// TestPublicResolution has cases 1 to 19 of dispatch section 20.
+// TestPublicResolution checks cases 1 to 19 in section 20 of the dispatch spec.
 func TestPublicResolution(t *testing.T) {
 	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestPublicMessagesNameWhatTheSpecAsksFor(t *testing.T) {
 	})
 }
 
-// A kernel that was turned off is not offered, and the reason states that it was turned off.
+// A kernel that the user turned off is rejected, and the reason states that it is turned off.
 func TestSparsePrefillOff(t *testing.T) {
 	off := wish(func(p *Policy) { p.V4SparsePrefill = plan.SparsePrefillOff })
 	for _, k := range []string{"flashmla_sparse", "flashmla_sparse_q8"} {
@@ -159,7 +159,8 @@ func TestSparsePrefillOff(t *testing.T) {
 	}
 }
 
-// TestPublicIllegalPairs walks the list at the end of dispatch section 9.
+// TestPublicIllegalPairs checks that every pair of kernels in the list at the end of section 9 of the dispatch spec is
+// refused.
 func TestPublicIllegalPairs(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -190,7 +191,7 @@ func TestPublicIllegalPairs(t *testing.T) {
 	}
 }
 
-// TestPublicLayouts walks the layout table of dispatch section 9.
+// TestPublicLayouts checks every row of the layout table in section 9 of the dispatch spec.
 func TestPublicLayouts(t *testing.T) {
 	for _, c := range []struct {
 		hw, kv          string

@@ -6,8 +6,7 @@ import (
 	"sparrow/plan"
 )
 
-// TestStartRefusals walks the rules of Resolve that the numbered cases do not
-// reach.
+// TestStartRefusals checks the refusals of Resolve that the numbered cases of the dispatch spec do not cover.
 func TestStartRefusals(t *testing.T) {
 	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	p := wish
@@ -89,7 +88,7 @@ func TestStartRefusals(t *testing.T) {
 	}
 }
 
-// TestBatchRefusals: batches that contradict the rules of whole batches.
+// TestBatchRefusals checks that batches that contradict the rules for whole batches are refused.
 func TestBatchRefusals(t *testing.T) {
 	theirs := newSetup(t, "sm90", kv("fp8")).resolve(t)
 	speculating := newSetup(t, "sm90", drafts(2)).resolve(t)

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// setup is the input of a case before the batch.
+// setup holds the hardware, model and policy of a case; the batch is added later.
 type setup struct {
 	hw     plan.Hardware
 	model  plan.Model
@@ -36,8 +36,8 @@ func model(t testing.TB, name string, heads int) plan.Model {
 	return m
 }
 
-// newSetup has the defaults of dispatch section 20: DSA family, K 2048, 16
-// heads per rank.
+// newSetup returns a setup with the defaults of section 20 of the dispatch spec: the DSA family, K = 2048, and 16 heads
+// per rank.
 func newSetup(t testing.TB, hw string, tweaks ...tweak) *setup {
 	t.Helper()
 	s := &setup{hw: hardware(t, hw), model: model(t, "deepseek_v32", 16)}
@@ -104,7 +104,7 @@ func build(t testing.TB, cfg Config, b plan.Batch) *plan.Plan {
 	return p
 }
 
-// only returns the single segment of a uniform plan.
+// only returns the segment of a plan that must have exactly one segment.
 func only(t testing.TB, p *plan.Plan) *plan.Segment {
 	t.Helper()
 	if len(p.Segments) != 1 {

@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// Each field, reason, rejection and notice of these configurations and plans, and the shapes of their arrays, are those
-// of the table.
+// The fields, reasons, rejections and notices of these configurations and plans, and the shapes of their arrays, equal
+// those in the golden table.
 func TestTableOfPlans(t *testing.T) {
 	var lines []string
 	for _, c := range []struct {

@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// apply reads the flags of a suggestion into a policy; false where the
-// suggestion is not made of such flags.
+// apply sets the flags of a suggestion in a policy. It returns false if the suggestion contains anything but such
+// flags.
 func apply(p *Policy, try string) bool {
 	words := strings.Fields(try)
 	if len(words) == 0 || len(words)%2 != 0 {
@@ -30,8 +30,8 @@ func apply(p *Policy, try string) bool {
 	return true
 }
 
-// TestEverySuggestionWorks tries every kernel pair, KV type and architecture: every refusal names flags that are
-// accepted.
+// TestEverySuggestionWorks tries every kernel pair, KV type and architecture, and checks that every refusal suggests
+// flags that are accepted.
 func TestEverySuggestionWorks(t *testing.T) {
 	tried, accepted := 0, 0
 	names, hws := []string{""}, []string{"sm80", "sm90", "sm100", "sm120", "gfx95"}
@@ -53,8 +53,8 @@ func TestEverySuggestionWorks(t *testing.T) {
 						if !errors.As(err, &e) {
 							t.Fatalf("%v is no refusal", err)
 						}
-						// A single flag corrects one of possibly several mistakes; a full pair must work without
-						// further changes.
+						// A suggestion with a single flag may correct only one of several mistakes, but a suggestion of
+						// a full pair of kernels must work without further changes.
 						if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") ||
 							!apply(&s.policy, e.Try) {
 							continue

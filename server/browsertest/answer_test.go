@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Answers that scripts stream: one with all of Markdown, and one of 20,000 tokens.
+// The script streams these answers: one with all of Markdown, and one of 20,000 tokens.
 const (
 	sayMarkdown  = "script:markdown"
 	sayLongReply = "script:long reply"
@@ -77,9 +77,9 @@ func (w *world) longAnswer(t *testing.T) {
 		p.say(sayLongReply)
 		p.wait(lastAnswer + `.length > 20000`)
 		for range 5 {
-			p.wait(atEnd) // whenever it is looked at, but for the frame in which something was added
+			p.wait(atEnd) // true at any time, except in the frame in which text was added
 		}
-		// The reader scrolls back: nothing moves any more.
+		// After the reader scrolls back, the page no longer scrolls by itself.
 		p.eval(`(() => { const t = document.querySelector(".thread"); t.scrollTop -= 3000; })()`, nil)
 		p.wait(`!document.querySelector(".to-end").hidden`)
 		var before, after float64
@@ -104,7 +104,7 @@ func (w *world) longAnswer(t *testing.T) {
 			"The very end.") {
 			t.Errorf("%d characters, the last paragraph is %q", later, p.lastParagraph())
 		}
-		// The next message is visible, and so is the end of a stopped answer.
+		// After the next message is sent, it is visible, and so is the end of the stopped answer.
 		p.say(sayForever)
 		p.wait(lastAnswer + `.includes("word word")`)
 		p.wait(atEnd)
@@ -128,7 +128,7 @@ func sendReading(s stream, r *http.Request) {
 	}
 }
 
-// reading checks that the page shows how much of a prompt has been read, with a button that stops.
+// reading checks that the page shows how much of a prompt has been computed, with a button that stops the request.
 func (w *world) reading(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -140,7 +140,7 @@ func (w *world) reading(t *testing.T) {
 	p.press("Stop")
 	w.streamLeft(t)
 	p.wait(`document.querySelector(".stats")?.innerText.includes("stopped") && !document.querySelector(".message progress").offsetParent`)
-	// The first view shows the progress too and can be stopped; that is not reported as an error.
+	// The start view shows the progress too. Stopping there is not reported as an error.
 	p.eval(`location.hash = "start"`, nil)
 	p.wait(`document.querySelector(".ask-card input")`)
 	p.eval(`(() => { document.querySelector(".ask-card input").value = "script:reading"; })()`, nil)
@@ -159,11 +159,11 @@ func (p *tab) lastParagraph() string {
 	return s
 }
 
-// markdown checks that an answer that arrives in pieces is rendered.
+// markdown checks that an answer in Markdown is rendered while it arrives in pieces.
 func (w *world) markdown(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
-	// A complete block must not be created again: that would flicker, and lose the selection in it.
+	// A complete block must not be created again, because that would flicker and lose the selection in the block.
 	p.eval(`(() => { window.removed = 0; new MutationObserver((list) => { for (const m of list) for (const n of m.removedNodes)
 		if (m.target.classList?.contains("rich") && n.nextSibling) removed++; })
 		.observe(document.querySelector(".thread"), {childList: true, subtree: true}); })()`, nil)
@@ -221,7 +221,8 @@ func (w *world) markdown(t *testing.T) {
 	p.look("markdown")
 }
 
-// hostileMarkdown lists texts that a model or a person may write to do harm, and the parts that must appear as text.
+// hostileMarkdown lists texts with which a model or a user could attack the page, and the parts that must appear as
+// text.
 var hostileMarkdown = []struct{ text, want string }{
 	{"<script>window.harmed = 1</script>", "<script>window.harmed = 1</script>"},
 	{"<img src=x onerror=window.harmed=1>", "<img src=x onerror"},
@@ -256,7 +257,7 @@ var hostileMarkdown = []struct{ text, want string }{
 	{"\x00\x1b[31m \ufeff", "␀␛[31m ⟨U+FEFF⟩"},
 }
 
-// markdownOfFoes renders each hostile text whole and byte by byte, and checks the result.
+// markdownOfFoes renders each hostile text as a whole and byte by byte, and checks the result.
 func (w *world) markdownOfFoes(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	for _, c := range hostileMarkdown {

@@ -20,7 +20,7 @@ func (p *tab) ask(question string) {
 	p.wait(fmt.Sprintf(`document.querySelectorAll(".message .stats").length > %d`, before))
 }
 
-// say sends a message and does not wait.
+// say sends a message and does not wait for the answer.
 func (p *tab) say(text string) {
 	p.t.Helper()
 	p.eval(`document.querySelector("textarea[aria-label=Message]").focus()`, nil)
@@ -28,7 +28,7 @@ func (p *tab) say(text string) {
 	p.key("Enter", 0)
 }
 
-// parameter sets one of the options of the chat by its label.
+// parameter sets the option of the chat that has the given label.
 func (p *tab) parameter(label, value string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options label")].find((l) => l.textContent === %q);
@@ -36,11 +36,11 @@ func (p *tab) parameter(label, value string) {
 		for (const e of ["input", "change"]) c.dispatchEvent(new Event(e, {bubbles: true})); })()`, label, value), nil)
 }
 
-// lastAnswer is the text of the latest answer, without its reasoning.
+// lastAnswer is a JavaScript expression for the text of the latest answer without its reasoning.
 const lastAnswer = `([...document.querySelectorAll(".message.assistant")].at(-1)?.querySelector(".body > .prose")
 	?.textContent ?? "")`
 
-// chat checks that answers are streamed, their speed is shown, and the conversation is kept.
+// chat checks that answers are streamed, that their speed is shown, and that the conversation is kept.
 func (w *world) chat(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -72,13 +72,14 @@ func (w *world) chat(t *testing.T) {
 	p.press("Copy as code")
 	p.wait(`document.querySelector(".as pre").innerText.includes("Be brief.")`)
 
-	// The page shows the server's errors.
+	// The page shows the server's error messages.
 	p.parameter("Temperature", "-1")
 	p.say("Again")
 	p.wait(`document.querySelector(".message .fault:not([hidden])")?.innerText.includes("temperature")`)
 }
 
-// stopping ends an answer with the button and with Escape; the server detects that, and the received text stays.
+// stopping ends an answer with the button and with Escape, and checks that the server detects the disconnection and
+// that the received text stays.
 func (w *world) stopping(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	for i, stop := range []func(){func() { p.press("Stop") }, func() { p.key("Escape", 0) }} {
@@ -113,7 +114,7 @@ func (w *world) stopping(t *testing.T) {
 	w.streamLeft(t)
 }
 
-// editing changes a question, and regenerates an answer.
+// editing changes a question, regenerates an answer, and checks the result.
 func (w *world) editing(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -133,11 +134,11 @@ func (w *world) editing(t *testing.T) {
 	p.press("Retry")
 	p.wait(`!document.getElementById("old") && ` + lastAnswer + `.includes("Sparrow") && document.querySelector(".stats")`)
 
-	// If a question is changed while it is answered, it gets one answer. If the conversation is deleted then, it is
-	// gone.
+	// A question that is changed during its answer gets one answer. A conversation that is deleted during an answer
+	// stays deleted.
 	p.say(sayForever)
 	p.wait(lastAnswer + `.includes("word word")`)
-	p.press("Edit") // the first one
+	p.press("Edit") // edits the first question
 	p.press("Send again")
 	w.streamLeft(t)
 	p.wait(lastAnswer + `.includes("Sparrow") && document.querySelectorAll(".message").length === 2`)
@@ -162,7 +163,8 @@ func (w *world) streamLeft(t *testing.T) {
 	}
 }
 
-// toolsAndReasoning checks that reasoning is folded and a call is shown, and sends its result.
+// toolsAndReasoning checks that reasoning is folded and a tool call is shown, and that the user can send the result of
+// the call.
 func (w *world) toolsAndReasoning(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -220,7 +222,7 @@ func (w *world) files(t *testing.T) {
 	}
 }
 
-// code runs the programs of "copy as", with a question that needs quoting.
+// code runs the programs of the "copy as" menu, for a question with characters that need quoting.
 func (w *world) code(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -312,7 +314,7 @@ func (w *world) hostileAnswer(t *testing.T) {
 	p.ask(sayThought)
 	p.reload()
 	p.wait(`document.readyState === "complete" && document.querySelector(".conversations .open")`)
-	if f.worst > 4000 { // a busy machine; alone it is a tenth of that
+	if f.worst > 4000 { // the limit is for a busy machine; an idle one takes a tenth of it
 		t.Errorf("the page stood still for %.0f ms", f.worst)
 	}
 }

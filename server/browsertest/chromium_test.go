@@ -61,7 +61,7 @@ func startBrowser(t *testing.T, program string) *browser {
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir(),
 		"about:blank")
-	b.cmd.ExtraFiles = []*os.File{fromUs, toUs} // 3: commands, 4: answers
+	b.cmd.ExtraFiles = []*os.File{fromUs, toUs} // file descriptor 3 is for commands, 4 for answers
 	b.cmd.WaitDelay = time.Second
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)

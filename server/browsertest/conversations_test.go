@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// catch collects the files that the page writes instead of saving them: window.files is a list of {name, text, size}.
+// catch replaces saving files: the files that the page writes are appended to window.files as {name, text, size}.
 func (p *tab) catch() {
 	p.t.Helper()
 	p.eval(`(() => { window.files = []; const make = URL.createObjectURL; const blobs = new Map();
@@ -16,7 +16,7 @@ func (p *tab) catch() {
 			b.text().then((text) => files.push({name: this.download, text, size: b.size, type: b.type})); }; })()`, nil)
 }
 
-// caught returns the latest file.
+// caught returns the text of the latest file that the page wrote, whose name must have the given ending.
 func (p *tab) caught(ending string) (text string) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf(`files.at(-1)?.name.endsWith(%q)`, ending))
@@ -34,7 +34,7 @@ func (p *tab) give(name, text string) {
 		input.dispatchEvent(new Event("change")); })()`, content, name), nil)
 }
 
-// shown returns the texts of all messages, questions and answers.
+// shown returns the texts of all questions and answers on the page.
 func (p *tab) shown() (list []string) {
 	p.t.Helper()
 	p.eval(`[...document.querySelectorAll(".message")].map((m) => m.querySelector(".body > .prose").textContent)`,
@@ -42,7 +42,7 @@ func (p *tab) shown() (list []string) {
 	return list
 }
 
-// conversations renames, searches, exports, imports, deletes and restores conversations.
+// conversations checks renaming, searching, exporting, importing, deleting and restoring of conversations.
 func (w *world) conversations(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -54,7 +54,7 @@ func (w *world) conversations(t *testing.T) {
 	p.parameter("Temperature", "0")
 	p.ask("What are you called?")
 	p.wait(`document.querySelectorAll(".conversations li").length === 2`)
-	// Rename, by the keyboard alone.
+	// The conversation is renamed with the keyboard alone.
 	p.eval(`document.querySelector(".conversations [aria-current=true]").focus()`, nil)
 	p.key("ArrowRight", 0)
 	if got := p.focused(); got != "Rename What are you called?" {
@@ -66,7 +66,7 @@ func (w *world) conversations(t *testing.T) {
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".conversations .open").innerText === "A bird's <i>name</i>"`)
 	p.wait(`document.activeElement.classList.contains("open")`)
-	// Search in titles and messages.
+	// The search finds words in titles and messages.
 	find := func(words string, want int) {
 		t.Helper()
 		p.eval(fmt.Sprintf(`(() => { const f = document.querySelector(".side input[type=search]"); f.value = %q;
@@ -88,7 +88,7 @@ func (w *world) conversations(t *testing.T) {
 		t.Errorf("Markdown: %s", asMarkdown)
 	}
 	p.look("conversations")
-	// Delete and undo.
+	// A deleted conversation is restored by undo.
 	p.press("Delete A bird's <i>name</i>")
 	p.wait(`document.querySelectorAll(".conversations li").length === 1 && !document.querySelector(".message")`)
 	p.press("Undo")
@@ -125,14 +125,15 @@ func (w *world) conversations(t *testing.T) {
 	}
 }
 
-// versions edits and regenerates, compares versions side by side, and continues from one in a new conversation.
+// versions edits a question, regenerates an answer, compares the versions side by side, and continues from one of them
+// in a new conversation.
 func (w *world) versions(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
 	p.catch()
 	p.ask("What are you called?")
 	p.ask("See you")
-	p.press("Edit") // the first one
+	p.press("Edit") // edits the first question
 	p.eval(`document.activeElement.select()`, nil)
 	p.enter("Goodbye")
 	p.press("Send again")
@@ -148,7 +149,7 @@ func (w *world) versions(t *testing.T) {
 	}
 	p.look("versions")
 	p.press("The version before")
-	p.wait(`document.querySelectorAll(".message").length === 4`) // with all that followed
+	p.wait(`document.querySelectorAll(".message").length === 4`) // the messages that followed are back
 	if got := p.shown(); got[0] != "What are you called?" || got[2] != "See you" || got[3] != "Goodbye!" {
 		t.Errorf("the version before: %q", got)
 	}
@@ -158,11 +159,11 @@ func (w *world) versions(t *testing.T) {
 	p.reload()
 	p.wait(`document.readyState === "complete" && document.querySelectorAll(".versions").length === 2`)
 	p.catch()
-	p.press("Branch") // after the first answer
+	p.press("Branch") // branches after the first answer
 	p.wait(`document.querySelectorAll(".message").length === 2 && !document.querySelector(".versions")`)
 	p.ask("What are you called?")
 	p.wait(`document.querySelectorAll(".conversations li").length === 2`)
-	// The file contains all versions.
+	// The exported file contains all versions.
 	p.click(".conversations li:nth-child(2) .open")
 	p.wait(`document.querySelectorAll(".versions").length === 2`)
 	p.press("Export What are you called? as JSON")
@@ -179,8 +180,8 @@ func (w *world) versions(t *testing.T) {
 		document.querySelectorAll(".versions").length === 2`)
 }
 
-// attached counts the tokens of several chosen files. Settings belong to a conversation; clicking a word of an answer
-// opens its token.
+// attached checks that the tokens of attached files are counted, that settings belong to a conversation, and that
+// clicking a word of an answer opens its token in the explorer.
 func (w *world) attached(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -211,7 +212,7 @@ func (w *world) attached(t *testing.T) {
 	p.wait(`document.readyState === "complete" && document.querySelector(".conversations .open")`)
 	p.click(".conversations .open")
 	p.wait(`document.querySelector(".options summary").innerText.includes("temperature 0, effort high")`)
-	// Click a word: the explorer opens at its token.
+	// A click on a word opens the explorer at the token of that word.
 	p.wait(lastAnswer + `.includes("2479")`)
 	p.eval(`(() => { const walk = document.createTreeWalker(document.querySelector(".message.assistant .prose.rich:not(.reasoning *)"),
 		NodeFilter.SHOW_TEXT); let n; while ((n = walk.nextNode()) && !n.data.includes("Wanda"));

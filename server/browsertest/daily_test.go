@@ -22,8 +22,8 @@ func (p *tab) message() (text string) {
 	return text
 }
 
-// explorerAtFirst opens the explorer with nothing recorded, after an answer on the start view and after one in the
-// chat.
+// explorerAtFirst opens the explorer when nothing is recorded, after an answer in the start view, and after an answer
+// in the chat.
 func (w *world) explorerAtFirst(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -118,7 +118,7 @@ func (w *world) drafts(t *testing.T) {
 	want("after it was sent and a reload", "")
 }
 
-// focus checks that the focus stays where a keyboard user continues.
+// focus checks that after each action the focus is on the element that a keyboard user needs next.
 func (w *world) focus(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -183,7 +183,7 @@ func (w *world) focus(t *testing.T) {
 	p.ask("What are you called?")
 	on("Retry")
 	p.wait(`document.querySelector(".versions")`)
-	want("another answer on a phone", "Conversation") // the keyboard would cover the thread
+	want("another answer on a phone", "Conversation") // on a phone the keyboard would cover the messages
 }
 
 // top returns the vertical position of an element in the window.
@@ -193,7 +193,7 @@ func (p *tab) top(selector string) (y float64) {
 	return y
 }
 
-// listByKeys tests that arrow keys move through the conversations, and that the list is a single tab stop.
+// listByKeys checks that arrow keys move through the list of conversations, and that the list is a single tab stop.
 func (w *world) listByKeys(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -202,7 +202,8 @@ func (w *world) listByKeys(t *testing.T) {
 		p.ask(q)
 		p.wait(fmt.Sprintf(`document.querySelectorAll(".conversations li").length === %d`, i+1))
 	}
-	// No row moves when another is shown: otherwise a second click would hit a button that appeared below the pointer.
+	// Selecting a conversation moves no row of the list: otherwise a second click would hit a button that appeared
+	// below the pointer.
 	tops := func() (list string) {
 		p.eval(`JSON.stringify([...document.querySelectorAll(".conversations .open")].map((x) => x.offsetTop))`, &list)
 		return list
@@ -224,13 +225,13 @@ func (w *world) listByKeys(t *testing.T) {
 		}
 	}
 	p.eval(`document.querySelector(".side input[type=search]").focus()`, nil)
-	want("Tab", "Goodbye") // the one that is shown
+	want("Tab", "Goodbye") // the conversation that is shown
 	want("Tab", "Import")
 	p.eval(`document.querySelector(".side input[type=search]").focus()`, nil)
 	want("Tab", "Goodbye")
 	want("ArrowDown", "See you")
 	want("ArrowDown", "What are you called?")
-	want("ArrowDown", "What are you called?") // the last one
+	want("ArrowDown", "What are you called?") // the last conversation
 	want("ArrowUp", "See you")
 	want("ArrowRight", "Rename See you")
 	want("ArrowRight", "Export See you as Markdown")
@@ -239,7 +240,7 @@ func (w *world) listByKeys(t *testing.T) {
 	want("ArrowLeft", "Export See you as JSON")
 	want("ArrowUp", "Goodbye")
 	want("ArrowDown", "See you")
-	// An answer that arrives in the meantime does not change the focus, or a title that is being edited.
+	// An answer that arrives meanwhile changes neither the focus nor a title that is being edited.
 	want("F2", "Title")
 	p.enter("Farewell")
 	p.eval(`document.querySelector(".side input[type=search]").dispatchEvent(new Event("input"))`, nil)
@@ -252,7 +253,7 @@ func (w *world) listByKeys(t *testing.T) {
 	p.wait(`document.activeElement.ariaLabel === "Message" && ` + lastAnswer + `.includes("Sparrow")`)
 }
 
-// exportOfAll exports all conversations to one file, and imports those that are missing.
+// exportOfAll exports all conversations to one file and imports the missing ones from that file.
 func (w *world) exportOfAll(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -272,7 +273,7 @@ func (w *world) exportOfAll(t *testing.T) {
 	p.give("all.json", text)
 	p.wait(`document.querySelector(".note")?.innerText === "1 conversation read. 1 was here already."`)
 	p.wait(lastAnswer + ` === "Four."`)
-	// Another browser.
+	// A new tab without stored data stands for another browser.
 	p = w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
 	p.give("all.json", text)
@@ -295,7 +296,7 @@ func (w *world) otherExports(t *testing.T) {
 			"d": map[string]any{"id": "d", "parentId": "a", "role": "assistant", "content": "second answer"},
 			"a": map[string]any{"id": "a", "parentId": nil, "role": "user", "content": "a question"},
 			"c": map[string]any{"id": "c", "parentId": "a", "role": "assistant", "content": "first answer"},
-			// Circles are not reached.
+			// Messages that are each other's parent are not reached from the root.
 			"y": map[string]any{"id": "y", "parentId": "z", "role": "user", "content": "y"},
 			"z": map[string]any{"id": "z", "parentId": "y", "role": "user", "content": "z"},
 		}}}}}
@@ -335,7 +336,7 @@ func (w *world) otherExports(t *testing.T) {
 	if system != "Be brief." {
 		t.Errorf("ChatGPT: the system prompt is %q", system)
 	}
-	// They are exported with all others and imported again.
+	// Imported conversations are exported with all others and imported again.
 	p.catch()
 	p.press("Export all")
 	all := p.caught(".json")
@@ -356,7 +357,7 @@ func (w *world) otherExports(t *testing.T) {
 	}
 }
 
-// emptyChat checks that the empty chat fits a phone with the bars of its browser.
+// emptyChat checks that the empty chat fits the screen of a phone, less the bars of its browser.
 func (w *world) emptyChat(t *testing.T) {
 	p := w.open(t, w.url+"#chat", screen{width: 390, height: 664})
 	p.wait(`document.querySelectorAll(".empty .question").length === 4`)
@@ -372,7 +373,7 @@ func (w *world) emptyChat(t *testing.T) {
 	p.fits("the empty chat", ".thread")
 }
 
-// twoAnswers leaves a conversation while its answer arrives: the answer continues, and is shown on return.
+// twoAnswers switches to another conversation while an answer arrives: the answer continues, and is shown on return.
 func (w *world) twoAnswers(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -407,12 +408,13 @@ func (w *world) twoAnswers(t *testing.T) {
 	p.wait(lastAnswer + `.length > 40`)
 	p.click(".conversations li:nth-child(2) .open")
 	p.wait(lastAnswer + `.includes("Sparrow")`)
-	p.eval(`document.querySelector(".conversations .delete").click()`, nil) // the first, whose answer comes
+	// Deletes the first conversation, whose answer is arriving.
+	p.eval(`document.querySelector(".conversations .delete").click()`, nil)
 	w.streamLeft(t)
 	p.wait(`document.querySelectorAll(".conversations li").length === 1 && ` + lastAnswer + `.includes("Sparrow")`)
 }
 
-// foundWords opens a conversation from a search at the words that were found.
+// foundWords checks that a conversation that is opened from a search is scrolled to the words that were found.
 func (w *world) foundWords(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -433,7 +435,7 @@ func (w *world) foundWords(t *testing.T) {
 	p.look("found")
 }
 
-// longCode checks that all lines of code in an answer are shown without a scrolling box, and that its bar stays
+// longCode checks that all lines of a code block are shown without a scrolling box, and that the bar of the block stays
 // visible.
 func (w *world) longCode(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// set chooses a value in the explorer's nth select: view, subject, layer, compared layer.
+// set chooses a value in the explorer's nth select element: 0 is the view, 1 the subject, 2 the layer, 3 the compared
+// layer.
 func (p *tab) set(nth int, value string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const s = document.querySelectorAll(".explore select")[%d]; s.value = %q;
@@ -19,7 +20,7 @@ func (p *tab) set(nth int, value string) {
 		value), nil)
 }
 
-// sharing saves pictures and compares two answers.
+// sharing saves pictures of the explorer and compares two answers.
 func (w *world) sharing(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -52,7 +53,7 @@ func (w *world) sharing(t *testing.T) {
 	if size < 10_000 || kind != "image/png" {
 		t.Errorf("the picture has %d bytes of %s", size, kind)
 	}
-	// Another question about the same text.
+	// A second question about the same text is recorded.
 	p.eval(`(() => { const a = document.querySelector(".explorer textarea");
 		a.value = a.value.replace("What is the access code of Wanda?",
 			"What is the locker number of Nora?"); })()`, nil)
@@ -71,7 +72,7 @@ func (w *world) sharing(t *testing.T) {
 	}
 }
 
-// explorer records an answer and opens it in every mode.
+// explorer records an answer and checks every mode of the explorer.
 func (w *world) explorer(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -79,7 +80,7 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".explorer textarea").value.includes("Wanda")`)
 	p.press("Record")
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
-	// It opens at a notable position: a token of the answer that attended to the line with the answer.
+	// The explorer opens at a token of the answer that attended to the line with the fact.
 	var opened string
 	p.eval(`[...document.querySelectorAll(".columns .needle")].map((e) => e.textContent).join("")`, &opened)
 	if !strings.Contains(opened, "The access code of Wanda is 2479.") {
@@ -106,7 +107,7 @@ func (w *world) explorer(t *testing.T) {
 	if hot() == 0 {
 		t.Error("no token is marked")
 	}
-	// Find the line with the answer by search.
+	// The search finds the line with the fact.
 	p.eval(`(() => { const f = document.querySelector("input[type=search]"); f.value = "code of Wanda is 2479";
 		f.dispatchEvent(new Event("change")); })()`, nil)
 	p.wait(`document.querySelector(".needle")`)
@@ -119,7 +120,7 @@ func (w *world) explorer(t *testing.T) {
 	if strings.TrimSpace(needle) != "code of Wanda is 2479" {
 		t.Errorf("the needle is %q", needle)
 	}
-	// One layer, two layers, all layers, never.
+	// The views show one layer, two layers, all layers, and the positions that were never selected.
 	p.set(2, "1")
 	if got := p.text(".summary"); !strings.Contains(got, "layer 1 looked at 256") {
 		t.Errorf("one layer: %q", got)
@@ -139,23 +140,22 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".columns .tokens .never")`)
 	p.set(0, "looked")
 	p.set(1, "answer")
-	// The first token of a sequence has a high score in every row, and so has the question; next is the line with the
-	// answer.
+	// The first token and the question have high scores in every row; the line with the fact has the next highest.
 	var best string
 	p.eval(`[...document.querySelectorAll(".best li")].slice(0, 3).map((e) => e.textContent).join("\n")`, &best)
 	if !strings.Contains(best, "The access code of Wanda is 2479.") {
 		t.Errorf("looked at most during the answer: %q", best)
 	}
 	p.set(1, "token")
-	// Play advances by itself and stops at the end.
+	// Play moves through the answer by itself and stops at its end.
 	p.press("Play")
 	p.wait(`document.querySelector("[aria-pressed=true]")?.innerText === "Pause"`)
 	p.wait(`document.querySelector(".which").innerText.startsWith("3 of ")`)
 	p.press("Pause")
-	// A click on a token of the answer chooses it.
+	// A click on a token of the answer selects that token.
 	p.clickOn(`[...document.querySelectorAll(".tokens.short span")].find((s) => s.textContent === " Wanda")`)
 	p.wait(`document.querySelector(".which").innerText.includes("\u201cWanda")`)
-	// Zoom by dragging over the picture.
+	// Dragging over the picture zooms in.
 	p.eval(`document.querySelector(".layered canvas").scrollIntoView({block: "center"})`, nil)
 	var at struct{ X, Y, Width float64 }
 	p.eval(`(() => { const r = document.querySelector(".layered canvas").getBoundingClientRect();
@@ -194,11 +194,11 @@ func (w *world) explorer(t *testing.T) {
 }
 
 // stepTime is the maximum processor time of a step from one token to the next in a recording of 100,000 tokens.
-// Processors that share caches and execution units with other work take up to twice as long: 56 to 126 ms were
-// measured.
+// Processors that share caches and execution units with other work take up to twice as long: the measured times were 56
+// to 126 ms.
 const stepTime = 250 * time.Millisecond
 
-// longPrompt plays a recording of 100,000 tokens and 61 layers while frames are timed.
+// longPrompt plays a recording of 100,000 tokens and 61 layers, and measures the time of frames and steps.
 func (w *world) longPrompt(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -224,7 +224,7 @@ func (w *world) longPrompt(t *testing.T) {
 		p.press("Next")
 	}
 	f := p.framesEnd()
-	step := (p.busy() - busy) / 24 // four by playing, twenty by hand
+	step := (p.busy() - busy) / 24 // the page made four steps by playing and twenty by hand
 	t.Logf("frames while playing and scrolling: %s; processor time of a step %v", f, step.Round(time.Millisecond/10))
 	if step > stepTime {
 		t.Errorf("a step takes %v of processor time, want at most %v", step, stepTime)

@@ -12,7 +12,7 @@ import (
 	"sparrow/server"
 )
 
-// serveShape serves random weights of a shape with the built-in tokenizer.
+// serveShape serves random weights of a named shape with the built-in tokenizer, and returns the address.
 func serveShape(t *testing.T, name string) string {
 	t.Helper()
 	text, err := synth.PresetConfig(name)
@@ -32,7 +32,7 @@ func serveShape(t *testing.T, name string) string {
 	return listen(t, openServer(t, sparrow.Config{Model: dir, Kernels: "cpu"}, server.Options{}))
 }
 
-// recordShape records a text of about 900 tokens.
+// recordShape records an answer to a text of about 900 tokens with a model of the named shape.
 func (w *world) recordShape(t *testing.T, name string) *tab {
 	t.Helper()
 	p := w.open(t, serveShape(t, name)+"#explorer", desktop)
@@ -46,8 +46,8 @@ func (w *world) recordShape(t *testing.T, name string) *tab {
 	return p
 }
 
-// runs returns the runs of consecutive tokens with a class, as {first: position, count}. Runs at the edge of the
-// rendered tokens are left out, because the rest of them is not rendered.
+// runs is a JavaScript function that returns the runs of consecutive tokens with a class, as {first: position, count}.
+// Runs at the edge of the rendered tokens are left out, because the rest of them is not rendered.
 const runs = `((name) => { const out = []; let last = -2;
 	const at = (p) => document.querySelector(".columns .tokens span[data-p='" + p + "']");
 	for (const s of document.querySelectorAll(".columns .tokens span." + name)) { const p = Number(s.dataset.p);
@@ -82,7 +82,7 @@ func (w *world) pooledKeys(t *testing.T) {
 	p.look("pooled")
 	// The tokens after the last pool are attended to as well.
 	p.eval(`document.querySelector(".explore input[type=checkbox]").click()`, nil)
-	for i := range 2 { // of two tokens of the answer, one at least has some
+	for i := range 2 { // at least one of two tokens of the answer has such tokens
 		p.eval(fmt.Sprintf(`(() => { const s = document.querySelector(".player input[type=range]"); s.value = %d;
 			s.dispatchEvent(new Event("input")); })()`, i), nil)
 		var keys int

@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/pinned"
 )
 
-// installTime is the maximum time of an installation.
+// installTime is the maximum time for installing Chromium or axe-core.
 const installTime = 5 * time.Minute
 
 //go:embed package.json
@@ -23,7 +23,8 @@ var packageJSON []byte
 //go:embed package-lock.json
 var packageLock []byte
 
-// findChromium returns the path of Chromium. If it is missing and this process may install it, it is installed.
+// findChromium returns the path of Chromium. If Chromium is missing and this process may install it, findChromium
+// installs it.
 func findChromium(ctx context.Context) (string, error) {
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
 	for _, name := range names {
@@ -46,7 +47,7 @@ func findChromium(ctx context.Context) (string, error) {
 	return exec.LookPath(names[0])
 }
 
-// findAxe returns the source of axe-core, which npm installs once.
+// findAxe returns the source of axe-core; npm installs it on the first call.
 func findAxe(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()

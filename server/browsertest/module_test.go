@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// modules checks functions of the page's modules with data that no view shows. The value of an expression is compared
-// with the expected one as JSON.
+// modules checks functions of the page's modules with data that no view shows: the value of each expression must equal
+// the expected JSON.
 func (w *world) modules(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	const recorded = `(() => { const r = new recording.Recording(["a", " b", ".\n", "c", "d", "e", "f", "g"]); r.add({rows: [

@@ -13,7 +13,8 @@ import (
 // phone is a small screen.
 var phone = screen{width: 360, height: 640}
 
-// overflows lists the elements of a page that extend beyond its right edge, except boxes that scroll by themselves.
+// overflows is a JavaScript expression that lists the elements that extend beyond the right edge of the page, except
+// boxes that scroll by themselves.
 const overflows = `(() => { const wide = document.documentElement.clientWidth;
 	const scrolls = (e) => e && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
 	return [...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > wide + 1 &&
@@ -46,8 +47,8 @@ func (p *tab) visible(selector string) (ok bool) {
 	return ok
 }
 
-// widths opens every view on a wide and a narrow screen: only boxes of code scroll sideways, and the question stays
-// visible.
+// widths checks on a wide and a narrow screen that only boxes of code scroll sideways in every view, and that the
+// question stays visible.
 func (w *world) widths(t *testing.T) {
 	for _, s := range []screen{desktop, phone} {
 		name := fmt.Sprintf("%d pixels", s.width)
@@ -82,7 +83,7 @@ func (w *world) widths(t *testing.T) {
 	}
 }
 
-// ownQuestion asks one question with a button and one by typing, and opens the result in the explorer.
+// ownQuestion asks one question with a button and one by typing, and checks that the explorer opens with the result.
 func (w *world) ownQuestion(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -113,7 +114,8 @@ func (w *world) ownQuestion(t *testing.T) {
 	}
 }
 
-// inView scrolls through the explorer: the answer and its slider stay visible, and the window does not move by itself.
+// inView scrolls through the explorer and checks that the answer and its slider stay visible and that the window does
+// not scroll by itself.
 func (w *world) inView(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.press("Use the log of the example")
@@ -135,7 +137,7 @@ func (w *world) inView(t *testing.T) {
 	p.eval(`(() => { const c = document.querySelector(".layered canvas"); const r = c.getBoundingClientRect();
 		for (const kind of ["pointerdown", "pointerup"]) c.dispatchEvent(new PointerEvent(kind, {bubbles: true,
 			clientX: r.x + r.width * 0.7, clientY: r.y + 4, pointerId: 1})); })()`, nil)
-	p.forgive("setPointerCapture") // no pointer is down
+	p.forgive("setPointerCapture") // the test sends no pointer event before it
 	p.eval(`scrollY`, &after)
 	p.wait(`document.querySelector(".columns .tokens").scrollTop > 500`)
 	if before != after {
@@ -172,7 +174,7 @@ func (w *world) inView(t *testing.T) {
 	}
 }
 
-// shortText checks that the page explains why the layers attend to all of a short chat.
+// shortText checks that the page explains why layers attend to all tokens of a short chat.
 func (w *world) shortText(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.querySelector(".empty")?.innerText.includes("finds facts in long texts")`)
@@ -185,7 +187,8 @@ func (w *world) shortText(t *testing.T) {
 	}
 }
 
-// exampleInChat finds a fact in the log that the empty chat offers. Reloading the page shows the conversation.
+// exampleInChat asks the example question that the empty chat offers, and checks that the model finds the fact and that
+// the conversation is shown after a reload.
 func (w *world) exampleInChat(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.press("What is the locker number of Nora? (with a server's log of 160 lines)")
@@ -202,7 +205,7 @@ func (w *world) exampleInChat(t *testing.T) {
 	}
 	p.reload()
 	p.wait(`document.readyState === "complete" && document.querySelectorAll(".message").length === 2`)
-	// Enter sends a changed message too.
+	// Enter also sends an edited message.
 	p.press("Edit")
 	p.wait(`document.activeElement.ariaLabel === "Edit the message"`)
 	p.eval(`document.activeElement.select()`, nil)
@@ -211,7 +214,7 @@ func (w *world) exampleInChat(t *testing.T) {
 	p.wait(lastAnswer + `.includes("853") && document.querySelector(".stats")`)
 }
 
-// keyLater closes the dialog for the key and enters the key later.
+// keyLater closes the dialog that asks for the API key and enters the key later.
 func (w *world) keyLater(t *testing.T) {
 	keys, err := server.ReadKeys(strings.NewReader("k-right"))
 	if err != nil {
@@ -242,7 +245,7 @@ func (w *world) keyLater(t *testing.T) {
 	p.press("Enter key")
 	give(p)
 	plans := w.open(t, url+"#plans", desktop)
-	for range 2 { // the model's name and the plans are asked for at once; the second question is the form's
+	for range 2 { // the page requests the model's name and the plans at once, and the form causes the second dialog
 		plans.wait(`document.getElementById("key").open`)
 		plans.press("Not now")
 		plans.wait(`!document.getElementById("key").open`)
@@ -256,7 +259,7 @@ func (w *world) keyLater(t *testing.T) {
 	plans.wait(`document.querySelector(".numbers dd") && document.querySelector(".plans form button")`)
 }
 
-// nothingRecorded checks that the page shows an answer of a server that records nothing, and why no line is
+// nothingRecorded checks that the page shows an answer of a server that records nothing, and states why no line is
 // highlighted.
 func (w *world) nothingRecorded(t *testing.T) {
 	p := w.open(t, listen(t, openServer(t, sparrow.Config{RecordBytes: -1}, server.Options{})), desktop)

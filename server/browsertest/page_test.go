@@ -23,13 +23,13 @@ var (
 // prefix is the path of a second address that serves the same page, as behind a proxy.
 const prefix = "/models/sparrow"
 
-// world holds what all tests share: a browser, a server of the built-in model, and scripted answers that the model
-// cannot generate.
+// world holds what all tests of the page share: a browser, a server of the built-in model, and scripted answers that
+// the model cannot generate.
 type world struct {
 	*browser
 	url    string // ends with a slash
 	script *scripted
-	axe    string // empty where it is not to be had
+	axe    string // source of axe-core, or empty if it cannot be installed
 }
 
 // TestPage runs a test for every part of the page in one browser.
@@ -172,7 +172,7 @@ func (w *world) firstVisit(t *testing.T) {
 	p.wait(`location.hash === "#explorer" && document.querySelector(".explore:not([hidden])")`)
 }
 
-// plans shows steps that ran and the cache, and explains another batch.
+// plans checks that the view of plans shows the steps that ran and the cache, and explains another batch.
 func (w *world) plans(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -186,7 +186,7 @@ func (w *world) plans(t *testing.T) {
 	}
 	p.eval(`document.querySelector(".plans tbody [aria-expanded]").click()`, nil)
 	p.wait(`document.querySelector("tr.details .reasons li")`)
-	// The view is live: a request of another client appears without a click, and opened details stay open.
+	// The view updates itself: a request of another client appears without a click, and opened details stay open.
 	var before, after float64
 	steps := `Number(document.querySelector(".plans tr[data-step]").dataset.step)`
 	p.eval(steps, &before)
@@ -202,7 +202,7 @@ func (w *world) plans(t *testing.T) {
 	p.wait(`document.querySelector(".plans form button")`)
 	p.eval(`(() => { const all = [...document.querySelectorAll("form select")];
 		["deepseek_v32", "sm100", "public", "fp8"].forEach((v, i) => { all[i].value = v; }); })()`, nil)
-	p.press("Pause") // what is above the form changes every second
+	p.press("Pause") // without a pause, the content above the form changes every second
 	p.press("Explain")
 	p.wait(`document.querySelector(".explained .segment")`)
 	if got := p.text(".explained"); !strings.Contains(got, "sm100") || !strings.Contains(got, "kernel") {
@@ -216,7 +216,7 @@ func (w *world) plans(t *testing.T) {
 	}
 }
 
-// pathPrefix serves the page below a path, like a proxy.
+// pathPrefix checks that the page works below a path prefix, as behind a proxy.
 func (w *world) pathPrefix(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(prefix+"/", http.StripPrefix(prefix, w.script))
@@ -242,7 +242,7 @@ func (w *world) keyAsked(t *testing.T) {
 	url := listen(t, openServer(t, sparrow.Config{}, server.Options{Keys: keys}))
 	declined := w.open(t, url+"#plans", desktop)
 	declined.wait(`document.getElementById("key").open`)
-	declined.key("Escape", 0) // once for all requests that were sent at the beginning
+	declined.key("Escape", 0) // one Escape closes the dialog for all requests that the page sent at its start
 	declined.wait(`document.querySelector(".plans .fault:not([hidden])")`)
 	declined.wait(`document.getElementById("trouble").offsetParent && !document.getElementById("key").open`)
 	declined.eval(`new Promise((r) => setTimeout(r, 1500))`, nil)
@@ -271,7 +271,8 @@ func (w *world) keyAsked(t *testing.T) {
 	}
 }
 
-// oneOrigin loads every view and checks the origins of requests and the content security policy.
+// oneOrigin loads every view and checks that all requests go to the page's own origin and that the content security
+// policy holds.
 func (w *world) oneOrigin(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	for _, name := range []string{"start", "chat", "explorer", "plans"} {
@@ -288,7 +289,7 @@ func (w *world) oneOrigin(t *testing.T) {
 	if policy == "" || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("the policy is %q", policy)
 	}
-	// Actions that the policy forbids do not happen.
+	// The browser blocks actions that the policy forbids.
 	var ran bool
 	p.eval(`new Promise((done) => { const s = document.createElement("style"); s.textContent = "body { color: red }";
 		document.head.append(s); const ok = getComputedStyle(document.body).color === "rgb(255, 0, 0)"; s.remove(); done(ok); })`, &ran)
@@ -303,7 +304,7 @@ func (w *world) oneOrigin(t *testing.T) {
 	p.forgive("Refused", "violates", "TrustedHTML", "requires")
 }
 
-// accessibility runs axe-core over every view, in light and dark, wide and narrow.
+// accessibility runs axe-core on every view with light and dark colours, on a wide and a narrow screen.
 func (w *world) accessibility(t *testing.T) {
 	if w.axe == "" {
 		t.Skip("axe-core is not to be had")
@@ -341,19 +342,20 @@ func (w *world) accessibility(t *testing.T) {
 		p.wait(`document.querySelector(".plans tbody [aria-expanded]")`)
 		p.eval(`document.querySelector(".plans tbody [aria-expanded]").click()`, nil)
 		p.wait(`document.querySelector(".plans form button")`)
-		p.eval(`document.querySelector(".plans form button").click()`, nil) // what is above it changes every second
+		// The content above the button changes every second.
+		p.eval(`document.querySelector(".plans form button").click()`, nil)
 		p.wait(`document.querySelector(".explained .segment")`)
 		w.axed(p, "plans")
 	}
 }
 
-// axed reports the violations that axe-core finds in the current page.
+// axed fails the test for each violation that axe-core finds in the current page.
 func (w *world) axed(p *tab, where string) {
 	p.t.Helper()
 	p.axedIn(w, "html", where)
 }
 
-// axedIn does the same for a part of the page.
+// axedIn fails the test for each violation that axe-core finds in a part of the page.
 func (p *tab) axedIn(w *world, part, where string) {
 	p.t.Helper()
 	p.eval(`typeof axe === "object" || (() => { `+w.axe+` })()`, nil)
@@ -364,7 +366,7 @@ func (p *tab) axedIn(w *world, part, where string) {
 			FailureSummary string
 		}
 	}
-	// Blocks of tokens are similar; the first one of a text represents all.
+	// All blocks of tokens are built alike, so only the first block of a text is checked.
 	p.eval(fmt.Sprintf(`axe.run({include: [%q], exclude: [".tokens .block:nth-child(n + 2)"]},
 		{resultTypes: ["violations"]}).then((r) => r.violations)`, part), &found)
 	for _, f := range found {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// mostPicture is the maximum size of a picture in the tree.
+// mostPicture is the maximum size of a picture in the repository, in bytes.
 const mostPicture = 150 << 10
 
 // pictures writes the pictures of the documentation.
@@ -21,7 +21,7 @@ func (w *world) pictures(t *testing.T, dir string) {
 	p := w.open(t, w.url, screen{width: 1180, height: 820})
 	save := func(name string) {
 		t.Helper()
-		p.eval(`new Promise((r) => setTimeout(r, 400))`, nil) // for what is drawn after the next frame
+		p.eval(`new Promise((r) => setTimeout(r, 400))`, nil) // wait for elements that are drawn after the next frame
 		small := reduced(t, p.shot())
 		if len(small) > mostPicture {
 			t.Errorf("%s has %d bytes, want at most %d", name, len(small), mostPicture)
@@ -53,7 +53,8 @@ func (w *world) pictures(t *testing.T, dir string) {
 	save("plans.png")
 }
 
-// reduced encodes a picture with its 256 most frequent colours; other colours are replaced by the nearest of them.
+// reduced returns a picture encoded with its 256 most frequent colours; other colours are replaced by the nearest of
+// these.
 func reduced(t *testing.T, picture []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(picture))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Prompts that a script answers instead of the model: answers that no small model generates, and answers that take too
-// long to compute.
+// A script answers these prompts instead of the model, for answers that no small model generates or that take too long
+// to compute.
 const (
 	sayHostile = "script:hostile"
 	sayForever = "script:forever"
@@ -22,13 +22,14 @@ const (
 	sayCode    = "script:code"
 )
 
-// hostile is an answer that tries everything: markup, event handlers, control characters, and marks that reverse text.
+// hostile is an answer that tries to attack the page: with markup, event handlers, control characters, and marks that
+// reverse text.
 const hostile = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>\n" +
 	"<style>body { display: none }</style><a href='javascript:window.harmed = 3'>click</a>\n" +
 	"```html\n<iframe src='http://example.org/'></iframe>\n```\n" +
 	"\x00\x07\x1b[31mred\x1b[0m \u202eevil\u202c \ufeff end\n"
 
-// Sizes: of the longest hostile line, of the recording of a long prompt, and of a block of code.
+// These are the sizes of the longest hostile line, of the recording of a long prompt, and of a block of code.
 const (
 	hostileLine  = 3 << 20
 	longTokens   = 100_000
@@ -41,7 +42,7 @@ const (
 // scripted answers some prompts by a script, and passes the others to the server.
 type scripted struct {
 	next http.Handler
-	left chan struct{} // gets a value whenever a client left an endless answer
+	left chan struct{} // receives a value when a client disconnects from an endless answer
 }
 
 func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +89,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.left <- struct{}{}
 	case says(sayMarkdown):
 		sendMarkdown(newStream(w))
-	case says(sayLongReply): // after sayForever, which may follow it in a conversation
+	case says(sayLongReply): // checked after sayForever, which may follow in the same conversation
 		sendLongReply(newStream(w), r)
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -96,7 +97,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream writes chunks of a chat.
+// stream writes the chunks of a streamed chat.
 type stream struct{ w http.ResponseWriter }
 
 func newStream(w http.ResponseWriter) stream {
@@ -134,7 +135,7 @@ func sendHostile(s stream) {
 	s.end(66)
 }
 
-// longPrompt returns a text of lines of twenty words.
+// longPrompt returns the lines of a long text, twenty words each.
 func longPrompt() []string {
 	out := make([]string, longTokens)
 	for i := range out {
@@ -146,7 +147,7 @@ func longPrompt() []string {
 	return out
 }
 
-// sendLong streams an answer whose rows have selections in every layer.
+// sendLong streams an answer whose recorded rows have selections in every layer.
 func sendLong(s stream) {
 	for i := range longOutput {
 		position := longTokens - 1 + i
@@ -163,7 +164,7 @@ func sendLong(s stream) {
 	s.end(longOutput)
 }
 
-// selection returns the text of longSelected positions, spread differently in every row and layer.
+// selection returns longSelected positions as JSON text; the positions differ in every row and layer.
 func selection(position, layer int) string {
 	var out []byte
 	at, step := 0, (position+1)/longSelected

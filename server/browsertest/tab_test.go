@@ -210,7 +210,7 @@ func (p *tab) wait(condition string) {
 func (p *tab) reload() {
 	p.t.Helper()
 	select {
-	case <-p.loaded: // by an earlier document
+	case <-p.loaded: // a value from an earlier document
 	default:
 	}
 	p.do("Page.reload", nil)
@@ -271,7 +271,7 @@ var keys = map[string]map[string]any{
 	"Space":      {"key": " ", "code": "Space", "windowsVirtualKeyCode": 32, "text": " "},
 }
 
-// key presses and releases a key. modifiers: 8 is Shift.
+// key presses and releases a key. modifiers is the bit mask of the DevTools protocol, where 8 is Shift.
 func (p *tab) key(name string, modifiers int) {
 	p.t.Helper()
 	for _, kind := range []string{"keyDown", "keyUp"} {
@@ -295,7 +295,7 @@ func (p *tab) shot() []byte {
 	return picture
 }
 
-// look saves pictures of the current page, wide and light, narrow and dark, if -looks names a folder.
+// look saves pictures of the current page, one wide and light, one narrow and dark, if -looks names a folder.
 func (p *tab) look(name string) {
 	p.t.Helper()
 	if *looks == "" {
@@ -309,7 +309,7 @@ func (p *tab) look(name string) {
 	p.resize(desktop)
 }
 
-// forgive removes errors that a test caused on purpose: those that contain one of the words.
+// forgive removes the recorded errors that contain one of the words, because the test caused them on purpose.
 func (p *tab) forgive(words ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

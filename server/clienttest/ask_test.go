@@ -12,7 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// oddQuestion is unlike the training data: at temperature 2 its answers differ from seed to seed.
+// oddQuestion is unlike the training data, so that at temperature 2 its answers differ between seeds.
 const oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
 
 // client returns OpenAI's client for the service. It never retries, so that a test gets the first response.
@@ -22,7 +22,7 @@ func (s *service) client(more ...option.RequestOption) openai.Client {
 	return openai.NewClient(append(all, more...)...)
 }
 
-// ask returns a chat of one question, answered with the most probable tokens.
+// ask returns a chat request with one question and greedy decoding.
 func ask(question string) openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{
 		Model: model, Temperature: openai.Float(0),
@@ -30,7 +30,7 @@ func ask(question string) openai.ChatCompletionNewParams {
 	}
 }
 
-// endless returns a request that continues after the model's own end, up to a limit of tokens: for tests that need a
+// endless returns a request that ignores the model's own end and runs up to a limit of tokens, for tests that need a
 // running request.
 func endless(tokens int) (openai.ChatCompletionNewParams, option.RequestOption) {
 	p := ask(nameQuestion)
@@ -50,7 +50,7 @@ func (s *service) chat(t *testing.T, p openai.ChatCompletionNewParams,
 	return r
 }
 
-// text returns the text of the only choice.
+// text returns the text of the answer's only choice.
 func text(t *testing.T, r *openai.ChatCompletion) string {
 	t.Helper()
 	if len(r.Choices) != 1 {
@@ -59,7 +59,7 @@ func text(t *testing.T, r *openai.ChatCompletion) string {
 	return r.Choices[0].Message.Content
 }
 
-// wantChat compares the only choice of an answer.
+// wantChat checks the text and the finish reason of the answer's only choice.
 func wantChat(t *testing.T, r *openai.ChatCompletion, content, finish string) {
 	t.Helper()
 	if got := text(t, r); got != content || r.Choices[0].FinishReason != finish {
@@ -73,10 +73,10 @@ type streamed struct {
 	chunks []openai.ChatCompletionChunk
 }
 
-// last returns the closing chunk.
+// last returns the last chunk of the stream.
 func (s *streamed) last() openai.ChatCompletionChunk { return s.chunks[len(s.chunks)-1] }
 
-// stream sends a streaming request, and joins the pieces with the client's own accumulator.
+// stream sends a streaming request and joins the chunks with the client's own accumulator.
 func (s *service) stream(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *streamed {
 	t.Helper()
 	client := s.client()
@@ -99,8 +99,8 @@ func (s *service) stream(t *testing.T, p openai.ChatCompletionNewParams, more ..
 	return out
 }
 
-// running opens a stream and returns once its first text has arrived. The stream runs until the context or the test
-// ends.
+// running opens a stream, waits for its first text, and returns a function that reads the next chunk. The stream runs
+// until the context or the test ends.
 func (s *service) running(t *testing.T, ctx context.Context, tokens int) (next func() bool) {
 	t.Helper()
 	p, on := endless(tokens)
@@ -116,7 +116,8 @@ func (s *service) running(t *testing.T, ctx context.Context, tokens int) (next f
 	return nil
 }
 
-// story returns filler of about 12 tokens per sentence with two facts in it, in words of the model's training data.
+// story returns filler text of about 12 tokens per sentence that contains two facts, in words of the model's training
+// data.
 func story(sentences int) string {
 	nouns := []string{"road", "tower", "garden", "harbor", "window", "market", "forest", "bridge"}
 	ways := []string{"again", "often", "today", "slowly", "quietly"}

@@ -16,8 +16,8 @@ import (
 	"sparrow/server"
 )
 
-// TestCompanyChangesNothing: many concurrent requests, greedy and sampled, short and long, each get the answer that
-// they get alone.
+// TestCompanyChangesNothing checks that concurrent requests, greedy and sampled, short and long, get the same answers
+// as each of them alone.
 func TestCompanyChangesNothing(t *testing.T) {
 	one := func(i int) openai.ChatCompletionNewParams {
 		p := ask(fmt.Sprintf("Jack saves %d dollars every week for %d weeks. How many dollars is that?", 3+i, 2+i%9))
@@ -37,7 +37,7 @@ func TestCompanyChangesNothing(t *testing.T) {
 	for i := range alone {
 		alone[i] = text(t, s.chat(t, one(i)))
 	}
-	together := start(t, sparrow.Config{}, server.Options{}) // nothing is cached here
+	together := start(t, sparrow.Config{}, server.Options{}) // the cache of this server is empty
 	var all sync.WaitGroup
 	for i := range companyRequests {
 		all.Go(func() {
@@ -56,8 +56,8 @@ func TestCompanyChangesNothing(t *testing.T) {
 	}
 }
 
-// TestASharedPrefixIsComputedOnce: the second question about a long text computes only the tokens that differ, and
-// reports the cached tokens.
+// TestASharedPrefixIsComputedOnce checks that for the second question about a long text only the tokens that differ are
+// computed, and that the usage reports the cached tokens.
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	about := story(sharedSentences)
@@ -87,7 +87,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	}
 }
 
-// tokens returns the prompt of a question as the server tokenizes it.
+// tokens returns the token ids of a question's prompt, as the server tokenizes it.
 func (s *service) tokens(t *testing.T, question string) []int {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": question}}})

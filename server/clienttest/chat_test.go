@@ -25,7 +25,8 @@ func TestChat(t *testing.T) {
 		u.TotalTokens != u.PromptTokens+u.CompletionTokens {
 		t.Errorf("usage: %s", u.RawJSON())
 	}
-	// The answer and a second question make a conversation; a system message and parts of text are allowed as well.
+	// A conversation with an answer and a second question is accepted, with a system message and with content as parts
+	// of text.
 	more := ask("")
 	more.Messages = []openai.ChatCompletionMessageParamUnion{
 		openai.SystemMessage("You are Sparrow."), openai.UserMessage(treesQuestion), r.Choices[0].Message.ToParam(),
@@ -39,7 +40,7 @@ func TestTheLikeliestAnswerIsAlwaysTheSame(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	for seed := range int64(4) {
 		p := ask(treesQuestion)
-		p.Seed = openai.Int(seed) // of no effect: nothing is drawn
+		p.Seed = openai.Int(seed) // the seed has no effect, because decoding is greedy
 		wantChat(t, s.chat(t, p), treesAnswer, "stop")
 	}
 }
@@ -148,7 +149,7 @@ func TestLogprobs(t *testing.T) {
 			t.Errorf("token %d: probabilities add up to %v", i, total)
 		}
 	}
-	// The token that ends the answer is listed too, after the text.
+	// The token that ends the answer is listed after the tokens of the text.
 	if !strings.HasPrefix(string(spelled), treesAnswer) {
 		t.Errorf("the tokens spell %q", spelled)
 	}

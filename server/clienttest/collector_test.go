@@ -29,14 +29,14 @@ type collected struct {
 	SpanID   string `json:"spanId"`
 	Parent   string `json:"parentSpanId"`
 	Name     string `json:"name"`
-	Start    string `json:"startTimeUnixNano"` // as many digits in all
+	Start    string `json:"startTimeUnixNano"` // all times have the same number of digits
 	KeyValue []struct {
 		Key   string                     `json:"key"`
 		Value map[string]json.RawMessage `json:"value"`
 	} `json:"attributes"`
 }
 
-// attribute returns the value of an attribute as JSON, without quotes.
+// attribute returns the value of a span's attribute as JSON text without quotes.
 func (c *collected) attribute(name string) string {
 	for _, kv := range c.KeyValue {
 		for _, v := range kv.Value {
@@ -79,7 +79,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find returns the span of a trace with a name.
+// find returns the span with the given name in a trace.
 func (s *sink) find(trace int, name string) *collected {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func startCollector(t *testing.T, to string) (url string) {
 		t.Fatal(err)
 	}
 	at := l.Addr().String()
-	l.Close() // the collector takes the port
+	l.Close() // closed so that the collector can listen on the port
 	config := fmt.Sprintf(`yaml:{receivers: {otlp: {protocols: {http: {endpoint: %q}}}}, exporters: {otlp_http: {`+
 		`endpoint: %q, encoding: json, compression: none}}, service: {telemetry: {metrics: {level: none}}, pipelines: `+
 		`{traces: {receivers: [otlp], exporters: [otlp_http]}}}}`, at, to)
@@ -169,8 +169,8 @@ func startCollector(t *testing.T, to string) (url string) {
 	return "http://" + at
 }
 
-// A server sends the spans of requests to OpenTelemetry's collector, which exports them as it parsed them: spans of a
-// request whose prefix comes from disk, of a cancelled request and of a suspended one.
+// OpenTelemetry's collector accepts the spans that a server sends and exports them unchanged: spans of a request whose
+// prefix comes from disk, of a cancelled request, and of a suspended request.
 func TestACollectorReceivesSpans(t *testing.T) {
 	if !*withCollector {
 		t.Skip("make collector runs it")
@@ -222,7 +222,7 @@ func TestACollectorReceivesSpans(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	r := send(ctx, s, 2, `"prompt": "a", "max_tokens": 8000, "stream": true`)
-	if _, err := r.Read(make([]byte, 1)); err != nil { // it decodes
+	if _, err := r.Read(make([]byte, 1)); err != nil { // the request has begun to decode
 		t.Fatal(err)
 	}
 	leave()
@@ -236,7 +236,7 @@ func TestACollectorReceivesSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	if err := s.End(os.Interrupt); err != nil { // it writes pages to the disk
+	if err := s.End(os.Interrupt); err != nil { // at its end the server writes pages to the disk
 		t.Fatal(err)
 	}
 	s = serve("second")

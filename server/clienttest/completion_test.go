@@ -12,7 +12,7 @@ import (
 	"sparrow/server"
 )
 
-// shot is the form in which plain prompts were part of the model's training.
+// shot is a plain prompt in the form of the model's training data.
 const shot = "Question: " + treesQuestion + "\nAnswer:"
 
 func complete() openai.CompletionNewParams {

@@ -16,7 +16,7 @@ import (
 	"sparrow/server"
 )
 
-// errorText returns the server's error message; the client's own text does not include it.
+// errorText returns the server's message in an error of the client, whose own text does not include it.
 func errorText(err error) string {
 	var e *openai.Error
 	if errors.As(err, &e) {
@@ -25,7 +25,7 @@ func errorText(err error) string {
 	return ""
 }
 
-// refused sends a request that must fail with an error in OpenAI's format.
+// refused sends a request that must fail, checks that the error has OpenAI's format, and returns it.
 func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *openai.Error {
 	t.Helper()
 	client := s.client()
@@ -43,7 +43,7 @@ func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more .
 	return e
 }
 
-// schema requests an answer in a JSON schema.
+// schema returns a change of a request that asks for an answer in a JSON schema.
 func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
 		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
@@ -51,7 +51,7 @@ func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	}
 }
 
-// strictSchema requests a schema that must be enforced completely.
+// strictSchema returns a change of a request that asks for a JSON schema which must be enforced completely.
 func strictSchema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
 		schema(s)(p)
@@ -159,7 +159,8 @@ func TestKeys(t *testing.T) {
 	wantChat(t, s.chat(t, ask(nameQuestion), option.WithAPIKey("k-one")), nameAnswer, "stop")
 }
 
-// TestAFullQueue: one request runs, one waits, the next gets a Retry-After, and the client's own retry then succeeds.
+// TestAFullQueue checks that one request runs, one waits, and the next is refused with Retry-After, after which the
+// client's own retry succeeds.
 func TestAFullQueue(t *testing.T) {
 	s := start(t, sparrow.Config{MaxRunning: 1, MaxQueue: 1}, server.Options{})
 	ctx, release := context.WithCancel(t.Context())

@@ -42,7 +42,7 @@ func TestReasoning(t *testing.T) {
 	}
 }
 
-// trace is the part of the sparrow object that these tests read.
+// trace holds the fields of the sparrow object in a response that these tests read.
 type trace struct {
 	Traces []struct {
 		Seed   int64 `json:"seed"`
@@ -66,7 +66,8 @@ type trace struct {
 func TestTrace(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	on := option.WithJSONSet("sparrow", map[string]bool{"trace": true})
-	p := ask(story(28) + "Question: Tell me the pet of Maya.") // longer than the 256 keys the indexer selects
+	// The prompt is longer than the 256 keys that the indexer selects.
+	p := ask(story(28) + "Question: Tell me the pet of Maya.")
 	p.Seed = openai.Int(5)
 	s.chat(t, p)
 	whole := s.chat(t, p, on)

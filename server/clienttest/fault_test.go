@@ -13,7 +13,8 @@ import (
 	"sparrow/server"
 )
 
-// TestBadBodies: for any body the response is a 4xx that names the field if there is one, and the server continues.
+// TestBadBodies checks that every bad body gets a 4xx response that names the wrong field, if there is one, and that
+// the server keeps running.
 func TestBadBodies(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
@@ -69,10 +70,10 @@ func TestBadBodies(t *testing.T) {
 	s.unharmed(t)
 }
 
-// TestBadMessages: errors in a request outside its body.
+// TestBadMessages checks the responses to errors in the request line and the headers.
 func TestBadMessages(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{HeaderTimeout: await.Hang, BodyTimeout: await.Hang})
-	// Servers with one short timeout each: all other timeouts are long enough for a busy machine.
+	// Each of these servers has one short timeout; the other timeouts are long enough for a busy machine.
 	headers := serve(t, s.engine, server.Options{HeaderTimeout: 500 * time.Millisecond, BodyTimeout: await.Hang})
 	bodies := serve(t, s.engine, server.Options{HeaderTimeout: await.Hang, BodyTimeout: time.Second})
 	good := fields("")
@@ -170,7 +171,7 @@ func TestBadMessages(t *testing.T) {
 	s.unharmed(t)
 }
 
-// TestManyIdleConnections: idle connections do not block others.
+// TestManyIdleConnections checks that many idle connections do not block other requests.
 func TestManyIdleConnections(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	for range 200 {
@@ -183,7 +184,7 @@ func TestManyIdleConnections(t *testing.T) {
 	s.alive(t)
 }
 
-// unharmed checks that no handler panicked, and that nothing runs or waits.
+// unharmed checks that no handler panicked, and that no request runs or waits.
 func (s *service) unharmed(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"sparrow_http_panics_total", "sparrow_requests_running", "sparrow_requests_waiting",

@@ -24,7 +24,7 @@ func TestJSONMode(t *testing.T) {
 	if got := normal(t, text(t, s.chat(t, p))); got != `{"age":28,"color":"purple","name":"Tina","pet":"parrot"}` {
 		t.Errorf("answer %s", got)
 	}
-	// Without a schema the model answers this with a sentence.
+	// Without a schema the model answers this question with a sentence.
 	p.Messages = ask(nameQuestion).Messages
 	p.MaxTokens = openai.Int(200)
 	r := s.chat(t, p)
@@ -59,7 +59,7 @@ var orderSchema = map[string]any{
 	"additionalProperties": false,
 }
 
-// check reports whether text is an order that satisfies the schema.
+// check fails the test unless text is an order that satisfies orderSchema.
 func (o *order) check(t *testing.T, text string) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -82,7 +82,7 @@ func (o *order) check(t *testing.T, text string) {
 
 func TestJSONSchema(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
-	// The model was not trained on any of this: only the schema can have led to the answer, at any temperature.
+	// The model was not trained on such orders, so only the schema can produce this answer, at any temperature.
 	p := ask(nameQuestion)
 	p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
 		JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "order", Strict: openai.Bool(true),

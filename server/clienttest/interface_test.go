@@ -35,7 +35,7 @@ func (s *service) post(t *testing.T, path string, body object) []byte {
 	return out
 }
 
-// decoded decodes JSON to a value of a type.
+// decoded returns the value of type T in a JSON text.
 func decoded[T any](t *testing.T, text []byte) T {
 	t.Helper()
 	var v T
@@ -48,7 +48,7 @@ func decoded[T any](t *testing.T, text []byte) T {
 var cityTool = object{"type": "object", "properties": object{"city": object{"type": "string"}},
 	"required": []string{"city"}}
 
-// message is a response of Anthropic's interface.
+// message is a response of Anthropic's interface with the fields that these tests read.
 type message struct {
 	Content []struct {
 		Type, Text, Thinking, ID, Name string
@@ -62,7 +62,8 @@ type message struct {
 	}
 }
 
-// A loop of questions, calls and results through Anthropic's interface, whole and as events, with the same contents.
+// Anthropic's interface gives the same contents as a whole message and as events, in a loop of a question, a tool call,
+// its result and the answer.
 func TestMessagesWithTools(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	talk := []object{{"role": "user", "content": "What is the weather in Paris?"}}
@@ -117,7 +118,7 @@ func TestMessagesWithTools(t *testing.T) {
 	s.unharmed(t)
 }
 
-// Thinking comes before the answer, and is no longer than its budget.
+// In Anthropic's interface, thinking precedes the answer and is not longer than its budget.
 func TestMessagesWithThinking(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	long := 0
@@ -137,7 +138,7 @@ func TestMessagesWithThinking(t *testing.T) {
 	}
 }
 
-// ollamaLine is a line of Ollama's interface.
+// ollamaLine is a line of a response of Ollama's interface.
 type ollamaLine struct {
 	Message struct {
 		Content string
@@ -149,7 +150,8 @@ type ollamaLine struct {
 	Count    int    `json:"eval_count"`
 }
 
-// The same loop through Ollama's interface, without ids, and a raw prompt.
+// Ollama's interface answers a loop of a question, a tool call without an id, its result and the answer, and also a raw
+// prompt.
 func TestOllamaWithTools(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	talk := []object{{"role": "user", "content": "What is the weather in Paris?"}}

@@ -19,7 +19,8 @@ import (
 	"sparrow/server"
 )
 
-// installTime is the maximum installation time of the JavaScript suite; if it takes longer, the suite is skipped.
+// installTime is the maximum time for installing the JavaScript suite. If the installation takes longer, the suite is
+// skipped.
 const installTime = 45 * time.Second
 
 // suiteFiles lists the files of an installation; the first two determine what npm installs.
@@ -92,8 +93,8 @@ func install(t *testing.T) string {
 	return ready
 }
 
-// fetch installs into a temporary folder and renames it when it is complete, so that no other run finds an incomplete
-// one.
+// fetch installs the suite into a temporary folder and renames the folder when it is complete, so that other runs never
+// find an incomplete one.
 func fetch(t *testing.T, files [][]byte, to string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -103,7 +104,7 @@ func fetch(t *testing.T, files [][]byte, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) }) // nothing is left of it once it was moved
+	t.Cleanup(func() { os.RemoveAll(dir) }) // does nothing if the folder was renamed
 	for i, name := range suiteFiles {
 		if err := os.WriteFile(filepath.Join(dir, name), files[i], 0o644); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ func TestLimitsAboveTheContextAndUnknownFields(t *testing.T) {
 	}
 }
 
-// A call that was cut off by the token limit can be sent back with its message.
+// A message with a tool call that the token limit cut off can be sent back to the server in the next request.
 func TestACallThatWasCutOffIsSentBack(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	cut := 0

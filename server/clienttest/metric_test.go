@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// metric reads one value from /metrics, by its name with labels as they are printed.
+// metric returns the value of a metric of /metrics; name includes the labels as they are printed.
 func (s *service) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	res, err := http.Get(s.url() + "/metrics")

@@ -17,7 +17,7 @@ import (
 	"sparrow/server"
 )
 
-// postJSON sends a body and decodes the response.
+// postJSON sends a body, decodes the response, and returns the status.
 func (s *service) postJSON(t *testing.T, path, body string, into any) int {
 	t.Helper()
 	r, err := http.Post(s.url()+path, "application/json", strings.NewReader(body))
@@ -66,19 +66,19 @@ type native struct {
 	} `json:"meta_info"`
 }
 
-// SGLang's endpoint: token ids in and out, and arrays of the experts and keys that rows chose, which agree with our own
-// records of the same tokens.
+// SGLang's endpoint accepts and returns token ids. It also returns arrays of the experts and keys that rows chose, and
+// these agree with our own records of the same tokens.
 func TestTrainersGetWhatRowsChose(t *testing.T) {
 	s := start(t, sparrow.Config{Policy: plan.Policy{Deterministic: true}}, server.Options{})
 	info := s.engine.Info()
 	shape := info.Config.Model.Choices()
-	prompt := make([]int32, 300) // longer than what rows select
+	prompt := make([]int32, 300) // the prompt is longer than the number of keys that a row selects
 	for i := range prompt {
 		prompt[i] = int32(10 + i*7%400)
 	}
 	ids, _ := json.Marshal(prompt)
 	var got native
-	for range 2 { // what the first leaves in the cache is not used
+	for range 2 { // the second request does not use the cached pages of the first
 		got = native{}
 		if status := s.postJSON(t, "/generate", fmt.Sprintf(`{"input_ids": %s, "sampling_params": {"max_new_tokens": 5,
 			"temperature": 0, "ignore_eos": true, "top_k": -1}, "return_logprob": true, "logprob_start_len": 0,
@@ -129,7 +129,7 @@ func TestTrainersGetWhatRowsChose(t *testing.T) {
 	}
 }
 
-// vLLM's and SGLang's fields for experts in completions and chats.
+// Completions and chats return the chosen experts in the fields of vLLM and of SGLang.
 func TestTrainersGetExpertsOfCompletions(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	info := s.engine.Info()

@@ -21,7 +21,7 @@ const closed = 0
 
 // reply is the response on a raw connection.
 type reply struct {
-	status int // or closed
+	status int // HTTP status, or closed
 	fault  openai.ErrorFields
 	body   string
 }
@@ -62,7 +62,7 @@ func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
 	return r
 }
 
-// whole sends everything at once.
+// whole returns a function that sends the message in one write.
 func whole(message string) func(*net.TCPConn) error {
 	return func(w *net.TCPConn) error {
 		_, err := io.WriteString(w, message)
@@ -70,7 +70,7 @@ func whole(message string) func(*net.TCPConn) error {
 	}
 }
 
-// post returns a request to the chat endpoint. Each header is its own line.
+// post returns the text of an HTTP request to the chat endpoint; headers are whole lines.
 func post(body string, headers ...string) string {
 	var b strings.Builder
 	b.WriteString("POST /v1/chat/completions HTTP/1.1\r\nHost: sparrow\r\n")
@@ -83,12 +83,12 @@ func post(body string, headers ...string) string {
 
 const jsonType = "Content-Type: application/json"
 
-// fields returns a chat request with more fields, which begin with a comma.
+// fields returns the body of a chat request with additional fields; more begins with a comma.
 func fields(more string) string {
 	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + nameQuestion + `"}]` + more + `}`
 }
 
-// alive makes sure that the server still answers.
+// alive checks that the server still answers.
 func (s *service) alive(t *testing.T) {
 	t.Helper()
 	r := s.raw(t, whole(post(`{"model":"`+model+`","temperature":0,"messages":[{"role":"user","content":"Goodbye"}]}`,
@@ -99,7 +99,7 @@ func (s *service) alive(t *testing.T) {
 	}
 }
 
-// member reads a member that OpenAI's own service does not have.
+// member decodes a field of a JSON object that OpenAI's own service does not have.
 func member[T any](t *testing.T, raw string, what string) T {
 	t.Helper()
 	var v T
@@ -112,7 +112,7 @@ func member[T any](t *testing.T, raw string, what string) T {
 	return v
 }
 
-// normal rewrites JSON with sorted names and without spaces; text that is not JSON fails the test.
+// normal returns a JSON text with sorted names and without spaces; text that is not JSON fails the test.
 func normal(t *testing.T, text string) string {
 	t.Helper()
 	var v any

@@ -16,13 +16,13 @@ import (
 	"sparrow/server"
 )
 
-// question returns a request to /v1/responses, answered with the most probable tokens.
+// question returns a request to /v1/responses with one question and greedy decoding.
 func question(text string) responses.ResponseNewParams {
 	return responses.ResponseNewParams{Model: model, Temperature: openai.Float(0),
 		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
 }
 
-// respond sends a request without streaming.
+// respond sends a request without streaming and returns the response.
 func (s *service) respond(t *testing.T, p responses.ResponseNewParams,
 	more ...option.RequestOption) *responses.Response {
 	t.Helper()
@@ -34,7 +34,7 @@ func (s *service) respond(t *testing.T, p responses.ResponseNewParams,
 	return r
 }
 
-// wantText compares the text of a response.
+// wantText checks the output text of a response.
 func wantText(t *testing.T, r *responses.Response, text string) {
 	t.Helper()
 	if r.OutputText() != text || r.Status != "completed" {

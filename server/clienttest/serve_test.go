@@ -13,7 +13,7 @@ import (
 // model is the name of the built-in model in requests.
 const model = "sparrow-tiny"
 
-// Questions that the built-in model was trained for, and what it answers.
+// The built-in model was trained for these questions and gives these answers.
 const (
 	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
 	treesAnswer   = "22 * 7 = 154\n#### 154"
@@ -32,7 +32,7 @@ type service struct {
 func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 	t.Helper()
 	if c.CacheTokens == 0 {
-		c.CacheTokens = 16384 // room for every test at a fraction of the memory the default takes
+		c.CacheTokens = 16384 // enough for every test, and a fraction of the memory of the default
 	}
 	e, err := sparrow.Open(t.Context(), c)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package clienttest
 
-// The sizes of the longest tests under the race detector, which makes the model about ten times slower: the same kinds
-// of requests, but fewer and shorter.
+// These are the sizes of the longest tests under the race detector, which makes the model about ten times slower.
+// Requests are of the same kinds as without it, but fewer and shorter.
 const (
 	companyRequests = 12
 	companyFiller   = 4

@@ -2,11 +2,11 @@
 
 package clienttest
 
-// The sizes of the longest tests.
+// These are the sizes of the longest tests.
 const (
 	companyRequests = 32
-	companyFiller   = 20 // sentences of the shortest long prompt
+	companyFiller   = 20 // number of filler sentences in the shortest of the long prompts
 	sharedSentences = 200
-	sharedTokens    = 2000 // at least that many are shared
+	sharedTokens    = 2000 // minimum number of tokens that requests share
 	schemaDraws     = 6
 )

@@ -23,8 +23,8 @@ import (
 
 // BenchmarkTracing measures the cost of tracing every request. The built-in model generates 200 tokens per request, for
 // one and for 16 concurrent requests, with tracing on and off in alternating turns. Spans are sent to a collector that
-// drops them. There is one worker, so that none spins. It prints the speed with tracing relative to the speed without,
-// as the median over pairs of turns, by wall-clock time and by processor time of the process.
+// drops them. One worker is used, so that no worker spins. The benchmark prints the speed with tracing relative to the
+// speed without, as the median over pairs of turns, by wall-clock time and by processor time of the process.
 func BenchmarkTracing(b *testing.B) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -79,7 +79,7 @@ func BenchmarkTracing(b *testing.B) {
 			var byDay, byProcessor []float64
 			for i := range max(b.N, 8) + 1 {
 				var took, used [2]time.Duration
-				for k := range 2 { // each is first as often as the other
+				for k := range 2 { // with and without tracing are first equally often
 					on := (i + k) % 2
 					took[on], used[on] = turn(answers, fmt.Sprintf("%02x", on))
 				}

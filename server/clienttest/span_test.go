@@ -23,7 +23,7 @@ import (
 	"sparrow/server"
 )
 
-// spanTree writes spans as a tree: names in order of time, children after their parent in brackets.
+// spanTree returns the spans below root as text: names in order of time, each followed by its children in brackets.
 func spanTree(all tracetest.SpanStubs, root tracetest.SpanStub) string {
 	var below []tracetest.SpanStub
 	for _, s := range all {
@@ -56,7 +56,7 @@ func startTraced(t *testing.T, c sparrow.Config, o server.Options) *traced {
 	return &traced{start(t, c, o), spans}
 }
 
-// send sends a completion as part of a trace whose number is that of the request.
+// send sends a completion whose traceparent contains the number n of the request.
 func (s *traced) send(t *testing.T, ctx context.Context, n int, path, body string) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url()+path, strings.NewReader(body))
@@ -134,11 +134,12 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// Spans of a request with a schema, of a request that calls a tool, and of one whose trace is not sampled.
+// The server records the spans of a request with a schema and of a request that calls a tool, and none for a request
+// whose trace is not sampled.
 func TestSpansOfARequest(t *testing.T) {
 	log := &locked{}
 	s := startTraced(t, sparrow.Config{}, server.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	for n := 1; n <= 2; n++ { // the second finds the prompt of the first
+	for n := 1; n <= 2; n++ { // the second request finds the prompt of the first in the cache
 		s.whole(t, n, "/v1/chat/completions", `{"model": "sparrow-tiny", "temperature": 0, "max_tokens": 40,
 			"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object",
 			"properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"], "additionalProperties": false}}},
@@ -179,7 +180,7 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 
 	known := len(s.spans.GetSpans())
-	if r := s.raw(t, whole(post(fields(""), jsonType))); r.status != http.StatusOK { // without a traceparent
+	if r := s.raw(t, whole(post(fields(""), jsonType))); r.status != http.StatusOK { // this request has no traceparent
 		t.Errorf("status %d: %s", r.status, r.body)
 	}
 	s.whole(t, 4, "/v1/completions", `{"model": "sparrow-tiny", "prompt": ["a", "b"], "max_tokens": 1}`)
@@ -189,7 +190,8 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 }
 
-// When a client disconnects, the stages end where the request ended, and the span is marked as cancelled.
+// When a client disconnects, the spans of all stages end with the request, and the request's span is marked as
+// cancelled.
 func TestSpansOfACancelledRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{}, server.Options{})
 	ctx, leave := context.WithCancel(t.Context())
@@ -216,7 +218,7 @@ func TestSpansOfACancelledRequest(t *testing.T) {
 	}
 }
 
-// A request is suspended for one of a higher priority: the time in which it did not run is recorded as a span.
+// If a request is suspended for one of a higher priority, the time in which it does not run is recorded as a span.
 func TestSpansOfAPreemptedRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{MaxRunning: 1}, server.Options{})
 	r, err := s.send(t, t.Context(), 1, "/v1/completions", `{"model": "sparrow-tiny", "prompt": "a", "ignore_eos": true,
@@ -248,20 +250,21 @@ func TestSpansOfAPreemptedRequest(t *testing.T) {
 	}
 }
 
-// A prompt whose pages were evicted is restored from a tier. It waits for that in the queue: the wait is a span, and
-// the prefix is matched after it.
+// A prompt whose pages were evicted is restored from a tier while it waits in the queue. The wait is recorded as a
+// span, and the prefix is matched after it.
 func TestSpansOfARestoredRequest(t *testing.T) {
 	for name, o := range map[string]tier.Options{"host": {HostBytes: 16 << 20},
 		"disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 28}} {
 		t.Run(name, func(t *testing.T) {
-			o.Wait = time.Hour // however busy the machine is
+			o.Wait = time.Hour // long enough for a machine under any load
 			s := startTraced(t, sparrow.Config{CacheTokens: 512, Tiers: o}, server.Options{})
 			ask := func(n int, text string) {
 				s.whole(t, n, "/v1/completions", `{"model": "sparrow-tiny", "max_tokens": 1, "temperature": 0,
 					"prompt": "`+strings.Repeat(text, 20)+`"}`)
 			}
 			ask(1, "Name a number. ")
-			for n := 2; s.engine.Stats().KV.Evictions < 8; n++ { // all of the first, and more
+			// Until all pages of the first prompt, and more, are evicted.
+			for n := 2; s.engine.Stats().KV.Evictions < 8; n++ {
 				ask(n, fmt.Sprintf("Count to %d. ", n))
 			}
 			await.True(t, "evicted pages are kept", func() bool {
@@ -284,7 +287,7 @@ func TestSpansOfARestoredRequest(t *testing.T) {
 	}
 }
 
-// Two servers that handle one request, one after the other with the same traceparent, share a trace.
+// Two servers that handle the same request one after the other, with the same traceparent, record spans of one trace.
 func TestTwoServersShareATrace(t *testing.T) {
 	a, b := startTraced(t, sparrow.Config{}, server.Options{}), startTraced(t, sparrow.Config{}, server.Options{})
 	for _, s := range []*traced{a, b} {

@@ -43,8 +43,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestCancellation: when a client disconnects, its request stops. Nothing runs any more, no page is in use, and most
-// tokens were never computed.
+// TestCancellation checks that a request stops when its client disconnects: afterwards nothing runs, no page is in use,
+// and most of its tokens were never computed.
 func TestCancellation(t *testing.T) {
 	const tokens = 8000
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestCancellation(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			next := s.running(t, ctx, tokens)
 			cancel()
-			for next() { // what had arrived may still be read
+			for next() { // text that had already arrived may still be read
 			}
 		}},
 		{"while the whole answer is waited for", func(t *testing.T, s *service) {
@@ -89,7 +89,7 @@ func TestCancellation(t *testing.T) {
 	}
 }
 
-// await polls a metric until it has a value.
+// await waits until a metric has the wanted value.
 func (s *service) await(t *testing.T, name string, want float64) {
 	t.Helper()
 	await.True(t, fmt.Sprintf("%s is %v", name, want), func() bool { return s.metric(t, name) == want })

@@ -12,7 +12,7 @@ import (
 	"sparrow/server"
 )
 
-// tools returns three of the tools that the model was trained on.
+// tools returns three tools that the built-in model was trained on.
 func tools() []openai.ChatCompletionToolUnionParam {
 	object := func(required ...string) openai.FunctionParameters {
 		properties := map[string]any{}
@@ -65,7 +65,7 @@ func TestToolsAndTheirResults(t *testing.T) {
 				t.Errorf("%s(%s), want %s(%s)", made.Function.Name, got, c.name, c.arguments)
 			}
 			pieces := s.stream(t, p)
-			// The accumulator does not set the type of a streamed call.
+			// The client's accumulator does not set the type of a streamed call, so the type is not compared.
 			if got := pieces.Choices[0]; got.FinishReason != "tool_calls" || len(got.Message.ToolCalls) != 1 ||
 				got.Message.ToolCalls[0].Function.Name != c.name ||
 				got.Message.ToolCalls[0].Function.Arguments != made.Function.Arguments {
@@ -85,7 +85,8 @@ func TestToolsAreNotForced(t *testing.T) {
 	wantChat(t, s.chat(t, p), nameAnswer, "stop")
 }
 
-// TestToolChoice: a required call is made even if the model would write text, and a forbidden one is not.
+// TestToolChoice checks that a required call is made even if the model would write text, and that a forbidden call is
+// not made.
 func TestToolChoice(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	p := ask(nameQuestion)

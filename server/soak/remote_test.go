@@ -4,7 +4,8 @@ package soak
 
 import "testing"
 
-// ownServer is not part of test binaries for another machine: without the model they have a tenth of the size.
+// ownServer skips the test. Test binaries for another machine do not contain the model, which makes them ten times
+// smaller.
 func ownServer(t *testing.T) string {
 	t.Skip("built with -tags remote: SPARROW_SOAK_URL names the server")
 	return ""

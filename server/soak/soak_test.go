@@ -27,17 +27,17 @@ import (
 // modelName is the name of the built-in model.
 const modelName = "sparrow-tiny"
 
-// load is a server and the number of requests for it.
+// load is a server and the numbers of requests that the tests send to it.
 type load struct {
 	url      string
 	client   *http.Client
-	chats    int // at once
-	longest  int // prompt tokens of a chat
+	chats    int // number of concurrent chats
+	longest  int // maximum number of prompt tokens of a chat
 	requests int
-	workers  int // that send them
+	workers  int // number of goroutines that send requests
 }
 
-// newLoad returns the server that was named, with the full load, or a local one on the CPU with a small load.
+// newLoad returns the server that a flag names, with the full load, or a local server on the CPU with a small load.
 func newLoad(t *testing.T) *load {
 	t.Helper()
 	l := &load{url: os.Getenv("SPARROW_SOAK_URL"), chats: 64, longest: 1 << 20, requests: 10_000, workers: 64,
@@ -61,7 +61,7 @@ func newLoad(t *testing.T) *load {
 	return l
 }
 
-// golden is one of the golden outputs.
+// golden is a prompt with its golden output.
 type golden struct {
 	Task   string  `json:"task"`
 	Prompt []int32 `json:"prompt_tokens"`
@@ -83,7 +83,7 @@ func goldens(t *testing.T, longest int) []golden {
 	return slices.DeleteFunc(all.Cases, func(g golden) bool { return len(g.Prompt) > longest })
 }
 
-// completion is a request for the tokens after a prompt, and the fields of its response.
+// completion is a request for the tokens after a prompt, with the fields of its response.
 type completion struct {
 	Model       string  `json:"model"`
 	Prompt      []int32 `json:"prompt"`
@@ -147,7 +147,7 @@ func (l *load) tokens(ctx context.Context, prompt []int32, n int) ([]int32, erro
 	return out, nil
 }
 
-// Concurrent chats of mixed length give the golden outputs.
+// Concurrent chats of different lengths give the golden outputs.
 func TestGoldenAtOnce(t *testing.T) {
 	l := newLoad(t)
 	list := goldens(t, l.longest)
@@ -191,7 +191,7 @@ func TestNothingIsLeft(t *testing.T) {
 		time.Since(begun), after, memory)
 }
 
-// gpuMemory returns the memory in use on the GPUs of the machine, as printed by its tool; empty without the tool.
+// gpuMemory returns the memory in use on the GPUs as nvidia-smi prints it, or an empty text without nvidia-smi.
 func gpuMemory(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader").Output()
@@ -201,7 +201,7 @@ func gpuMemory(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// spend sends short requests: most are read to their end, a quarter is abandoned before the answer or in the middle.
+// spend sends short requests. Most are read to their end; a quarter is abandoned before or during the answer.
 func (l *load) spend(t *testing.T, requests int) {
 	t.Helper()
 	var next atomic.Int64
@@ -229,7 +229,7 @@ func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 	defer leave()
 	kind := draw.IntN(8)
 	switch kind {
-	case 0: // leaves before the answer
+	case 0: // the client disconnects before the answer
 		time.AfterFunc(time.Duration(draw.IntN(3000))*time.Microsecond, leave)
 	case 1, 2, 3:
 		c.Stream = true
@@ -242,7 +242,7 @@ func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if kind == 1 { // leaves after the first event
+	if kind == 1 { // the client disconnects after the first event
 		_, err := bufio.NewReader(resp.Body).ReadString('\n')
 		return err
 	}
@@ -253,7 +253,7 @@ func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 	return err
 }
 
-// held returns the metrics of resources in use, once nothing runs any more.
+// held waits until nothing runs, and returns the metrics of resources in use.
 func (l *load) held(t *testing.T) map[string]float64 {
 	t.Helper()
 	var m map[string]float64
@@ -274,7 +274,7 @@ func (l *load) held(t *testing.T) map[string]float64 {
 	return held
 }
 
-// metrics reads the server's metrics by name and labels.
+// metrics returns the server's metrics by name and labels.
 func (l *load) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	resp, err := l.client.Get(l.url + "/metrics")

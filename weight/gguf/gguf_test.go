@@ -96,7 +96,7 @@ func TestSplitsAreJoined(t *testing.T) {
 	write(0, split(0, Pair{"general.architecture", "glm-dsa"}))
 	write(1, split(1), source("a", F32, 2))
 	write(2, split(2), source("b", 8, 32))
-	for i := range 3 { // any of them may be named
+	for i := range 3 { // any part of the model may be named
 		f, err := Open(name(i))
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestSplitsAreJoined(t *testing.T) {
 	}
 }
 
-// Every hostile file is refused with a reason, and costs neither memory nor time.
+// Every hostile file is refused with a reason, and refusing it takes little memory and time.
 func TestHostileFilesAreRefused(t *testing.T) {
 	good := fileBytes(t, []Pair{{"k", uint32(1)}}, source("w", F32, 4, 4))
 	put := func(at int, v uint64) []byte {
@@ -141,8 +141,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		binary.LittleEndian.PutUint64(b[at:], v)
 		return b
 	}
-	// magic 4, version 4, tensors 8, pairs 8; pair "k": length 8, text 1, type 4, value 4; tensor "w": length 8,
-	// text 1, number of dimensions 4, two dimensions of 8, type 4, offset 8
+	// Sizes in bytes: magic 4, version 4, tensors 8, pairs 8; pair "k": length 8, text 1, type 4, value 4; tensor "w":
+	// length 8, text 1, number of dimensions 4, two dimensions of 8, type 4, offset 8.
 	const pair, tensor = 24, 24 + 8 + 1 + 4 + 4
 	typeAt, offsetAt := tensor+8+1+4+16, tensor+8+1+4+16+4
 	withType := func(v uint32) []byte {
@@ -201,14 +201,14 @@ func TestHostileFilesAreRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
 	}
-	for at := range good { // every prefix
+	for at := range good { // every prefix of the file is refused
 		if _, err := Parse("prefix", good[:at]); err == nil {
 			t.Fatalf("a file cut off at byte %d of %d was accepted", at, len(good))
 		}
 	}
 }
 
-// The table of docs/gguf.md has the types that messages list.
+// The table in docs/gguf.md lists the same types as the error messages.
 func TestDocumentListsTheTypes(t *testing.T) {
 	text, err := os.ReadFile("../../docs/gguf.md")
 	if err != nil {
@@ -254,18 +254,17 @@ func TestTensorsMustNotOverlap(t *testing.T) {
 	}
 }
 
-// Files of every block type are refused where their rows are not whole blocks, where bytes are missing, and where
-// tensors share bytes.
+// Files of every block type are refused if rows are not whole blocks, if bytes are missing, or if tensors overlap.
 func TestHostileFilesOfEveryType(t *testing.T) {
 	for _, f := range block.Formats() {
 		kind, columns := TypeOf(f), f.Values()
 		const (
-			columnsAt = 4 + 4 + 8 + 8 + 8 + 1 + 4 // of the first tensor
+			columnsAt = 4 + 4 + 8 + 8 + 8 + 1 + 4 // offset of the number of columns of the first tensor
 			rowsAt    = columnsAt + 8
 			offsetAt  = rowsAt + 8 + 4
-			next      = 8 + 1 + 4 + 8 + 8 + 4 + 8 // to the same of the second
+			next      = 8 + 1 + 4 + 8 + 8 + 4 + 8 // distance to the same field of the second tensor
 		)
-		edit := func(numbers ...uint64) []byte { // pairs: where, what
+		edit := func(numbers ...uint64) []byte { // numbers holds offsets and values in turn
 			data := fileBytes(t, nil, source("w", kind, 2, columns), source("v", kind, 2, columns))
 			for i := 0; i < len(numbers); i += 2 {
 				binary.LittleEndian.PutUint64(data[numbers[i]:], numbers[i+1])
@@ -308,7 +307,7 @@ func TestInterruptedWritesLeaveNothing(t *testing.T) {
 	}
 }
 
-// An accepted file has tensors inside it that do not overlap; anything else is an error, never a panic.
+// In an accepted file the tensors lie inside the file and do not overlap. Any other file gives an error, never a panic.
 func FuzzParse(f *testing.F) {
 	f.Add(fileBytes(f, allPairs, source("w", 12, 1, 256), source("n", F32, 3)))
 	f.Add(fileBytes(f, []Pair{{"general.alignment", uint32(64)}}, source("w", 39, 2, 32)))
@@ -328,7 +327,7 @@ func FuzzParse(f *testing.F) {
 			if n, err := x.bytes(); err != nil || int64(len(x.Data)) != n {
 				t.Fatalf("tensor %q has %d bytes, want %d (%v)", x.Name, len(x.Data), n, err)
 			}
-			if format, ok := x.Type.Block(); ok && len(x.Data) > 0 { // any bytes are values
+			if format, ok := x.Type.Block(); ok && len(x.Data) > 0 { // any bytes of a block can be decoded
 				format.Decode(make([]float32, len(x.Data)/format.Bytes()*format.Values()), x.Data)
 			}
 			for i := range x.Data {

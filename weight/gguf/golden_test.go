@@ -10,7 +10,7 @@ import (
 	"sparrow/weight"
 )
 
-// Blocks of every type decode to the values of the format's own package, to the bit.
+// Blocks of every type are decoded to the values of the format's own package, bit for bit.
 func TestGoldenBlocks(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../../testdata/oracle/formats-1.tar.gz"), "formats-1", "gguf")
 	open := func(name string) *weight.Checkpoint {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Tensors begin at multiples of the file's own alignment.
+// Tensors begin at multiples of the alignment that the file states.
 func TestTensorsAreAligned(t *testing.T) {
 	for _, c := range []struct {
 		pad     uint32
 		refused bool
 	}{{16, false}, {32, false}, {128, true}} {
 		data := fileBytes(t, []Pair{{"general.alignment", c.pad}}, source("a", F32, 8), source("b", F32, 8))
-		// Written at multiples of 32: the data of another alignment begins elsewhere.
+		// The file was written with an alignment of 32; with another alignment its data begins elsewhere.
 		data = append(data, make([]byte, 256)...)
 		f, err := Parse("x", data)
 		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "multiple of 128") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkScrape measures the cost of a scrape; routers scrape every 50 ms.
+// BenchmarkScrape measures the time of one scrape of the metrics; routers scrape every 50 ms.
 func BenchmarkScrape(b *testing.B) {
 	h := New(busy(), true).Handler()
 	r := httptest.NewRequest("GET", "/metrics", nil)

@@ -46,7 +46,7 @@ func busy() *source {
 	}
 }
 
-// Moves of experts are counted if experts can move.
+// The metrics include moves of experts only if the engine can move experts.
 func TestExpertMoves(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		e := busy()
