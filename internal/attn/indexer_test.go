@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// counted counts the products and scores of a selection.
+// counted is a device that counts the products and scores of a selection.
 type counted struct {
 	kernel.Device
 	products, scores int
@@ -26,7 +26,7 @@ func (c *counted) Do(op kernel.Op) error {
 	return c.Device.Do(op)
 }
 
-// values returns a tensor of numbers around zero that differ from each other.
+// values returns a tensor of distinct numbers around zero.
 func values(t *testing.T, dev kernel.Device, rows, cols int) kernel.Tensor {
 	t.Helper()
 	out, err := kernel.New(dev, kernel.F32, rows, cols)
@@ -56,8 +56,8 @@ func ints(t *testing.T, dev kernel.Device, rows, cols int, v ...int32) kernel.Te
 }
 
 // A launch whose rows select all of their keys computes neither queries nor scores. With one more key in one row it
-// computes both, and rows that select every key have the same result. The plan determines the kind of a launch: a
-// short variant of the paged path, or a separate path for rows of a prompt.
+// computes both, and rows that select every key give the same result as before. The plan determines the kind of a
+// launch: a short variant of the paged path, or a separate path for rows of a prompt.
 func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 	dev := &counted{Device: &ref.Device{}}
 	x := Indexer{Heads: 4, TopK: 4, Pairing: kernel.HalfSplit}

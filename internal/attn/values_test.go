@@ -33,7 +33,8 @@ func cpuPlan(t *testing.T, b plan.Batch) (*plan.Plan, *plan.Config) {
 	return p, &cfg
 }
 
-// Pages of the tokens of a batch are inside the pool, also where they are negative; pages behind them are not read.
+// A page number of a token that is outside the pool, or negative, is refused. Pages after the last token are not
+// checked.
 func TestPagesOutsideThePoolAreRefused(t *testing.T) {
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130), plan.DecodeRequest(64))
 	_, cfg := cpuPlan(t, b)
@@ -49,7 +50,8 @@ func TestPagesOutsideThePoolAreRefused(t *testing.T) {
 	}
 }
 
-// Whole rows of logits are those of requests that want more than a token, and rows of logits are counted over all.
+// The array WholeRows lists the rows of logits of requests that need more than a token. A row is an index among the
+// rows of logits of all requests.
 func TestWholeRows(t *testing.T) {
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(10), plan.DecodeRequest(20), plan.DecodeRequest(30),
 		plan.DecodeRequest(40))
@@ -83,7 +85,7 @@ func TestWholeRows(t *testing.T) {
 	}
 }
 
-// The memory for the largest scores of blocks holds every block of a row of scores, in whole pieces of 16 bytes.
+// The memory for block maxima holds one value for every block of a row of scores, rounded up to 16 bytes.
 func TestBlocksOfScores(t *testing.T) {
 	for _, width := range []int{64, 127, 128, 129, 256, 257} {
 		s := &plan.Segment{Indexer: plan.Indexer{Kind: plan.IndexerPagedSplit, RowsPerChunk: 3, ScoreWidth: width,

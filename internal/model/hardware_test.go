@@ -44,7 +44,7 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// A CPU has only the ordinal 0: any other is refused.
+// A CPU has only ordinal 0. Any other ordinal is refused.
 func TestOrdinalsOfACPU(t *testing.T) {
 	r := kernel.NewRegistry(cpu.Backends(), ref.Backends())
 	for _, name := range []string{"cpu", "ref"} {

@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Choices of rows with a token are counted, choices of padding rows are not; every reading adds the new counts, also
-// when a counter has wrapped around.
+// Choices of rows with a token are counted and choices of padding rows are not. Every reading adds the new counts, also
+// if a counter has wrapped around.
 func TestTally(t *testing.T) {
 	dev := &ref.Device{}
 	tally, err := NewTally(dev, 3, 4)
@@ -52,13 +52,13 @@ func TestTally(t *testing.T) {
 	if u.Counts[0] != nil || u.Counts[2] != nil {
 		t.Errorf("layers without choices have counts: %v", u.Counts)
 	}
-	for e := range tally.last { // as if that many had been read before
+	for e := range tally.last { // sets the counts of the previous reading
 		tally.last[e] -= 5
 	}
 	if err := tally.Read(u); err != nil || u.Counts[1][1] != 5 {
 		t.Errorf("%v, %v", u.Counts[1], err)
 	}
-	tally.last[4] = 1<<32 - 2 // and the counter, now 3, has wrapped around
+	tally.last[4] = 1<<32 - 2 // the counter is now 3, so it has wrapped around
 	if err := tally.Read(u); err != nil || u.Counts[1][0] != 3+5+5 {
 		t.Errorf("%v, %v", u.Counts[1], err)
 	}

@@ -30,7 +30,7 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 			if err := f.add(long, 60); err != nil {
 				t.Fatal(err)
 			}
-			for at := 0; at < 40; at += 16 { // nothing else is in the batches until its first token
+			for at := 0; at < 40; at += 16 { // the batches contain nothing else until the first token
 				items := step(t, f)
 				if len(items) != 1 || items[0].Seq != long {
 					t.Fatalf("%d items in the batch of a prompt, the first of %q", len(items), items[0].Seq.Tenant)

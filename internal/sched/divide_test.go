@@ -34,7 +34,7 @@ func divided(t *testing.T, pages, streams int) (*Scheduler, []*Sequence) {
 	return s, list
 }
 
-// finish commits a batch and samples a token for every sequence that ends.
+// finish commits a batch and samples a token for every sequence whose last known token was computed.
 func finish(t *testing.T, s *Scheduler, items []Item) {
 	t.Helper()
 	for i := range items {
@@ -47,8 +47,8 @@ func finish(t *testing.T, s *Scheduler, items []Item) {
 	}
 }
 
-// A prompt that would delay streams too long gets its own batch, and the streams run between its operations; a shorter
-// prompt is computed in one batch with them.
+// A prompt that would delay streams too long gets its own batch, and the streams run between its operations. A shorter
+// prompt is computed in one batch with the streams.
 func TestLongPromptsAreDivided(t *testing.T) {
 	s, streams := divided(t, 1000, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}
@@ -62,7 +62,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	served := streams[0].request.served
 	for i := range int64(3) {
 		inner, load := s.Between()
-		if got := streams[0].request.served; got != served+i+1 { // as in any batch
+		if got := streams[0].request.served; got != served+i+1 { // counted as in any batch
 			t.Fatalf("%d tokens of a stream were scheduled after %d batches between operations, want %d", got, i+1,
 				served+i+1)
 		}
@@ -85,7 +85,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	if items := s.Schedule(); len(items) != 3 || s.Load().Divided() {
 		t.Errorf("%d items, divided %v; want a batch of all", len(items), s.Load().Divided())
 	}
-	// The same prompt when the streams have already waited for nearly the maximum time.
+	// This case has the same prompt, but the streams have already waited for nearly the maximum time.
 	s, _ = divided(t, 1000, 2)
 	s.roster.limits.MaxStall = time.Hour
 	if err := s.Add(&Sequence{Tokens: make([]int32, 30)}); err != nil {
@@ -100,7 +100,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 // Between takes no page from the prompts of the batch in progress: a stream that finds no free page waits until the
 // batch ends.
 func TestBetweenTakesNoPages(t *testing.T) {
-	s, streams := divided(t, 6, 2) // the next token but one of each needs a page
+	s, streams := divided(t, 6, 2) // each stream needs a page for its second next token
 	long := &Sequence{Tokens: make([]int32, 30)}
 	if err := s.Add(long); err != nil {
 		t.Fatal(err)

@@ -142,10 +142,10 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 	add("a", "x", 2)
 	add("c", "", 3)
 	step(t, f)
-	add("c", "", 4)  // comes first, and has nobody to take a place from
-	add("a", "y", 5) // takes that of the other flow
+	add("c", "", 4)  // first in the queue, but no sequence can be suspended for it
+	add("a", "y", 5) // takes the place of the tenant's other flow
 	step(t, f)
-	add("b", "", 6) // takes the place of the latter
+	add("b", "", 6) // takes the place of the sequence added before
 	for range 3 {
 		step(t, f)
 	}
@@ -158,8 +158,8 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 	}
 }
 
-// A sequence is suspended for another of its tenant only if that one then has enough pages. Otherwise two tenants, each
-// with a long prompt of a higher priority, would suspend each other repeatedly, and none would end.
+// A sequence is suspended for another of its tenant only if the other one then has enough pages. Otherwise two tenants,
+// each with a long prompt of a higher priority, would suspend each other repeatedly, and none would end.
 func TestNobodyIsSuspendedInVain(t *testing.T) {
 	f, err := newFake(20, 6, Limits{BatchTokens: 2, MaxRunning: 2, MaxPrompts: 3})
 	if err != nil {
@@ -170,7 +170,7 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 		{Tenant: "b", Tokens: make([]int32, 69)}, {Tenant: "a", Tokens: make([]int32, 77)},
 	} {
 		for at := range q.Tokens {
-			q.Tokens[at] = int32(i + at*at%7) // no common prefixes
+			q.Tokens[at] = int32(i + at*at%7) // prompts have no common prefixes
 		}
 		q.Request = i
 		if err := f.add(q, len(q.Tokens)+2); err != nil {
@@ -188,10 +188,10 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 	}
 }
 
-// A sequence is suspended for another of its tenant only if that one can then run: more sequences of the tenant may be
-// running than the waiting one's limit allows, because others have another limit. Otherwise the suspended one would
-// return in the same batch, begin again and take the only row that may be replayed from the other prompt, and none
-// would end.
+// A sequence is suspended for another of its tenant only if the other one can then run: more sequences of the tenant
+// may be running than the waiting one's limit allows, because others have another limit. Otherwise the suspended one
+// would return in the same batch, begin again and take the only row that may be replayed from the other prompt, and
+// none would end.
 func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {
 	f := newTestFake(t, 10, 5, Limits{BatchTokens: 18, MaxRunning: 7, RecordRows: 1})
 	older := mustAdd(t, f, &Sequence{Tokens: prompt(100, 20), Request: 1, Replay: Span{From: 0, To: 7}}, 22)
@@ -206,8 +206,8 @@ func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {
 	}
 }
 
-// If no single suspension lets a sequence run, another waiting sequence of its tenant that one suspension helps is
-// still considered.
+// If no single suspension lets the first waiting sequence of a tenant run, the scheduler still considers the tenant's
+// other waiting sequences.
 func TestAnExceededBoundHidesNobody(t *testing.T) {
 	f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 3})
 	add := func(tenant string, request, priority, places int) *Sequence {
@@ -218,7 +218,7 @@ func TestAnExceededBoundHidesNobody(t *testing.T) {
 	add("a", 2, -1, 0)
 	add("b", 3, 0, 0)
 	step(t, f)
-	add("b", 4, 0, 0) // comes first, and has nobody to take a place from
+	add("b", 4, 0, 0) // first in the queue, but no sequence can be suspended for it
 	add("a", 5, 1, 1)
 	if middle := add("a", 6, 0, 0); find(step(t, f), middle) == nil {
 		t.Error("a higher priority without a bound is not in the next batch")
@@ -291,7 +291,7 @@ func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 	}
 	add(2, 2)
 	step(t, f)
-	step(t, f) // one in each batch
+	step(t, f) // each batch admits one sequence
 	of := map[int]int{}
 	for _, q := range f.sched.roster.running {
 		of[q.Priority]++
@@ -307,8 +307,8 @@ func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 	}
 }
 
-// At most as many sequences are suspended for others of their tenants as a batch can begin prompts: an empty place
-// computes nothing.
+// At most as many sequences are suspended for others of their tenants as a batch can begin prompts, because a place
+// that stays empty computes nothing.
 func TestSuspendedAreNoMoreThanPrompts(t *testing.T) {
 	for prompts := 1; prompts <= 3; prompts++ {
 		f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 30, MaxPrompts: prompts})
@@ -352,7 +352,8 @@ func TestTwoFloodsShare(t *testing.T) {
 	}
 }
 
-// For any owners, all sequences end, the invariants of the fake hold, and no data remains of tenants without sequences.
+// For sequences of any tenants and requests, all sequences end, the invariants of the fake hold, and no data of tenants
+// without sequences remains.
 func TestEveryoneEnds(t *testing.T) {
 	suspended := int64(0)
 	rapid.Check(await.Untimed(t), func(t *rapid.T) {

@@ -28,22 +28,22 @@ import (
 //   - if ranks have pools of their own, a sequence has all its pages in one pool from its admission on;
 //   - kv.Check holds after Schedule and after the step.
 type fake struct {
-	pool  *kv.Pool   // the first, of fakes with one
-	pools []*kv.Pool // of each rank
+	pool  *kv.Pool   // the first pool; fakes without ranks have only this one
+	pools []*kv.Pool // the pool of each rank
 	sched *Scheduler
 	size  int      // tokens of a page
-	slots []uint64 // [pages*size]
-	sight int      // tokens a row of a window sees
-	seen  []uint64 // [window pages*size]
+	slots []uint64 // [pages*size] hashes
+	sight int      // number of tokens that a window row sees
+	seen  []uint64 // [window pages*size] hashes
 	goals map[*Sequence]int
-	order []*Sequence // first admissions
+	order []*Sequence // sequences in the order of their first admission
 	// loose holds prompts whose order is not checked: short prompts overtake others, and prompts that request rows of
 	// logits are never scheduled alone, so that later requests overtake them.
 	loose map[*Sequence]bool
 	steps int
-	apart bool                  // the latest step was of first sequences alone
-	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
-	right int                   // drafts that were accepted
+	apart bool                  // whether the latest step had only first sequences
+	guess func(q *Sequence) int // number of drafts to try after a step, some of them wrong; nil for none
+	right int                   // number of accepted drafts
 	wrong int
 	// scored counts the rows of logits of sequences that request more than one.
 	scored map[*Sequence]int
@@ -96,9 +96,9 @@ func (f *fake) add(q *Sequence, goal int) error {
 	return f.sched.Add(q)
 }
 
-// step runs one step and returns its items; none if everything is done.
+// step runs one step and returns its items, or none if all sequences have ended.
 func (f *fake) step() ([]Item, error) {
-	decoding := map[*Sequence]int{} // with how often it was preempted
+	decoding := map[*Sequence]int{} // number of preemptions of each decoding sequence
 	for _, q := range f.sched.roster.running {
 		if q.decoding() {
 			decoding[q] = q.Preempted
@@ -196,14 +196,14 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	return nil
 }
 
-// checkFirst checks a step of first sequences alone.
+// checkFirst checks a step that contains only first sequences of tenants or flows.
 func checkFirst(items []Item, twice bool) error {
 	if twice {
 		return fmt.Errorf("two steps without decodes follow each other")
 	}
 	for i := range items {
 		own := items[i].Seq.tenant()
-		if len(own.parent.members) == 1 { // flows of the only tenant
+		if len(own.parent.members) == 1 { // a single tenant: its flows take turns
 			own = items[i].Seq.flow()
 		}
 		if it := &items[i]; it.Decode || !it.Last || own.running != 1 {
@@ -214,7 +214,7 @@ func checkFirst(items []Item, twice bool) error {
 	return nil
 }
 
-// free reports whether a sequence neither records nor replays rows, nor is restored.
+// free reports whether a sequence records no rows, replays no rows and is not being restored.
 func free(q *Sequence) bool { return q.Record == Span{} && q.Replay == Span{} && !q.restoring }
 
 // run checks the cached data of an item and writes its rows.
@@ -228,7 +228,7 @@ func (f *fake) run(it *Item) error {
 		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last,
 			it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
 	}
-	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // whose logits are requested
+	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // first token whose logits are requested
 	if want := max(it.Cached+own-first, 0) + it.Drafts; it.Logits != want {
 		return fmt.Errorf("sequence %d: %d rows of logits of tokens %d to %d and %d drafts, want %d", q.age, it.Logits,
 			it.Cached, it.Cached+own, it.Drafts, want)
@@ -265,7 +265,7 @@ func (f *fake) run(it *Item) error {
 
 func (f *fake) slot(it *Item, p int) int { return int(it.Pages[p/f.size])*f.size + p%f.size }
 
-// hashes yields, for each token up to the end of an item, the hash of the sequence up to it.
+// hashes yields, for each token up to the end of an item, the hash of the sequence up to and including that token.
 func hashes(it *Item) iter.Seq2[int, uint64] {
 	q := it.Seq
 	return func(yield func(int, uint64) bool) {
@@ -337,7 +337,7 @@ func (f *fake) settle(it *Item) error {
 	return nil
 }
 
-// keep adds the recorded rows of a span after a position that it did not have yet.
+// keep adds the rows of a span after a position that were not recorded yet.
 func (f *fake) keep(q *Sequence, at int, s Span) {
 	if end := at + s.To; s.len() > 0 && end > q.Record.From {
 		f.recorded[q] += end - max(at+s.From, q.Record.From)

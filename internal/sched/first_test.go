@@ -19,7 +19,7 @@ func beside(t *testing.T, l Limits) *fake {
 }
 
 // The first sequence of a tenant has its own batch, so that its first token does not wait for the decodes of others.
-// These continue in the next batch, whatever other sequences have arrived.
+// The decodes continue in the next batch, whatever other sequences have arrived.
 func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	f := beside(t, Limits{})
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 8), Tenant: "b"}, 40)
@@ -43,9 +43,9 @@ func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	}
 }
 
-// The first sequence does not wait for the prompts of others either, whether these are many short ones of a scored
-// request or long ones, if it takes at most a quarter of their batch. With a single tenant the same holds for its
-// flows; with other tenants it does not.
+// The first sequence does not wait for the prompts of others if it takes at most a quarter of their batch. The other
+// prompts may be many short prompts of a scored request or long prompts. The same holds for the flows of a single
+// tenant, but not if there are other tenants.
 func TestFirstSequencesDoNotWaitForPrompts(t *testing.T) {
 	for name, c := range map[string]struct {
 		other string // tenant of one more sequence
@@ -116,8 +116,8 @@ func TestShortFirstSequencesOvertakeLongOnes(t *testing.T) {
 	}
 }
 
-// A batch apart is formed only if it saves the first sequence half of the time, and if decodes are not delayed for
-// longer than allowed.
+// A separate batch for a first sequence is formed only if it saves that sequence half of the time and does not delay
+// decodes for longer than allowed.
 func TestFirstSequencesApartHaveToPay(t *testing.T) {
 	for name, c := range map[string]struct {
 		prompt int
@@ -125,7 +125,7 @@ func TestFirstSequencesApartHaveToPay(t *testing.T) {
 		apart  bool
 	}{
 		"a short prompt":             {8, 0, true},
-		"a prompt that takes longer": {20, 0, false}, // than the decodes, by the first guesses
+		"a prompt that takes longer": {20, 0, false}, // longer than the decodes, by the initial estimates
 		"beyond the bound":           {8, 40 * time.Millisecond, false},
 		"within the bound":           {8, 200 * time.Millisecond, true},
 	} {
@@ -137,7 +137,8 @@ func TestFirstSequencesApartHaveToPay(t *testing.T) {
 	}
 }
 
-// flooded returns a fake in which one request holds all 4 places, each with several pages and a few tokens more.
+// flooded returns a fake in which one request holds all 4 places. Each of its sequences has several full pages and one
+// partly filled page.
 func flooded(t *testing.T, pages int) *fake {
 	t.Helper()
 	f := newTestFake(t, pages, 4, Limits{BatchTokens: 64, MaxRunning: 4, KeepSuspended: true})
@@ -148,7 +149,7 @@ func flooded(t *testing.T, pages int) *fake {
 	return f
 }
 
-// A sequence that was suspended for another continues with its next token: nothing is computed again.
+// A sequence that was suspended for another continues with its next token, and none of its tokens is computed again.
 func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	f := flooded(t, 100)
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 4)
@@ -161,7 +162,8 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 		step(t, f)
 	}
 	it := find(step(t, f), q)
-	if it == nil || !it.Decode || it.Cached != len(q.Tokens)-2 || f.sched.Kept() != 0 { // one token was added since
+	// One token was added since then.
+	if it == nil || !it.Decode || it.Cached != len(q.Tokens)-2 || f.sched.Kept() != 0 {
 		t.Errorf("the suspended sequence goes on with %+v", it)
 	}
 }
@@ -169,7 +171,7 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 // A sequence that kept its pages continues in a batch with enough free recorded or replayed rows; otherwise it runs
 // without a token and continues in a later batch.
 func TestKeptSequencesWaitForRows(t *testing.T) {
-	far := Span{From: 3, To: 1000} // the rows of its answer
+	far := Span{From: 3, To: 1000} // includes all rows of the answer
 	for name, span := range map[string]func(*Sequence){
 		"recorded": func(q *Sequence) { q.Record = far },
 		"replayed": func(q *Sequence) { q.Replay = far },
@@ -192,7 +194,7 @@ func TestKeptSequencesWaitForRows(t *testing.T) {
 			if f.sched.Kept() != 1 || f.sched.roster.kept[0] != own[1] {
 				t.Fatalf("%s: %d sequences have kept their pages", name, f.sched.Kept())
 			}
-			items := step(t, f) // which checks that no more rows are recorded or given
+			items := step(t, f) // step checks the limits of recorded and replayed rows
 			if find(items, own[0]) == nil || (find(items, own[1]) != nil) != (rows == 2) || f.sched.Kept() != 0 {
 				t.Errorf("%s, %d rows: the batch has %d items, %d have kept their pages", name, rows, len(items),
 					f.sched.Kept())
@@ -208,7 +210,7 @@ func TestKeptSequencesWaitForRows(t *testing.T) {
 
 // Kept pages are released for any caller that needs them, and their sequence is computed again.
 func TestKeptPagesAreGivenUp(t *testing.T) {
-	f := flooded(t, 24) // the flood has 20
+	f := flooded(t, 24) // the request holds 20 pages
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 13), Tenant: "b"}, 30)
 	if find(step(t, f), b) == nil || f.sched.Kept() != 1 {
 		t.Fatalf("%d have kept their pages", f.sched.Kept())

@@ -26,8 +26,8 @@ func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
 // batch returns a copy of the next batch, because the scheduler reuses its memory.
 func batch(s *Scheduler) []Item { return append([]Item(nil), s.Schedule()...) }
 
-// A sequence whose next token is sampled on the device is scheduled again behind it; only finished tokens are
-// committed.
+// A sequence whose next token is sampled on the device is scheduled again before the token is known. Only tokens of
+// finished passes are committed.
 func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s, list := flyer(t, 8, 6, 3)
 	first := batch(s)
@@ -37,7 +37,7 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s.Started(&first[0], true)
 	s.Started(&first[1], true)
 	second := batch(s)
-	for i, n := range []int{3, 6} { // the shortest prompt comes first in the batch, the oldest decode
+	for i, n := range []int{3, 6} { // the batch begins with the shortest prompt, which is the oldest decode
 		it := &second[1-i]
 		if !it.Unknown || !it.Decode || it.Cached != n || !it.Last || it.Logits != 1 || len(it.Tokens) != 1 ||
 			it.Seq.Cached() != 0 || 4*len(it.Pages) < n+1 {
@@ -93,7 +93,7 @@ func TestPreemptedInFlight(t *testing.T) {
 	for i := range first {
 		s.Started(&first[i], true)
 	}
-	second := batch(s) // both need another page soon: 4+1 and 3+1 tokens fit, then the pages are used up
+	second := batch(s) // 4+1 and 3+1 tokens fit; then both sequences need another page and none is free
 	for i := range first {
 		if err := s.Done(&first[i]); err != nil {
 			t.Fatal(err)

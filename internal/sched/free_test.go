@@ -25,13 +25,13 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.sched.Restart(a)
-	f.sched.Restart(a) // waits already
-	f.sched.Restart(c) // holds no pages
+	f.sched.Restart(a) // has no effect, because a waits already
+	f.sched.Restart(c) // has no effect, because c holds no pages
 	if freed[a] != 1 || freed[c] != 0 || f.sched.Running() != 1 || f.sched.roster.waiting[0] != a {
 		t.Errorf("after Restart: freed %v, %d running; want the oldest at the head of the queue", freed,
 			f.sched.Running())
 	}
-	f.sched.Remove(c) // never ran
+	f.sched.Remove(c) // c never ran
 	f.sched.Remove(b)
 	f.sched.Remove(b)
 	if freed[b] != 1 || freed[c] != 0 {

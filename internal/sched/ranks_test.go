@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence is admitted on the rank with the longest cached prefix of it, else on the rank with the fewest sequences;
-// if pages are missing, a sequence of the same rank is preempted.
+// A sequence is admitted on the rank that caches the longest prefix of its tokens, else on the rank with the fewest
+// sequences; if pages are missing, a sequence of the same rank is preempted.
 func TestRanksOfSequences(t *testing.T) {
 	f, err := newRanked(2, 4, 4, kv.Window{}, Limits{BatchTokens: 32, MaxRunning: 8})
 	if err != nil {
@@ -38,7 +38,7 @@ func TestRanksOfSequences(t *testing.T) {
 	if a.Rank() != 0 || b.Rank() != 1 {
 		t.Errorf("the first two are on ranks %d and %d", a.Rank(), b.Rank())
 	}
-	// Its first page equals the first page of b.
+	// The first page of c equals the first page of b.
 	c := add(&Sequence{Tokens: append(text(2, 4), 7, 8)}, 12)
 	step()
 	if c.Rank() != 1 || c.Match.Tokens != 4 {

@@ -78,8 +78,8 @@ func fillPage(f *fake, q *Sequence, page, window int32, at int) {
 	}
 }
 
-// A page is restored only if enough rows remain to be computed: those with logits, at least one. If pages are missing,
-// nothing of the sequence changes.
+// A page is restored only if at least one row, and all rows with logits, remain to be computed. If pages are missing,
+// the sequence does not change.
 func TestRestoredPagesThatDoNotFit(t *testing.T) {
 	for _, c := range []struct {
 		tokens, logits, pages int

@@ -116,8 +116,8 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	}
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
 	items := mustStep(t, f)
-	// The prompt waits, so the drafts release their pages and share the page of the next token, which has no free slots
-	// for them; the prompt is admitted and gets all rows that the decode leaves.
+	// Because the prompt waits, the drafts release their pages. The page of the next token has no free slots for
+	// drafts, so nothing is drafted, and the prompt is admitted and gets all rows that the decode leaves.
 	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
 		t.Errorf("the decode's item is %+v, want no draft and one page", it)
 	}
@@ -138,7 +138,7 @@ func TestDraftsGiveWayBeforeAnybodyIsPreempted(t *testing.T) {
 	}
 	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 2)}, 16)
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 4)}, 8)
-	mustStep(t, f) // both prompts
+	mustStep(t, f) // computes both prompts
 	f.draft(old, 7)
 	if len(old.Pages()) != 3 || f.pool.Available() != 0 {
 		t.Fatalf("%d pages with drafts, %d left; want 3 and none", len(old.Pages()), f.pool.Available())
@@ -329,7 +329,7 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 		}
 	}
 	f.sched.Remove(q)
-	f.sched.Remove(q) // once more changes nothing
+	f.sched.Remove(q) // removing it again has no effect
 	pool, err := kv.New(kv.Config{Pages: 1, PageTokens: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -377,9 +377,9 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 	}
 }
 
-// Admission reserves the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of
-// eight and three. Both prompts alone would fit, but the older one's ninth token would then preempt the younger
-// sequence.
+// Admission reserves the page that a running prompt's first sampled token needs. The pool has three pages of four
+// tokens, and the prompts have eight and three tokens. Both prompts would fit, but the older one's ninth token would
+// then preempt the younger sequence.
 func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
 	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})
 	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 10)

@@ -11,9 +11,11 @@ import (
 
 // machine models the times of batches on a simulated machine.
 type machine struct {
-	name  string
-	batch func(decodes, decodeContext, prompts, promptContext float64) float64 // rows, and thousands of tokens; seconds
-	far   float64                                                              // more for a row after the threshold
+	name string
+	// Rows and thousands of tokens to seconds.
+	batch func(decodes, decodeContext, prompts, promptContext float64) float64
+	// Additional seconds of a row after the threshold.
+	far   float64
 	stall time.Duration
 	step  int
 	// kept is the allowed longest gap as a multiple of stall; 0 means 1.2, as promised.
@@ -21,7 +23,7 @@ type machine struct {
 }
 
 var machines = []machine{
-	// The built-in model on two cores.
+	// These costs are those of the built-in model on two cores.
 	{"small model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 4e-4 + 2e-4*d + 1e-5*dc + 5e-4*p + 2e-5*pc
 	}, 8e-4, 100 * time.Millisecond, 512, 0},
@@ -35,19 +37,19 @@ var machines = []machine{
 	}, 1e-2, 100 * time.Millisecond, 512, 8},
 }
 
-// rig runs a scheduler on a simulated machine with random times around the expected ones: most within 5 %, and one in
-// 200 twice as long if noise is set.
+// rig runs a scheduler on a simulated machine. Times vary randomly, mostly within 5 % of the expected time; if noise is
+// set, one batch in 200 takes twice as long.
 type rig struct {
 	s       *Scheduler
 	m       *machine
 	r       *rand.Rand
 	noise   bool
-	spread  float64 // of the logarithm of times
+	spread  float64 // standard deviation of the logarithm of times
 	clock   float64
-	longest float64 // batch that sequences decoding had to wait for, but for those that were drawn to be late
-	prompts int     // tokens computed
-	waited  int     // batches that sequences decoding had to wait for
-	over    int     // those that took more than the bound and a fifth
+	longest float64 // longest batch that decoding sequences waited for, without batches that were made slow at random
+	prompts int     // number of computed prompt tokens
+	waited  int     // number of batches that decoding sequences waited for
+	over    int     // number of those batches that took more than 1.2 times the bound
 }
 
 // threshold is the number of prompt tokens above which the machines become slower.
@@ -137,7 +139,7 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 		for g.s.Running() > streams || g.s.Waiting() > 0 {
 			g.step(t)
 		}
-		for range 40 { // short ones, that may make it forget what long ones cost
+		for range 40 { // many short prompts must not change the estimated cost of long prompts
 			g.add(t, "prompt", 1+g.r.IntN(100))
 			g.step(t)
 		}
@@ -146,7 +148,7 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 }
 
 // Prompts delay running streams for no longer than promised, from the first one on, and lose at most a quarter of their
-// speed. If that is impossible, the scheduler reports the delay.
+// speed. If this limit cannot be met, the scheduler reports the delay.
 func TestPromptsDoNotStallStreams(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
@@ -208,8 +210,8 @@ func TestStallsOnASharedMachine(t *testing.T) {
 	}
 }
 
-// While nothing decodes, chunks are as large as the batch, and prompts of several requests share one. When the machine
-// becomes ten times slower, chunks adapt within a few batches.
+// While nothing decodes, chunks are as large as the batch, and prompts of several requests share a batch. When the
+// machine becomes ten times slower, chunks adapt within a few batches.
 func TestChunksFollowTheMachine(t *testing.T) {
 	slow := 1.0
 	m := machine{"", func(d, dc, p, pc float64) float64 { return slow * (1e-3 + 2e-4*d + 5e-4*p + 1e-6*(dc+pc)) },

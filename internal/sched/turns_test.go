@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// crowd adds long prompts, each with its own request (with flows: on its own flow), and runs some batches.
+// crowd adds long prompts, each with its own request, or with its own flow if flows is set, and runs some batches.
 func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) {
 	t.Helper()
 	for i := range n {
@@ -22,8 +22,8 @@ func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) 
 }
 
 // However many long prompts are in progress, of one tenant or of many, a short prompt of any tenant is computed whole
-// in one of the next two batches, scored or not. The same holds for the first chunk of a long prompt whose tenant has
-// no other.
+// in one of the next two batches, scored or not. The same holds for the first chunk of a long prompt if its tenant has
+// no other prompt.
 func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	one, each := func(int) string { return "a" }, func(i int) string { return fmt.Sprint(i) }
 	for name, c := range map[string]struct {
@@ -62,7 +62,7 @@ func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	}
 }
 
-// A request with many sequences, such as one that scores continuations, does not block others either.
+// A request with many sequences, such as one that scores continuations, does not block other requests.
 func TestManySequencesOfARequestTakeTurns(t *testing.T) {
 	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 300, PromptLogits: 64})
 	for i := range 256 {
@@ -72,7 +72,7 @@ func TestManySequencesOfARequestTakeTurns(t *testing.T) {
 	for range 5 {
 		step(t, f)
 	}
-	for i := range 8 { // another comes when the one before it has ended
+	for i := range 8 { // each request arrives when the previous one has ended
 		late := mustAdd(t, f, &Sequence{Tokens: prompt(int32(i), 300), Tenant: "a"}, 301)
 		n := 0
 		for ; f.goals[late] > 0; n++ {
@@ -103,7 +103,7 @@ func TestShortPromptsDoNotStarveLongOnes(t *testing.T) {
 	}
 }
 
-// Long prompts of one tenant are computed a few at a time; all at once, each would end late.
+// Long prompts of one tenant are computed a few at a time, because each would end late if all ran at once.
 func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100})
 	crowd(t, f, 16, func(int) string { return "a" }, true)

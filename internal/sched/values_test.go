@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Invariants of this file: functions that only compute values return the right ones.
+// Invariants of this file: functions that only compute values return the right values.
 
 // Prompts that run or wait get at least half of the remaining tokens of a batch, and at least one token each.
 func TestTheShareOfDrafts(t *testing.T) {
@@ -23,7 +23,7 @@ func TestTheShareOfDrafts(t *testing.T) {
 			t.Errorf("%d of %d tokens, want %d", got, left, want)
 		}
 	}
-	o.waiting, o.running = nil, []*Sequence{{}} // a prompt that is in no batch yet
+	o.waiting, o.running = nil, []*Sequence{{}} // a running prompt that is not in the batch
 	if got := f.draftBudget(20); got != 10 {
 		t.Errorf("%d of 20 tokens beside a prompt that runs", got)
 	}
@@ -45,7 +45,7 @@ func TestTheShareOfAPrompt(t *testing.T) {
 	}
 }
 
-// A slow batch counts as a delay by prompts only if these were cut to the smallest chunk.
+// A slow batch counts as delayed by prompts only if its prompts had been cut to the smallest chunk.
 func TestADelayIsThatOfTheSmallestChunk(t *testing.T) {
 	for _, smallest := range []bool{false, true} {
 		f, err := newFake(64, 4, Limits{BatchTokens: 64, MaxRunning: 4, MaxStall: 10 * time.Millisecond})
@@ -121,7 +121,7 @@ func TestTheLatestKeptPagesGoFirst(t *testing.T) {
 	}
 }
 
-// The part of a span that is in a chunk of a prompt is relative to the chunk.
+// The method in returns the part of a span that lies in a chunk of a prompt, relative to the chunk.
 func TestTheSpanOfAChunk(t *testing.T) {
 	s := Span{From: 5, To: 12}
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func TestTheSpanOfAChunk(t *testing.T) {
 	}
 }
 
-// A batch takes the rows of a chunk before its span, and as many of the span as it may record and replay.
+// A batch takes all rows of a chunk before the recorded span, and as many rows of the span as it may record and replay.
 func TestTheRoomOfABatch(t *testing.T) {
 	for _, c := range []struct {
 		room           room
@@ -169,11 +169,11 @@ func TestTheRoomOfABatch(t *testing.T) {
 	}
 }
 
-// Of an account the youngest sequence of its largest request is suspended, among equal requests the youngest of all,
-// and never the oldest of the account.
+// The youngest sequence of an account's largest request is suspended. Among equally large requests it is the youngest
+// sequence of all, and it is never the oldest of the account.
 func TestTheYoungestOfTheLargestRequest(t *testing.T) {
 	for _, c := range []struct {
-		requests []int // of the sequences, in order of arrival
+		requests []int // request of each sequence, in order of arrival
 		want     int
 	}{
 		{[]int{1}, -1}, {[]int{1, 2}, 1}, {[]int{1, 2, 3}, 2}, {[]int{1, 1, 2, 2}, 3}, {[]int{1, 2, 1, 2, 1}, 4},

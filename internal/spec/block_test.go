@@ -15,8 +15,8 @@ func timed(c *Controller, fixed, row float64) {
 	}
 }
 
-// If the confidence of a drafter separates accepted drafts from rejected ones, its blocks are cut there; otherwise
-// blocks are not cut, and nothing is lost.
+// If the confidence of a drafter separates accepted drafts from rejected ones, blocks are cut at the first draft with
+// low confidence. Otherwise blocks are not cut, and decoding is as fast as without confidences.
 func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -63,10 +63,10 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	}
 }
 
-// A device does not wait for the confidence of a drafter before anything is known about it, if it predicts nothing, or
-// if waiting costs more than better numbers of drafts save.
+// The device does not wait for the confidences of a drafter while their quality is unknown, if they predict nothing, or
+// if waiting costs more time than better numbers of drafts save.
 func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
-	const step = 1 + 6*0.5 // seconds of a verify of all drafts
+	const step = 1 + 6*0.5 // seconds of a verification of all drafts
 	for _, c := range []struct {
 		name  string
 		tells bool
@@ -100,7 +100,7 @@ func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 					control.Cut(list, true)
 					n = list[0].Drafts
 					if waits++; waits <= 2 {
-						control.Waited(5 * step) // a shape that is new
+						control.Waited(5 * step) // a batch of a new shape took long
 					} else {
 						control.Waited(c.wait)
 					}
@@ -160,7 +160,7 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 	control.DraftPass(5, 0.2, false)
 	for range 30 {
 		control.ForwardPass(1, 1)
-		control.ForwardPass(6, 9) // while the machine was busy
+		control.ForwardPass(6, 9) // the machine was busy during this pass
 	}
 	for range 400 {
 		control.ForwardPass(1, seconds(1))
@@ -185,14 +185,14 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 }
 
 // Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are accepted half the
-// time are stopped after a few, and sooner for later requests. If they pay they continue.
+// time are stopped after a few, and sooner for later requests. Drafts that save time continue.
 func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 	const tokens = 384
 	for _, c := range []struct {
 		name       string
-		draft, row float64 // a draft pass, and a row more of a step, of a step of one row
+		draft, row float64 // time of a draft pass and of one more row, relative to a step of one row
 		right      float64
-		least      float64 // plain / drafted time of a request
+		least      float64 // smallest ratio of the plain to the drafted time of a request
 	}{
 		{"a draft pass of two steps", 2, 0.28, 0.5, 0.97},
 		{"a draft pass of a step", 1, 0.1, 0.5, 0.97},
@@ -204,7 +204,7 @@ func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 			random := rand.New(rand.NewPCG(7, 8))
 			noise := func() float64 { return 1 + 0.2*random.Float64() }
 			control := New(Auto(), 5)
-			for range 30 { // the prompts before
+			for range 30 { // earlier requests
 				control.ForwardPass(1, noise())
 			}
 			for request := range 4 {

@@ -33,7 +33,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// machine is a clock for a target and a drafting layer with linear costs and noise.
+// machine simulates the times of a target and a drafting layer with linear costs and noise.
 type machine struct {
 	step, stepRow, pass, passRow float64
 	random                       *rand.Rand
@@ -200,7 +200,7 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 	measure()
 	r := c.Request()
 	depth, forward, draft := r.Depth(1), c.forward.at(1, 1), c.draft.at(1, 1)
-	for range 20 { // the host was late: that it took longer is not known
+	for range 20 { // the host was late, so that these times are only upper bounds
 		c.DraftPass(3, 0.5, true)
 	}
 	if got := c.draft.at(1, 1); got != draft {
@@ -232,7 +232,7 @@ func TestLossesCountInARow(t *testing.T) {
 		c.DraftPass(rows, 0.05+0.005*float64(rows), false)
 	}
 	r := c.Request()
-	const full = 64 // sequences, where rows are nearly all of the cost
+	const full = 64 // number of sequences at which rows are nearly all of the cost
 	lose := func(times int) {
 		t.Helper()
 		for i := range times {

@@ -7,7 +7,7 @@ import (
 )
 
 // Each request for which drafting ended shortens the trial of the next one, at most by the weight of one decision. A
-// request for which drafting pays ends that.
+// request for which drafting saves time restores the full trial.
 func TestLostRequestsShortenTheNext(t *testing.T) {
 	costly := func(c *Controller) {
 		for range 200 { // a draft pass takes ten steps
@@ -31,7 +31,7 @@ func TestLostRequestsShortenTheNext(t *testing.T) {
 	if want := []int{4, 3, 2, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("drafting ended after %v decisions, want %v", got, want)
 	}
-	for range 400 { // now it is nearly free
+	for range 400 { // now a draft pass is nearly free
 		c.ForwardPass(1, 1)
 		c.ForwardPass(2, 1.01)
 		c.DraftPass(1, 0.01, false)
@@ -68,7 +68,7 @@ func TestDepthsAreBoundedByTheBlock(t *testing.T) {
 	}
 }
 
-// After a cut block, the confidences of all its drafts are stored, and none of an earlier block.
+// After a cut block, the confidences of all drafts of that block are stored and none of an earlier block.
 func TestConfidencesAreKeptByPlace(t *testing.T) {
 	c := New(Auto(), 5)
 	r := c.Request()
@@ -104,10 +104,10 @@ func TestBlocksOfLargeBatchesAreShorter(t *testing.T) {
 	}
 }
 
-// The statistics of confidences decay like all other measurements.
+// Older statistics of confidences lose weight like all other measurements.
 func TestTrustFades(t *testing.T) {
 	var x trust
-	x.learn(1, 1, 0.5, 1) // the mean of its place is known then
+	x.learn(1, 1, 0.5, 1) // afterwards the mean of this position is known
 	for range 3 {
 		away, p := x.away(1, 3), x.chance(1, 3, 0.5)
 		weight := sharedDecay*x.weight + p*(1-p)*away*away
@@ -126,8 +126,8 @@ func TestTrustFades(t *testing.T) {
 	}
 }
 
-// A draft pass that the host saw late is an upper bound: it counts if nothing better is known, or if it took less time
-// than expected.
+// The time of a draft pass that the host saw late is an upper bound. It counts if no better time is known, or if it is
+// shorter than expected.
 func TestLateDraftPasses(t *testing.T) {
 	c := New(Auto(), 0)
 	c.DraftPass(2, 4, true)

@@ -12,8 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// promptBench is the attention of a layer of DeepSeek-V4-Flash, without its projections and its indexer, over a
-// prompt.
+// promptBench runs the attention of a layer of DeepSeek-V4-Flash over a prompt, without the projections and the
+// indexer.
 type promptBench struct {
 	turns.Bench
 	facts plan.Model
@@ -23,7 +23,7 @@ type promptBench struct {
 	mem   *kernel.Arena
 }
 
-// chunkOf plans rows cached to end of a prompt for a prefill kernel, and lays the pass out on an arena.
+// chunkOf plans the rows from cached to end of a prompt for a prefill kernel, and lays out the pass on an arena.
 func (p *promptBench) chunkOf(mem *kernel.Arena, prefill plan.Kernel, cached, end int) (*attn.Batch, *Pass,
 	attn.Inputs) {
 	p.Helper()
@@ -45,7 +45,7 @@ func (p *promptBench) chunkOf(mem *kernel.Arena, prefill plan.Kernel, cached, en
 	return b, pass, in
 }
 
-// chunk is chunkOf with its arrays, queries and a selection of the visible groups of its rows.
+// chunk plans a chunk with chunkOf and fills its arrays, its queries and a selection of the visible groups of its rows.
 func (p *promptBench) chunk(prefill plan.Kernel, cached, end int) *Pass {
 	p.Helper()
 	b, pass, in := p.chunkOf(p.mem, prefill, cached, end)
@@ -58,7 +58,7 @@ func (p *promptBench) chunk(prefill plan.Kernel, cached, end int) *Pass {
 	k := p.facts.K
 	selected := make([]int32, 0, b.Plan.Rows*k)
 	for _, groups := range block.Array(plan.Groups) {
-		for i := range k { // all of them, or one of each of k parts
+		for i := range k { // selects all groups, or one from each of k parts
 			switch n := int(groups); {
 			case n > k:
 				selected = append(selected, int32(i*n/k))

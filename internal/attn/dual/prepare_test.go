@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// facts describe a model with one layer of each ratio.
+// facts returns the facts of a model with one layer of each ratio.
 func facts(topK int) plan.Model {
 	return plan.Model{Family: plan.DeepSeekV4, Heads: 4, K: topK, IndexHeads: 4, QKDim: 512, VDim: 512, Layers: 3,
 		Context: 1 << 20, Window: 128, Ratios: []int{0, 4, 128}}
@@ -31,7 +31,7 @@ func attention(t *testing.T, topK int) *Attention {
 	return a
 }
 
-// build plans one request whose pages are 10, 11, 12 and so on.
+// build plans a pass of one request whose pages are 10, 11, 12 and so on.
 func build(t *testing.T, p plan.Policy, topK int, pass plan.Pass, q plan.Request) *attn.Batch {
 	t.Helper()
 	hw, err := plan.HardwareFor("cpu")
@@ -68,7 +68,7 @@ func kinds(t *testing.T, cfg *plan.Config) (l Layouts) {
 	return l
 }
 
-// arrays are the input block of a pass.
+// arrays gives access to the arrays in the input block of a pass.
 type arrays struct {
 	*testing.T
 	plan  *plan.Plan
@@ -100,7 +100,7 @@ func newBlock(t *testing.T, p *plan.Plan) arrays {
 	return arrays{t, p, attn.NewBlock(p, words)}
 }
 
-// prepared returns the block of one request after cached tokens, whose state has slot 2.
+// prepared returns the filled input block of one request after its cached tokens. The state of the request has slot 2.
 func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	t.Helper()
 	b := build(t, p, topK, plan.PassTarget, q)
@@ -119,9 +119,9 @@ func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	return out
 }
 
-// The entries of a query at position t: min(t+1, 128) window entries, and floor((t+1)/4) and floor((t+1)/128) groups.
-// With top-k 512, every group is selected up to t = 2050, and 512 of them from there on, also at the end of 393,216
-// tokens.
+// A query at position t sees min(t+1, 128) window entries, floor((t+1)/4) groups of 4 and floor((t+1)/128) groups of
+// 128. With top-k 512, every group of 4 is selected up to t = 2050, and 512 groups after that, also at the end of
+// 393,216 tokens.
 func TestVisibility(t *testing.T) {
 	paged := plan.Policy{KV: "fp8", Prefill: "v4-paged"}
 	short, long := prepared(t, paged, 512, plan.ExtendRequest(2200, 0)),
@@ -195,13 +195,13 @@ func TestWorkspacePlaces(t *testing.T) {
 	}
 }
 
-// ringPlace names a row of ratio 4 in the ring of slot 2, as a source.
+// ringPlace returns the source index of a row of ratio 4 in the ring of slot 2.
 func ringPlace(p int32) int32 { return -2 - (2*16 + p%16) }
 
-// Groups that are completed in a step read their rows from the step and from the rings, and rows of open groups are
-// stored where the next step reads them.
+// A group that is completed in a step reads its rows from the step and from the rings. Rows of open groups are stored
+// where the next step reads them.
 func TestEntrySources(t *testing.T) {
-	// Positions 6..12: groups 1 (4..7) and 2 (8..11) close.
+	// The rows have positions 6 to 12. They complete groups 1 (positions 4 to 7) and 2 (positions 8 to 11).
 	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(7, 6))
 	ring := ringPlace
 	h.equal(plan.CloseSources,
@@ -234,26 +234,26 @@ func TestEntrySources(t *testing.T) {
 	}
 }
 
-// A decode pass has an entry of each ratio, whether its token completes a group or not: where it does not, the entry
-// has neither source nor slot.
+// A decode pass has an entry of each ratio, whether or not its token completes a group. If it does not, the entry has
+// neither a source nor a slot.
 func TestDecodePadsGroups(t *testing.T) {
 	decode := func(cached int) arrays {
 		return prepared(t, plan.Policy{KV: "fp8"}, 64, plan.DecodeRequest(cached+1))
 	}
-	h := decode(6) // position 6: neither group closes
+	h := decode(6) // position 6 completes no group
 	h.equal(plan.CloseSources, -1, -1, -1, -1, -1, -1, -1, -1)
 	h.equal(plan.CloseSlots, -1)
 	h.equal(plan.HeavyCloses, -1)
 	h.equal(plan.HeavySources, slices.Repeat([]int32{-1}, 128)...)
 	h.equal(plan.TailRows, -1)
 	h.equal(plan.KeepRows, 2*16+6)
-	h = decode(7) // position 7: group 1 of ratio 4 closes
+	h = decode(7) // position 7 completes group 1 of ratio 4
 	ring := ringPlace
 	h.equal(plan.CloseSources, ring(0), ring(1), ring(2), ring(3), ring(4), ring(5), ring(6), 0)
 	h.equal(plan.CloseSlots, 10*64+1)
 	h.equal(plan.ClosePositions, 4)
 	h.equal(plan.HeavyCloses, -1)
-	h = decode(255) // position 255: both close, and a page ends
+	h = decode(255) // position 255 completes groups of both ratios and a page
 	h.equal(plan.CloseSlots, 10*64+63)
 	h.equal(plan.HeavyCloses, 10*2+1)
 	h.equal(plan.HeavyPositions, 128)
@@ -271,7 +271,7 @@ func TestDecodePadsGroups(t *testing.T) {
 	h.equal(plan.HeavyCloses, 10*2)
 }
 
-// Rings have the rows that an open group needs after any length, also after nine tokens were truncated.
+// The rings hold the rows that an open group needs after any length, also after nine tokens were truncated.
 func TestRingsAreLongEnough(t *testing.T) {
 	states := &States{layers: []*Weights{{Ratio: 0}, {Ratio: 4}, {Ratio: 128}}}
 	for n := range 1100 {
@@ -287,7 +287,7 @@ func TestRingsAreLongEnough(t *testing.T) {
 	}
 }
 
-// The offsets of tensors depend only on the plan: if a pass is laid out twice, all tensors have the same offsets.
+// The offsets of tensors depend only on the plan: when a pass is laid out twice, all tensors have the same offsets.
 func TestPlacesAreThePlansAlone(t *testing.T) {
 	b := build(t, plan.Policy{KV: "fp8"}, 64, plan.PassTarget, plan.ExtendRequest(500, 300))
 	a := attention(t, 64)

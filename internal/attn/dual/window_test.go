@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// window returns the input block of a pass of the drafting block over n rows after cached tokens.
+// window returns the input block of a drafting pass over n rows after cached tokens.
 func window(t *testing.T, a *Attention, c *DraftCache, st *State, n, cached int) arrays {
 	t.Helper()
 	p := plan.Policy{KV: "fp8"}
@@ -60,7 +60,7 @@ func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 			if rows := len(h.of(plan.Positions)); rows != min(n, 128) {
 				t.Fatalf("%d rows of a chunk of %d are computed", rows, n)
 			}
-			// The last row has a whole window, or everything since the sequence began.
+			// The last row attends to a whole window, or to all positions since the sequence began.
 			if last := h.of(plan.WindowLengths)[min(n, 128)-1]; last != int32(min(at, 128)) {
 				t.Errorf("chunks of %v: the last row at %d sees %d entries", chunks, at-1, last)
 			}

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector allocates memory itself, so that counts are wrong under it.
+// This file is not built with the race detector, which allocates memory itself and would make the counts wrong.
 
 package mla_test
 
@@ -15,7 +15,8 @@ import (
 	"sparrow/plan"
 )
 
-// After warm-up a decode step allocates nothing: arrays, plans and scratch memory of the previous step are used again.
+// After warm-up a decode step allocates nothing, because it reuses the arrays, plans and scratch memory of the previous
+// step.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	src, err := family.Open("../../../testdata/oracle/glm_moe_dsa-1")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// facts returns a model that selects four keys, so that a small batch has dense and sparse rows.
+// facts returns the facts of a model that selects four keys, so that a small batch has dense and sparse rows.
 func facts() plan.Model {
 	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4,
 		Context: 1000, LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
@@ -27,7 +27,7 @@ func resolve(t *testing.T, p plan.Policy) plan.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Page = 4 // engines resolve to pages of 64; widths and counts follow from the configuration
+	cfg.Page = 4 // engines use pages of 64 tokens
 	return cfg
 }
 
@@ -42,7 +42,7 @@ func batchOf(t *testing.T, p plan.Policy, b plan.Batch, tables ...[]int32) attn.
 	return attn.Batch{Plan: built, Config: &cfg, Batch: &b, Tables: tables, PageTokens: cfg.Page}
 }
 
-// recut returns the batch with its plan's launches in segment i replaced, and with arrays of the lengths that the
+// recut returns the batch with other launches in segment i of its plan, and with arrays of the lengths that these
 // launches need.
 func recut(b attn.Batch, i int, launches ...plan.Launch) attn.Batch {
 	cut := *b.Plan
@@ -74,7 +74,7 @@ func (r *rig) arrange(b *attn.Batch, l Layouts) (*Pass, attn.Inputs, error) {
 	var pass *Pass
 	var in attn.Inputs
 	mem, err := kernel.MeasureArena(), error(nil)
-	for range 2 { // the first time measures how much memory it takes
+	for range 2 { // the first iteration measures the needed memory
 		in = attn.TakeInputs(b.Plan, mem)
 		if pass, err = r.a.Arrange(b.Plan, b.Config, in, mem, l); err != nil {
 			return nil, in, err
@@ -86,15 +86,15 @@ func (r *rig) arrange(b *attn.Batch, l Layouts) (*Pass, attn.Inputs, error) {
 	return pass, in, nil
 }
 
-// arrays are the arrays of a filled block by their meaning.
+// arrays holds the arrays of a filled input block by name.
 type arrays struct {
 	request, position, slots, lens, kept, table []int32
 	start, gather, indexStart, index            []int32
 	pages, tables                               []int32
 }
 
-// prepared lays a batch out over a cache of its configuration's layout and fills its block, which held something else
-// before.
+// prepared lays out a batch over a cache of its configuration's layout and fills its input block, which contained other
+// values before.
 func prepared(t *testing.T, b attn.Batch) (*Pass, arrays, error) {
 	t.Helper()
 	r := newRig(t)
@@ -118,7 +118,7 @@ func prepared(t *testing.T, b attn.Batch) (*Pass, arrays, error) {
 	}, err
 }
 
-// fill is prepared for batches that must not be refused.
+// fill calls prepared and fails the test if the batch is refused.
 func fill(t *testing.T, b attn.Batch) (*Pass, arrays) {
 	t.Helper()
 	pass, h, err := prepared(t, b)
@@ -153,18 +153,18 @@ func rowsOfMixed(t *testing.T, h arrays) {
 	t.Helper()
 	ints(t, "request", h.request, 0, 0, 0, 0 /**/, 0, 0, 3, 3, 3 /**/, 1 /**/, 2, 2)
 	ints(t, "position", h.position, 0, 1, 2, 3 /**/, 4, 5, 5, 6, 7 /**/, 8 /**/, 5, 6)
-	// page*4 + position%4: request 0 is in pages 5 and 2, request 3 in page 9, request 1 in page 3, request 2 in page
-	// 6.
+	// A slot is page*4 + position%4. Request 0 is in pages 5 and 2, request 3 in page 9, request 1 in page 3, and
+	// request 2 in page 6.
 	ints(t, "slots", h.slots, 20, 21, 22, 23 /**/, 8, 9, 37, 38, 39 /**/, 12 /**/, 25, 26)
 	ints(t, "keys seen", h.lens, 1, 2, 3, 4 /**/, 5, 6, 6, 7, 8 /**/, 9 /**/, 6, 7)
 	ints(t, "keys kept", h.kept, 1, 2, 3, 4 /**/, 4, 4, 4, 4, 4 /**/, 4 /**/, 4, 4)
-	// Three pages are needed; the plan's width is a power of two.
+	// The batch needs three pages per row; the plan's width is a power of two.
 	ints(t, "table", h.table, 5, 2, 0, 0, 7, 1, 3, 0, 4, 6, 0, 0, 5, 9, 0, 0)
 	// The indexer of the sparse prompt rows gathers 6 keys of request 0, then 8 of request 3.
 	ints(t, "index start", h.indexStart, 0, 0, 0, 0 /**/, 0, 0, 6, 6, 6 /**/, 0 /**/, 0, 0)
 }
 
-// keys of requests 0 and 3 as slots, in order.
+// These are the slots of the keys of requests 0 and 3, in order.
 var (
 	keys0 = []int32{20, 21, 22, 23, 8, 9}
 	keys3 = []int32{20, 21, 22, 23, 36, 37, 38, 39}
@@ -180,15 +180,17 @@ func TestArraysWithConvertedPages(t *testing.T) {
 	ints(t, "gathered", h.gather, 20, 21, 22, 23)
 	ints(t, "gathered keys", h.index, slices.Concat(keys0, keys3)...)
 	ints(t, "converted pages", h.pages, 5, 2, 5, 9)
-	// Rows of the four requests, four pages wide: request 0 is in copies 0 and 1, request 3 in 2 and 3.
+	// The tables of the four requests are four pages wide. Request 0 uses copies 0 and 1, request 3 uses copies 2 and
+	// 3.
 	tables := []int32{0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0}
 	ints(t, "tables over converted pages", h.tables, tables...)
 	type parts struct{ gather, index, pages, tables plan.Run }
 	want := []parts{
-		{gather: plan.Run{First: 0, Count: 4}},                                              // dense prompt rows
+		// Segment of dense prompt rows.
+		{gather: plan.Run{First: 0, Count: 4}},
 		{index: plan.Run{Count: 14}, pages: plan.Run{Count: 4}, tables: plan.Run{Count: 4}}, // sparse prompt rows
-		{}, // decode
-		{}, // verify
+		{}, // segment of the decode
+		{}, // segment of the verification
 	}
 	for i, s := range in.Plan.Segments {
 		l := s.Launches[0]
@@ -196,7 +198,7 @@ func TestArraysWithConvertedPages(t *testing.T) {
 			t.Errorf("segment %d: parts\n got %+v\nwant %+v", i, got, want[i])
 		}
 	}
-	// The same arrays again, in memory that contains the arrays of another pass.
+	// The arrays are the same when the block contained the arrays of another pass.
 	words := slices.Repeat([]int32{-5}, in.Plan.InputWords)
 	again := attn.NewBlock(in.Plan, words)
 	if err := pass.Prepare(&in, again); err != nil {
@@ -217,7 +219,8 @@ func TestArraysWithGatheredRows(t *testing.T) {
 	ints(t, "gathered keys", h.index, slices.Concat(keys0, keys3)...)
 	ints(t, "converted pages", h.pages)
 
-	// Two launches of 3 and 2 rows: the first has 6 keys of request 0 and 6 of request 3, the second 8 of request 3.
+	// The first launch has 3 rows and gathers 6 keys of request 0 and 6 of request 3. The second has 2 rows and gathers
+	// 8 keys of request 3.
 	_, h = fill(t, recut(in, 1,
 		plan.Launch{FirstRow: 0, Rows: 3, Gather: plan.Run{First: 4, Count: 12}, Index: plan.Run{First: 0, Count: 12}},
 		plan.Launch{FirstRow: 3, Rows: 2, Gather: plan.Run{First: 16, Count: 8}, Index: plan.Run{First: 12, Count: 8}}))
@@ -228,7 +231,7 @@ func TestArraysWithGatheredRows(t *testing.T) {
 	ints(t, "keys gathered in two launches", h.index, slices.Concat(keys0, keys3[:6], keys3)...)
 }
 
-// Over bf16 pages nothing is gathered for attention; only dense rows and the ragged indexer gather.
+// Over bf16 pages attention gathers nothing; only dense rows and the ragged indexer gather.
 func TestArraysOverPagesReadInPlace(t *testing.T) {
 	_, h := fill(t, mixed(t, plan.Policy{KV: "bf16"}))
 	rowsOfMixed(t, h)
@@ -238,8 +241,8 @@ func TestArraysOverPagesReadInPlace(t *testing.T) {
 	ints(t, "converted pages", h.pages)
 }
 
-// A request of length 0 is padding: its rows store no key and attend to none; positions before the sequence count as 0.
-// Padded rows of the kernel are not rows of the pass.
+// A request of length 0 is padding: its rows store no key and attend to no key. Positions before the sequence count as
+// 0. Padded rows of the kernel are not rows of the pass.
 func TestArraysOfPaddedBatches(t *testing.T) {
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(5), plan.DecodeRequest(0))
 	b.PaddedRows = 4
@@ -271,8 +274,8 @@ func TestArraysOfPaddedBatches(t *testing.T) {
 	ints(t, "draft positions", h.position, 0, 0, 0, 0, 4, 5)
 	ints(t, "keys drafts see", h.lens, 0, 0, 0, 1, 5, 6)
 
-	// A verify request counts its rows from the end of the cached tokens; as padding it has no rows there and its
-	// positions are before it.
+	// The rows of a verify request begin after its cached tokens. If the request is padding, it has no rows there, and
+	// its positions are before its cached tokens.
 	in = batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeVerify, plan.VerifyRequest(2, 5),
 		plan.Request{N: 2, Padding: true}), []int32{3, 1}, nil)
 	_, h = fill(t, in)
@@ -308,7 +311,7 @@ func TestPrepareErrors(t *testing.T) {
 	}
 }
 
-// Launches view their part of the block in the device's memory.
+// Each launch has views of its own part of the input block in the device's memory.
 func TestLaunchesViewTheirPart(t *testing.T) {
 	b := mixed(t, plan.Policy{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"})
 	r := newRig(t)

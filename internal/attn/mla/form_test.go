@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// shortPrompt is the attention of DeepSeek-V3.2 without its projections, over a prompt with few keys.
+// shortPrompt runs the attention of DeepSeek-V3.2 over a prompt with few keys, without the projections.
 type shortPrompt struct {
 	turns.Bench
 	cfg  plan.Config
@@ -22,12 +22,12 @@ type shortPrompt struct {
 	c    Cache
 }
 
-// promptDims are heads of DeepSeek-V3.2, which has 128.
+// promptDims returns the dimensions of DeepSeek-V3.2 for the given number of heads; the release has 128.
 func promptDims(heads int) kernel.LatentDims {
 	return kernel.LatentDims{Heads: heads, Nope: 128, Rope: 64, V: 128, Latent: 512}
 }
 
-// upProjection returns a random kv_b: e4m3 with scales of blocks, as released.
+// upProjection returns a random kv_b in e4m3 with block scales, as released.
 func upProjection(t turns.Bench, heads int) kernel.Matrix {
 	t.Helper()
 	d := promptDims(heads)
@@ -102,8 +102,9 @@ func (p *shortPrompt) run() error {
 	return p.pass.list.Run()
 }
 
-// BenchmarkShortPrompt compares the dense form with the sparse form of prompts whose every key is selected, so that
-// neither scores: gathered rows up-projected and attended to, against queries in latent space and outputs back.
+// BenchmarkShortPrompt compares the dense form with the sparse form of prompts in which every key is selected, so that
+// neither form scores keys. The dense form up-projects the gathered rows; the sparse form projects queries to latent
+// space and outputs back.
 func BenchmarkShortPrompt(b *testing.B) {
 	turns.EachDevice(b, func(t turns.Bench) {
 		for _, c := range []struct {

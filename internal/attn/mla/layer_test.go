@@ -23,7 +23,7 @@ func openRef(t *testing.T) kernel.Device {
 	return d
 }
 
-// rig is the attention of a small model: one head, hidden 8, q_lora 8, four indexer heads, top-k 4.
+// rig runs the attention of a small model: one head, hidden size 8, q_lora 8, four indexer heads, top-k 4.
 type rig struct {
 	*testing.T
 	dev  kernel.Device
@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// values returns a tensor of numbers around zero that differ from each other.
+// values returns a tensor of distinct numbers around zero.
 func (r *rig) values(rows, cols int) kernel.Tensor {
 	r.Helper()
 	t, err := kernel.New(r.dev, kernel.F32, rows, cols)
@@ -113,7 +113,7 @@ func (r *rig) cache(main, index layout.Kind) Cache {
 	return c
 }
 
-// begin lays a batch out over a cache, fills its arrays and enqueues the operations whose results every layer reads.
+// begin lays out a batch over a cache, fills its arrays and enqueues the operations whose results every layer reads.
 func (r *rig) begin(b attn.Batch, c Cache) (*Pass, error) {
 	r.Helper()
 	pass, in, err := r.arrange(&b, Layouts{c.Main.Layout, layout.IndexPage132})
@@ -156,7 +156,7 @@ func TestLayerRuns(t *testing.T) {
 	}
 }
 
-// E27: the plan was made for one layout, and the cache has another.
+// E27: a layer refuses a cache whose layout differs from the layout of the plan.
 func TestLayerRefusesAnotherLayout(t *testing.T) {
 	r := newRig(t)
 	err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w, r.cache(layout.FP8Row576, layout.IndexPage132))
@@ -166,7 +166,7 @@ func TestLayerRefusesAnotherLayout(t *testing.T) {
 	}
 }
 
-// E26: the number of page tables must equal the number of requests.
+// E26: Prepare refuses a batch if the number of page tables differs from the number of requests.
 func TestPrepareRefusesAnotherNumberOfTables(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "bf16"})
 	in.Tables = in.Tables[:3]
@@ -213,12 +213,12 @@ func TestSharedLayerNeedsASelection(t *testing.T) {
 			t.Errorf("layer %d after layer 1: %v", layer, err)
 		}
 	}
-	// A selection does not outlive its pass, also where the next one has the same shape and the same memory.
+	// A selection is not valid in the next pass, even if that pass has the same shape and the same memory.
 	p.Begin()
 	if err := r.layer(p, 2, &shared, c, attn.Tap{}); !errors.Is(err, plan.E23) {
 		t.Errorf("the next pass still finds a selection: %v", err)
 	}
-	// Where every row is dense no selection is needed.
+	// If every row is dense, no selection is needed.
 	if err := r.run(batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(4, 0)),
 		[]int32{1}), 2, &shared, c); err != nil {
 		t.Errorf("a dense pass in a shared layer: %v", err)
@@ -272,13 +272,13 @@ func TestSelectionsArePositions(t *testing.T) {
 		if err := kernel.ReadI32(r.dev, all, record); err != nil {
 			t.Fatal(err)
 		}
-		got := map[int][]int32{} // by row
+		got := map[int][]int32{} // selections by row
 		for row := range 12 {
 			if v := all[4*row : 4*row+4]; v[0] != untouched {
 				got[row] = v
 			}
 		}
-		lens := []int32{5, 6, 6, 7, 8, 9, 6, 7} // of rows 4 to 11; rows 0 to 3 are dense
+		lens := []int32{5, 6, 6, 7, 8, 9, 6, 7} // lengths of rows 4 to 11; rows 0 to 3 are dense
 		if len(got) != len(lens) {
 			t.Errorf("%s: selections of %d rows, want %d", policy.Prefill, len(got), len(lens))
 		}

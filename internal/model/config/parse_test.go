@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A model has the same Config in every spelling that is in use.
+// All spellings of config.json that are in use give the same Config.
 func TestSpellingsAgree(t *testing.T) {
 	merged := func(changes ...fields) fields {
 		return yarn(append([]fields{{"type": absent, "rope_type": "yarn", "rope_theta": 10000}}, changes...)...)
@@ -54,7 +54,7 @@ func TestSpellingsAgree(t *testing.T) {
 	}
 }
 
-// The fields of quantization_config for FP8 matrices and for the rows that they multiply.
+// quantization_config states the format of FP8 matrices and of the rows that they multiply.
 func TestQuantization(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -72,7 +72,7 @@ func TestQuantization(t *testing.T) {
 	}
 }
 
-// Theta of a newer GLM is only inside rope_parameters, and that value overrides a stale value outside.
+// In newer GLM configs theta is inside rope_parameters, and that value overrides an outdated value outside of it.
 func TestThetaInsideRopeParameters(t *testing.T) {
 	if got := parse(t,
 		glm(fields{"rope_parameters": fields{"rope_theta": 8e6, "rope_type": "default"}})).Rope; got.Theta != 8e6 ||
@@ -153,7 +153,7 @@ func TestEndOfSequence(t *testing.T) {
 	}
 }
 
-// full lists the layers that compute their own selection.
+// full returns the layers that compute their own selection.
 func full(c *DSA) []int {
 	var out []int
 	for i := range c.Layers {
@@ -183,10 +183,10 @@ func TestSharedSelections(t *testing.T) {
 				"index_topk_pattern": "FSSSSS"}), []int{0, 1, 2, 3, 4}},
 		{"the pattern comes before the frequency", six(fields{"index_topk_pattern": "FFFFFS", "index_topk_freq": 3}),
 			[]int{0, 1, 2, 3, 4}},
-		// max(i-1, 0) mod 2: 0 0 1 0 1 0.
+		// The layers compute a selection where max(i-1, 0) mod 2 is 0; the values are 0 0 1 0 1 0.
 		{"a frequency alone has offset 2", six(fields{"index_topk_freq": 2}), []int{0, 1, 3, 5}},
 		{"frequency 1 shares nothing", six(fields{"index_topk_freq": 1, "index_skip_topk_offset": 3}), all},
-		// max(i-2, 0) mod 3: 0 0 0 1 2 0.
+		// The layers compute a selection where max(i-2, 0) mod 3 is 0; the values are 0 0 0 1 2 0.
 		{"frequency and offset", six(fields{"index_topk_freq": 3, "index_skip_topk_offset": 3}), []int{0, 1, 2, 5}},
 		{"an offset alone shares nothing", six(fields{"index_skip_topk_offset": 3}), all},
 		{"a null pattern is none", six(fields{"index_topk_pattern": nil, "index_topk_freq": 2}), []int{0, 1, 3, 5}},
@@ -341,7 +341,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Whatever the text, Parse returns a Config in which every list has its length, or an error.
+// For any text, Parse returns an error or a Config in which every list has the right length.
 func FuzzParse(f *testing.F) {
 	f.Add(text(f, v32()))
 	f.Add(text(f, glm(fields{"index_topk_freq": 4, "index_skip_topk_offset": 3})))

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// fields is a config.json before it is written.
+// fields holds the fields of a config.json that a test writes.
 type fields = map[string]any
 
-// v32 is DeepSeek-V3.2 as released, in the older spelling (v32 spec, 1.1 and 1.2).
+// v32 returns the released config of DeepSeek-V3.2 in the older spelling (v32 spec, 1.1 and 1.2), with changes.
 func v32(changes ...fields) fields {
 	f := fields{
 		"model_type": "deepseek_v32", "architectures": []string{"DeepseekV32ForCausalLM"},
@@ -34,7 +34,7 @@ func yarn(changes ...fields) fields {
 		"beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}, changes)
 }
 
-// glm is GLM-5 as released, in the newer spelling.
+// glm returns the released config of GLM-5 in the newer spelling, with changes.
 func glm(changes ...fields) fields {
 	f := v32(fields{
 		"model_type": "glm_moe_dsa", "architectures": []string{"GlmMoeDsaForCausalLM"},

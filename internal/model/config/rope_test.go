@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The released frequencies of V3.2 (v32 spec, 2.3): pairs below 10 keep theirs, pairs from 23 on are slowed down 40
-// times.
+// The rotation frequencies of V3.2 equal the released ones (v32 spec, 2.3): pairs below 10 are unchanged, and pairs
+// from 23 on are 40 times slower.
 func TestYarnTable(t *testing.T) {
 	want := []float64{
 		1, 0.749894209, 0.562341325, 0.421696503, 0.316227766, 0.237137371, 0.177827941, 0.133352143,
@@ -26,9 +26,8 @@ func TestYarnTable(t *testing.T) {
 	}
 }
 
-// With 128 first positions corr(32) = 64 ln(128/64π)/(2 ln 10000) = -1.569, so the ramp begins at 0 (not at -2) and
-// ends at ceil(corr(1)) = ceil(10.472) = 11: pair i is slowed down by i/11 of the way, pair 11 and all after it
-// fully.
+// With 128 original positions, corr(32) = 64 ln(128/64π)/(2 ln 10000) = -1.569, so the ramp begins at 0 (not at -2) and
+// ends at ceil(corr(1)) = ceil(10.472) = 11: pair i is slowed down by i/11 of the way, pair 11 and all after it fully.
 func TestYarnClampsTheLowEnd(t *testing.T) {
 	c := parse(t, v32(fields{"rope_scaling": yarn(fields{"original_max_position_embeddings": 128})}))
 	got := c.Rope.InvFreq(64)
@@ -39,7 +38,8 @@ func TestYarnClampsTheLowEnd(t *testing.T) {
 			t.Errorf("pair %d turns by %v, want %v", i, g, want)
 		}
 	}
-	// One of them by hand: pair 1 has f = 0.749894209 and ramp 1/11, so 0.749894209*(10/11 + 1/440) = 0.683426306.
+	// The value of pair 1 was computed by hand: f = 0.749894209 and the ramp is 1/11, so the frequency is
+	// 0.749894209*(10/11 + 1/440) = 0.683426306.
 	if math.Abs(float64(got[1])-0.683426306) > 1e-6 {
 		t.Errorf("pair 1 turns by %v, want 0.683426306", got[1])
 	}
@@ -55,8 +55,8 @@ func TestYarnClampsTheHighEndAtTheVector(t *testing.T) {
 	}
 }
 
-// corr(700) = 64 ln(4096/1400π)/(2 ln 10000) = -0.247: floor and ceiling, clamped, are both 0, so that there is no
-// ramp. Pair 0 keeps its frequency, the others are slowed down; nothing is divided by zero.
+// corr(700) = 64 ln(4096/1400π)/(2 ln 10000) = -0.247: floor and ceiling, clamped, are both 0, so that the ramp has
+// length 0. Pair 0 keeps its frequency and the others are slowed down, without a division by zero.
 func TestYarnWithoutRampIsAStep(t *testing.T) {
 	r := Rope{Theta: 10000, Yarn: &Yarn{Factor: 40, Original: 4096, BetaFast: 700, BetaSlow: 700}}
 	for i, g := range r.InvFreq(64) {

@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// Every field of a released config.json changes the description of the model, or is refused, as in the table: a value
-// that is no longer checked, or no longer read, changes a line.
+// For every field of a released config.json, the table states how a changed value changes the description of the model
+// or which error it gives. A field that is no longer read or checked changes a line of the table.
 func TestTableOfFields(t *testing.T) {
 	var lines []string
 	values := []string{"-1", "0", "3", "1e10", `"x"`}
@@ -44,7 +44,7 @@ func TestTableOfFields(t *testing.T) {
 	table.Check(t, "fields.txt", lines)
 }
 
-// scalars lists the fields that are no objects and no long lists.
+// scalars returns the names of fields that are neither objects nor long lists.
 func scalars(m map[string]any) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		switch v := m[name].(type) {
@@ -71,8 +71,7 @@ func readFile(t *testing.T, name string, to any) {
 	}
 }
 
-// The formats of released checkpoints, what is lost with them, and the type of each kind of module are those of the
-// table.
+// The formats of released checkpoints, their unused parts, and the type of each kind of module are as in the table.
 func TestTableOfReleases(t *testing.T) {
 	files, err := filepath.Glob("testdata/released/*.json")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invalid shapes of n-gram tables, and invalid lists of layers that share, are refused with the field and the allowed
-// values.
+// Invalid shapes of n-gram tables and invalid lists of sharing layers are refused with an error that names the field
+// and the allowed values.
 func TestV41FieldsAreChecked(t *testing.T) {
 	if _, err := config.Describe("config.json", []byte(testmodel.V41Config)); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func flashRatios() []int {
 	return append(out, 4, 0)
 }
 
-// v4 is DeepSeek-V4-Flash as released, in the official spelling (v4 spec, 1.1).
+// v4 returns the released config of DeepSeek-V4-Flash in the official spelling (v4 spec, 1.1), with changes.
 func v4(changes ...fields) fields {
 	return change(fields{
 		"model_type": "deepseek_v4", "architectures": []string{"DeepseekV4ForCausalLM"},
@@ -40,7 +40,7 @@ func v4(changes ...fields) fields {
 	}, changes)
 }
 
-// v4HF returns the same model in the transformers spelling.
+// v4HF returns the config of the same model in the transformers spelling.
 func v4HF(changes ...fields) fields {
 	types, mlp := []string{}, []string{}
 	for i, m := range flashRatios()[:43] {
@@ -90,7 +90,7 @@ func TestV4SpellingsAgree(t *testing.T) {
 	}
 }
 
-// The table of the v4 spec, 2.3.
+// The rotation frequencies of V4 equal the table of the v4 spec, 2.3.
 func TestV4Frequencies(t *testing.T) {
 	c, err := ParseV4("config.json", text(t, v4()))
 	if err != nil {
@@ -201,7 +201,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Whatever the text, ParseV4 returns a description in which every list has its length, or an error.
+// For any text, ParseV4 returns an error or a description in which every list has the right length.
 func FuzzParseV4(f *testing.F) {
 	f.Add(text(f, v4()))
 	f.Add(text(f, v4HF()))

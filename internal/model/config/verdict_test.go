@@ -65,7 +65,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A quantisation format is recognised by any of the fields that may name it, with the field and the value.
+// A quantisation format is recognised by any of the fields that may name it, and the error names the field and the
+// value.
 func TestFormats(t *testing.T) {
 	block := fields{"quant_method": "fp8", "weight_block_size": []int{128, 128}}
 	for _, c := range []struct {
@@ -73,7 +74,7 @@ func TestFormats(t *testing.T) {
 		quant any
 		file  string
 		names []string
-		want  []string // of the error; nil where the format is read
+		want  []string // parts of the error; nil if the format is supported
 	}{
 		{name: "plain"},
 		{name: "FP8", quant: block},
@@ -141,7 +142,7 @@ func compressedConfig(change fields) fields {
 	return out
 }
 
-// A supported format is reported with the group size of its tensors, and with the parts that are not used.
+// A supported format is reported with the group size of its tensors and with the tensors that are not used.
 func TestFormatOfGroups(t *testing.T) {
 	q := compressedConfig(fields{"kv_cache_scheme": fields{"num_bits": 8}})
 	d, err := Release{File: "config.json", Config: text(t, v32(fields{"quantization_config": q}))}.Describe()
@@ -178,7 +179,7 @@ func TestOlderGPTQ(t *testing.T) {
 	}
 }
 
-// A checkpoint with a DSpark head has its stages as drafting layers; a damaged description of one is refused.
+// The stages of a DSpark head are the drafting layers of its checkpoint. A damaged description of a head is refused.
 func TestDSpark(t *testing.T) {
 	head := fields{"dspark_block_size": 5, "dspark_markov_rank": 256, "dspark_noise_token_id": 128799,
 		"dspark_target_layer_ids": []int{40, 41, 42}}
@@ -225,7 +226,7 @@ func TestDSpark(t *testing.T) {
 		want   string
 	}{
 		{head, names("mtp.0.main_proj.weight"), ""},
-		{head, names("layers.0.attn.wkv.weight"), ""}, // the stages were left out
+		{head, names("layers.0.attn.wkv.weight"), ""}, // the checkpoint lacks the stages
 		{head, names("mtp.0.e_proj.weight"), "describes a DSpark draft head"},
 		{nil, names("mtp.0.main_proj.weight"), "has no dspark_ fields"},
 		{nil, names("mtp.0.e_proj.weight"), ""},
@@ -256,7 +257,7 @@ func TestDSparkTensors(t *testing.T) {
 	}
 }
 
-// An unknown field that names a part of the network is refused; any other is ignored and named.
+// An unknown field that names a part of the network is refused. Any other unknown field is ignored and reported.
 func TestUnknownFields(t *testing.T) {
 	for _, name := range []string{"index_local_tokens", "moe_topk", "mla_scale_q_lora", "rope_local_theta"} {
 		_, err := Parse("config.json", text(t, v32(fields{name: 2})))
@@ -271,7 +272,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// The text network may be described in text_config.
+// The description of the text network may be inside text_config.
 func TestNestedConfig(t *testing.T) {
 	inner := v32()
 	c, err := Parse("config.json", text(t, fields{"model_type": "deepseek_v32_vl", "text_config": inner,

@@ -22,7 +22,7 @@ import (
 
 const oracle = "../../../testdata/oracle/"
 
-// scarce is the reference on a device that allows a limited number of allocations.
+// scarce is the reference device with a limited number of allocations.
 type scarce struct {
 	ref.Device
 	left, freed int
@@ -139,7 +139,7 @@ func TestAllocateGivesBackOnFailure(t *testing.T) {
 	dev := &scarce{left: 1 << 30}
 	m := load(t, "glm_moe_dsa-1", dev)
 	cfg := resolve(t, m, "bf16")
-	dev.left, dev.freed = 3, 0 // main and index of layer 0, main of layer 1
+	dev.left, dev.freed = 3, 0 // enough for main and index of layer 0 and main of layer 1
 	err := m.Allocate(&cfg, 4)
 	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "4 pages for layer 1 of 3") {
 		t.Errorf("got %v", err)
@@ -158,7 +158,7 @@ func TestAllocateGivesBackOnFailure(t *testing.T) {
 	}
 }
 
-// rig runs passes of a model in a separate arena.
+// rig runs passes of a model with an arena of its own.
 type rig struct {
 	*testing.T
 	m     *dsa.Model
@@ -180,7 +180,7 @@ func newRig(t *testing.T, m *dsa.Model, cfg plan.Config) *rig {
 	return &rig{T: t, m: m, cfg: cfg, work: work, arena: arena, mark: arena.Mark()}
 }
 
-// run carries out a pass.
+// run runs a pass and returns its outputs.
 func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
 	r.Helper()
 	p, err := plan.Build(r.cfg, b)
@@ -213,7 +213,7 @@ func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
 	return pass.Outputs(), nil
 }
 
-// prompt returns a batch of one prompt of n tokens, with logits of the last of them.
+// prompt returns a batch of one prompt of n tokens that requests logits of the last tokens.
 func (r *rig) prompt(n, logits int) (plan.Batch, model.Input) {
 	b := plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(n, 0))
 	b.Requests[0].Logits = logits
@@ -270,7 +270,8 @@ func TestPassRefuses(t *testing.T) {
 	}
 }
 
-// A decode of the 130th token after a prompt: layers 0 and 1 select, layer 2 shares.
+// A decode of the 130th token after a prompt records its selections: layers 0 and 1 select, and layer 2 shares the
+// selection of layer 1.
 func TestRecorded(t *testing.T) {
 	m := load(t, "glm_moe_dsa-1", &ref.Device{})
 	cfg := resolve(t, m, "bf16")
@@ -402,7 +403,7 @@ func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
 	}
 }
 
-// A pass after a drafting pass records selections as the pass before it did, and its hidden rows.
+// A pass after a drafting pass records the same selections and hidden rows as the pass before it.
 func TestRecordedAfterDrafting(t *testing.T) {
 	m, cfg := drafting(t, &ref.Device{})
 	if err := m.Allocate(&cfg, 8); err != nil {
@@ -418,7 +419,7 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	for i := range tokens {
 		tokens[i] = int32(i * 7 % m.Config().Vocab)
 	}
-	const n = 140 // beyond index_topk
+	const n = 140 // more tokens than index_topk
 	if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages}}); err != nil {
 		t.Fatal(err)
 	}

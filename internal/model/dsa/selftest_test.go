@@ -17,7 +17,7 @@ import (
 func ofSparse(op kernel.Op) bool { _, ok := op.(kernel.SparseArgs); return ok }
 func ofDense(op kernel.Op) bool  { _, ok := op.(kernel.DenseArgs); return ok }
 
-// selfTestFaults are faults of a device, and the self-test's messages about them.
+// selfTestFaults lists faults of a device and the self-test's messages about them.
 var selfTestFaults = []struct {
 	fault astray.Fault
 	only  func(kernel.Op) bool

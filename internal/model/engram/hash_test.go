@@ -9,7 +9,7 @@ import (
 var released = Shape{Layers: []int{1, 14}, Rows: []int{384006168, 384016682}, Orders: 4, Heads: 8, Dim: 256,
 	Base: 16000000, Compressed: 99092, Pad: 2}
 
-// The factors and primes of the release (v41 spec, 3.2).
+// The hash has the factors and primes of the release (v41 spec, 3.2).
 func TestReleasedHash(t *testing.T) {
 	if err := released.Check(); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestReleasedHash(t *testing.T) {
 	}
 }
 
-// Rows of n-grams whose compressed ids are given (v41 spec, 3.2).
+// n-grams with given compressed ids have the rows of the v41 spec, 3.2.
 func TestReleasedRows(t *testing.T) {
 	tokens := make([]int32, released.Compressed)
 	for i := range tokens {

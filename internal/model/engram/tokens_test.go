@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The map of the tokenizer of DeepSeek-V3, whose base vocabulary V4.1 has: sizes, digests and samples of the v41 spec,
-// 3.3.
+// The token map of DeepSeek-V3's tokenizer, whose base vocabulary V4.1 uses, has the sizes, digests and samples of the
+// v41 spec, 3.3.
 func TestTokenMap(t *testing.T) {
 	f, err := os.Open("../../../tokenizer/testdata/deepseek_v3.tokenizer.json.gz")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"sparrow/plan"
 )
 
-// of estimates a batch of a preset on H200s that share attention by heads.
+// of returns the estimate of a batch of a preset on H200s that divide attention by heads.
 func of(t *testing.T, preset, batch string, gpus int) *Estimate {
 	t.Helper()
 	return divided(t, preset, batch, gpus, plan.ByHeads, plan.SplitUnset)
 }
 
-// divided is of with requests assigned to ranks round-robin where attention is divided by requests, and rows cut as
-// given.
+// divided returns the estimate of a batch for a given division of attention and split of rows. If attention is divided
+// by requests, requests are assigned to ranks round-robin.
 func divided(t *testing.T, preset, batch string, gpus int, how plan.Division, split plan.KeySplit) *Estimate {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -123,7 +123,7 @@ func TestDecodesFollowTheSplit(t *testing.T) {
 	}
 }
 
-// Eight GPUs share what can be divided: weights fit, steps are shorter than on one GPU, and links are counted.
+// Eight GPUs divide the work: the weights fit, steps are shorter than on one GPU, and transfers over links are counted.
 func TestEightGPUs(t *testing.T) {
 	one, eight := of(t, "deepseek-v3.2", decodes(64, 8192), 1), of(t, "deepseek-v3.2", decodes(64, 8192), 8)
 	if one.WeightBytes < 640e9 || one.WeightBytes > 740e9 || eight.WeightBytes > 120e9 || eight.WeightBytes < 80e9 {
@@ -147,7 +147,7 @@ func TestEightGPUs(t *testing.T) {
 }
 
 // With a division by requests, a GPU has all weights of attention and attends for its own rows. With many sequences
-// attention is faster than with a division by heads, with one sequence as fast as on one GPU, and links transfer
+// attention is faster than with a division by heads. With one sequence it is as fast as on one GPU. Links transfer
 // three quarters of the bytes.
 func TestEightGPUsByRequests(t *testing.T) {
 	stage := func(e *Estimate, name string) float64 {

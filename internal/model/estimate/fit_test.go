@@ -22,7 +22,7 @@ import (
 	"sparrow/plan"
 )
 
-// question returns the question for a released model.
+// question returns the inputs of an estimate for a released model.
 func question(t *testing.T, preset, hw string) *Question {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -49,8 +49,8 @@ func fit(t *testing.T, preset, hw string) *Fit {
 	return f
 }
 
-// DeepSeek-V4-Flash on an H200 whose host has 128 GiB: about 87 % of the experts are on the card, the CPU computes the
-// others for decodes, prompts stream them, and everything fits.
+// DeepSeek-V4-Flash fits on an H200 whose host has 128 GiB. About 87 % of the experts are on the card. For decodes the
+// CPU computes the other experts, and for prompts they are streamed.
 func TestFlashOnOneCard(t *testing.T) {
 	f := fit(t, "deepseek-v4-flash", "h200,128G")
 	share := float64(f.Experts.Resident) / float64(f.Experts.Experts)
@@ -81,7 +81,8 @@ func TestFlashOnOneCard(t *testing.T) {
 			t.Errorf("no %q in\n%s", part, text.String())
 		}
 	}
-	// It is not faster than with all experts on a card of 200 GiB: copies for prompts may be hidden.
+	// The model is not faster than with all experts on a card of 200 GiB; copies for prompts may be hidden behind other
+	// work.
 	whole := fit(t, "deepseek-v4-flash", "h200,memory=200G")
 	for i, s := range f.Speeds {
 		if w := whole.Speeds[i]; s.Tokens > w.Tokens || s.Tokens < w.Tokens/20 {
@@ -90,8 +91,8 @@ func TestFlashOnOneCard(t *testing.T) {
 	}
 }
 
-// DeepSeek-V4.1-Flash on one H200 and on eight: n-gram tables take 189 GiB of the host's memory, experts that the cards
-// do not hold are beside them, and memory is stated without speeds, whose kernels were not measured one by one.
+// For DeepSeek-V4.1-Flash on one H200 and on eight, the n-gram tables take 189 GiB of host memory, next to the experts
+// that the cards do not hold. The estimate has memory but no speeds, because the kernels were not measured one by one.
 func TestNewestFlash(t *testing.T) {
 	for hw, share := range map[string]float64{"h200,512G": 0.43, "4xh200,256G": 1} {
 		f := fit(t, "deepseek-v4.1-flash", hw)
@@ -123,7 +124,7 @@ func TestNewestFlash(t *testing.T) {
 	for hw, want := range map[string]string{
 		"h200":      `such as "h200,193G"`,
 		"h200,192G": "the n-gram tables take",
-		"h200,256G": "the experts do not fit", // those that the card does not hold, beside the tables
+		"h200,256G": "the experts do not fit", // host memory for experts is missing next to the tables
 	} {
 		_, err := question(t, "deepseek-v4.1-flash", hw).Fit()
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -149,7 +150,8 @@ func TestNewestFlash(t *testing.T) {
 	}
 }
 
-// nine is nine layers of DeepSeek-V4-Flash: 2 over the window alone, 4 with an indexer, 3 with groups of 128.
+// nine returns nine layers of DeepSeek-V4-Flash: 2 attend to the window alone, 4 have an indexer, and 3 have groups of
+// 128.
 func nine(t *testing.T) config.Description {
 	t.Helper()
 	text, err := synth.PresetConfig("deepseek-v4-flash")
@@ -172,7 +174,7 @@ func nine(t *testing.T) config.Description {
 	return d
 }
 
-// Estimates of nine layers of DeepSeek-V4-Flash, all experts on the card, are within 15 % of the steps in
+// Estimates of nine layers of DeepSeek-V4-Flash, with all experts on the card, are within 15 % of the steps in
 // docs/benchmarks/h200.md, "DeepSeek-V4-Pro's width".
 func TestNineLayersWithin15PercentOfMeasuredSteps(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/benchmarks/h200.md")
@@ -219,8 +221,8 @@ func TestNineLayersWithin15PercentOfMeasuredSteps(t *testing.T) {
 	}
 }
 
-// The steps of DeepSeek-V4-Flash in docs/benchmarks/record-h200.md, "DeepSeek-V4-Flash at full size", were measured
-// with older kernels for FP4 experts: estimates are faster, by less than those kernels are.
+// The measured steps in docs/benchmarks/record-h200.md, "DeepSeek-V4-Flash at full size", used older kernels for FP4
+// experts. Estimates are faster than these steps, by less than the difference between the kernels.
 func TestFlashIsFasterThanItsOldSteps(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/benchmarks/record-h200.md")
 	if err != nil {
@@ -244,7 +246,7 @@ func TestFlashIsFasterThanItsOldSteps(t *testing.T) {
 	}
 }
 
-// Less memory on the card, fewer cores, a slower bus: slower.
+// An estimate is slower with less memory on the card, with fewer cores, or with a slower bus.
 func TestLessIsSlower(t *testing.T) {
 	full := fit(t, "deepseek-v4-flash", "h200,256G")
 	for _, hw := range []string{"h200,256G,memory=80G", "h200,256G,cores=4", "h200,256G,memory=80G,bus=20G",
@@ -272,7 +274,8 @@ func TestLessIsSlower(t *testing.T) {
 	}
 }
 
-// Even use is the worst case: where few experts get most choices, they are on the card and decodes are faster.
+// Evenly chosen experts are the worst case. If few experts get most choices, these are on the card and decodes are
+// faster.
 func TestUseHelps(t *testing.T) {
 	even := fit(t, "deepseek-v4-flash", "h200,128G")
 	q := question(t, "deepseek-v4-flash", "h200,128G")
@@ -303,7 +306,7 @@ func TestUseHelps(t *testing.T) {
 	}
 }
 
-// Models larger than the machine are refused with the missing memory; several cards can hold them.
+// A model that is larger than the machine is refused with the missing memory. Several cards can hold it.
 func TestWhatIsMissing(t *testing.T) {
 	for _, c := range []struct{ preset, hw, want string }{
 		{"deepseek-v3.2", "h200,128G", "are missing"},
@@ -318,7 +321,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	for _, preset := range []string{"deepseek-v3.2", "glm-5", "deepseek-v4-flash", "deepseek-v4-pro"} {
 		machines := []string{"h200,1500G", "8xh200,128G"}
-		if preset == "deepseek-v4-pro" { // 1.6 trillion parameters are too many for 128 GiB
+		if preset == "deepseek-v4-pro" { // its 1.6 trillion parameters do not fit into 128 GiB
 			machines = []string{"h200,1500G", "8xh200,1T"}
 		}
 		for _, hw := range machines {
@@ -377,8 +380,8 @@ func TestParseMachine(t *testing.T) {
 	}
 }
 
-// The estimated memory equals what a GPU's operations allocate: weights other than experts and the largest step,
-// measured on a device that only counts.
+// The estimated memory of weights other than experts and of the largest step equals what the operations of a GPU
+// allocate. The test measures it on a device that only counts.
 func TestMemoryIsThatOfTheDevice(t *testing.T) {
 	for _, preset := range []string{"deepseek-v4-flash", "v32-slice", "glm-5", "v41-eight"} {
 		text, err := synth.PresetConfig(preset)
@@ -436,8 +439,8 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 	}
 }
 
-// Estimates for GPUs that plans know by name use published figures and the kernels of those GPUs: formats that the
-// portable kernels lack are refused. Thor and GB10 share their memory with the host and are not estimated.
+// Estimates for GPUs that plans know by name use published figures and the kernels of those GPUs. Formats that the
+// portable kernels do not support are refused. Thor and GB10 share their memory with the host and are not estimated.
 func TestPublishedGPUs(t *testing.T) {
 	for arch := plan.SM80; arch <= plan.SM121; arch++ {
 		for _, name := range plan.DevicesOf(arch) {

@@ -12,8 +12,9 @@ import (
 	"sparrow/plan"
 )
 
-// Each stage of steps, the parts of memory and the reasons of a placement have the figures of the table: a term that is
-// missing from a formula, or wrong, changes a line. Figures have five digits: the order of sums does not matter.
+// Each stage of a step, each part of memory and each reason of a placement has the figures of the table, so that a
+// missing or wrong term of a formula changes a line. Figures have five digits, so that the order of sums does not
+// matter.
 func TestTableOfEstimates(t *testing.T) {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -97,7 +98,7 @@ func TestTableOfEstimates(t *testing.T) {
 	table.Check(t, "estimates.txt", lines)
 }
 
-// stepOf estimates a batch, with requests on ranks round-robin.
+// stepOf returns the estimate of a batch whose requests are assigned to ranks round-robin.
 func stepOf(t *testing.T, preset, batch string, gpus int, how plan.Division) (*Estimate, error) {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -135,7 +136,7 @@ func stepOf(t *testing.T, preset, batch string, gpus int, how plan.Division) (*E
 	return Of(d, &cfg, &b, gpus)
 }
 
-// skewed returns a use of experts in which each is chosen less than the one before it.
+// skewed returns an expert usage in which each expert is chosen less often than the previous one.
 func skewed(t *testing.T, d config.Description) *usage.Table {
 	t.Helper()
 	u, err := usage.For(d)

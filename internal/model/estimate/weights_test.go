@@ -27,10 +27,10 @@ func release(t *testing.T, name string) config.Release {
 	return config.Release{File: name, Config: r.Config, ModelOpt: r.ModelOpt}
 }
 
-// The sizes of a release without files follow from its types, for the CPU and for a GPU; properties that its config
-// files do not state are listed as assumptions. Sizes are in GiB, and in MiB for an expert: 3 x 2048 x 7168 values
-// (V4: 4096) of 4 bits and 16 of scale for 32 values of Kimi, 8 for 16 of NVFP4; AWQ and int mixes leave some layers
-// in bf16.
+// If only the config files of a release are present, its sizes follow from its data types, for the CPU and for a GPU.
+// Properties that its config files do not state are listed as assumptions. Sizes are in GiB, and in MiB for an expert.
+// An expert has 3 x 2048 x 7168 values of 4 bits (4096 instead of 7168 for V4). Kimi adds a 16-bit scale for 32 values,
+// NVFP4 an 8-bit scale for 16 values. AWQ and int mixes keep some layers in bf16.
 func TestSizesOfReleases(t *testing.T) {
 	for name, want := range map[string]struct {
 		all, expert float64
@@ -62,7 +62,7 @@ func TestSizesOfReleases(t *testing.T) {
 			t.Errorf("%s: %.1f GiB, an expert %.2f MiB of %s, assumed %q; want %+v", name, all, expert, w.Type, assumed,
 				want)
 		}
-		// A GPU stores the same, some projections twice, and no copies of vocabularies.
+		// A GPU stores the same experts, stores some projections twice, and has no copies of the vocabulary matrices.
 		e := expertsOf(src.Model)
 		gpu := float64(w.Rest+w.Expert*int64(e.count())) / (1 << 30)
 		if math.Abs(gpu/all-1) > 0.02 {
@@ -71,7 +71,8 @@ func TestSizesOfReleases(t *testing.T) {
 	}
 }
 
-// The size of the weights other than experts, in the types of the family, equals the formulas for ranks.
+// The size of the weights other than experts, with the data types of the family, equals the result of the formulas for
+// ranks.
 func TestRestIsThatOfTheFormula(t *testing.T) {
 	for _, name := range []string{"deepseek-v3.2", "glm-5.2-fp8", "deepseek-v4-flash", "deepseek-v4-pro",
 		"glm-5.3-flash"} {

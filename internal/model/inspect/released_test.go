@@ -25,12 +25,12 @@ type released struct {
 	groups, keep, positions           int
 	theta                             float64
 	copies                            bool // the drafting layer has its own embedding and head
-	f32Norm                           bool // k_norm in F32
+	f32Norm                           bool // whether k_norm is F32
 	freq, offset                      int
 	tensors                           int
 	bytes                             int64
 	main, draft, active               int64 // active is rounded to 0.1 billion
-	bf16Token, fp8Token               int64 // cache bytes per token, indexer keys included
+	bf16Token, fp8Token               int64 // cache bytes per token, including indexer keys
 	drafted                           int64 // fp8Token with the drafting layer
 	indexLayers                       int
 	entries                           []entry
@@ -47,7 +47,7 @@ var models = map[string]*released{
 		bf16Token: 89856 + 2772, fp8Token: 53940, drafted: 54728, indexLayers: 21},
 }
 
-// shared is the rule of the v32 spec, 1.4.
+// shared reports whether a layer shares a selection by the rule of the v32 spec, 1.4.
 func (m *released) shared(layer int) bool {
 	return m.freq > 0 && layer < m.layers && max(layer-m.offset+1, 0)%m.freq != 0
 }
@@ -66,8 +66,8 @@ func (m *released) tensor(name, dtype string, size int64, shape ...int) {
 	m.entries = append(m.entries, entry{name, dtype, shape, size})
 }
 
-// header assigns offsets to the tensors, vectors first: loading reads those, and together they touch few pages of the
-// hole.
+// header assigns offsets to the tensors, vectors first, because loading reads the vectors, which then lie in few pages
+// of the hole.
 func (m *released) header() (text []byte, dataBytes int64) {
 	slices.SortStableFunc(m.entries, func(a, b entry) int { return cmp.Compare(len(a.shape), len(b.shape)) })
 	text = []byte{'{'}
@@ -89,7 +89,7 @@ func (m *released) header() (text []byte, dataBytes int64) {
 
 func (m *released) bf16(name string, shape ...int) { m.tensor(name, "BF16", 2, shape...) }
 
-// fp8 writes a block-quantised matrix and its scales.
+// fp8 adds a block-quantised matrix and its scales.
 func (m *released) fp8(name string, out, in int) {
 	m.tensor(name, "F8_E4M3", 1, out, in)
 	m.tensor(name+"_scale_inv", "F32", 4, (out+127)/128, (in+127)/128)
@@ -136,7 +136,7 @@ func (m *released) layer(i int) {
 	m.mlp(p+"mlp.shared_experts.", 2048)
 }
 
-// write makes the checkpoint: a header and a hole, which takes no space on disk.
+// write writes the checkpoint as a header and a hole, which takes no space on disk, and returns the folder.
 func (m *released) write(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

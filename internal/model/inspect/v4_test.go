@@ -9,10 +9,10 @@ import (
 	"sparrow/internal/model/inspect"
 )
 
-// Per token: two ratio-4 entries of 37440/256 bytes with keys of 8448/256, two ratio-128 entries of 1728/256:
-// 2*(146.25 + 33) + 2*6.75 = 372 bytes. Per sequence: two window pages of 6*149760 bytes with 4 raw rows of 10240
-// bytes in two layers, and rings of 16 such rows in two layers and of 256 rows of 4096 bytes in two more: 2*(898560 +
-// 81920) + 2*163840 + 2*1048576 = 4385792 bytes.
+// The cache sizes equal sums by hand. Each token has two ratio-4 entries of 37440/256 bytes with keys of 8448/256
+// bytes, and two ratio-128 entries of 1728/256 bytes: 2*(146.25 + 33) + 2*6.75 = 372 bytes. Each sequence has two
+// window pages of 6*149760 bytes with 4 raw rows of 10240 bytes in two layers, and rings of 16 such rows in two layers
+// and of 256 rows of 4096 bytes in two more: 2*(898560 + 81920) + 2*163840 + 2*1048576 = 4385792 bytes.
 func TestV4Cache(t *testing.T) {
 	src, err := family.Open("../../../testdata/oracle/deepseek_v4-1")
 	if err != nil {

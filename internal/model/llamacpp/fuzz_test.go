@@ -15,7 +15,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// FuzzMetadata opens any GGUF file that its reader accepts: an error, or the files of a checkpoint folder.
+// FuzzMetadata opens any GGUF file that its reader accepts. The result is an error or the files of a checkpoint folder.
 func FuzzMetadata(f *testing.F) {
 	source, err := builtin.Source()
 	if err != nil {
@@ -41,7 +41,7 @@ func FuzzMetadata(f *testing.F) {
 		}
 		defer folder.Weights.Close()
 		if _, err := config.Describe("fuzz", folder.Config); err != nil {
-			return // a shape that no model has
+			return // no model has this shape
 		}
 		if len(folder.Config) == 0 {
 			t.Fatal("no configuration")
@@ -49,7 +49,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// addMetadata adds the metadata of a whole model without its tensors, with lists and without.
+// addMetadata adds the metadata of a whole model without its tensors as seeds, once with lists and once without.
 func addMetadata(f *testing.F, m *llamacpp.Model) {
 	whole := filepath.Join(f.TempDir(), "whole.gguf")
 	if _, err := llamacpp.Write(f.Context(), whole, m, llamacpp.MixBF16, nil); err != nil {

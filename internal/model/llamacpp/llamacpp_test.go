@@ -25,7 +25,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// models returns the checkpoints that can be written: the built-in one, and those of the oracle without a vocabulary.
+// models returns the checkpoints that can be written: the built-in one, and reference checkpoints without a vocabulary.
 func models(t *testing.T) map[string]*llamacpp.Model {
 	out := map[string]*llamacpp.Model{}
 	add := func(name string, s *family.Source, err error) *llamacpp.Model {
@@ -43,15 +43,15 @@ func models(t *testing.T) map[string]*llamacpp.Model {
 		s, err := family.Open(filepath.Join("../../../testdata/oracle", name))
 		add(name, s, err)
 	}
-	for _, name := range []string{"deepseek_v3-1", "deepseek_v3-plain-1"} { // without an indexer
+	for _, name := range []string{"deepseek_v3-1", "deepseek_v3-plain-1"} { // models without an indexer
 		s, err := family.Open(filepath.Join(archive.Unpack(t, "../../../testdata/oracle/"+name+".tar.gz"), name))
 		add(name, s, err)
 	}
 	return out
 }
 
-// Files of DeepSeek-V2 have the architecture of models without an indexer and are refused by their routing; Kimi-K2 is
-// known by its tokenizer.
+// DeepSeek-V2 files have the same architecture name as models without an indexer and are refused because of their
+// routing. Kimi-K2 files are recognised by their tokenizer.
 func TestDenseFilesAreToldApart(t *testing.T) {
 	m := models(t)["deepseek_v3-1"]
 	path := write(t, m, llamacpp.MixF32)
@@ -64,7 +64,7 @@ func TestDenseFilesAreToldApart(t *testing.T) {
 	if at < 0 {
 		t.Fatal("the file does not say how experts are chosen")
 	}
-	data[at+len(gate)+4] = 1 // after the type of the value
+	data[at+len(gate)+4] = 1 // the value is after the type
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +94,11 @@ func TestFloatsComeBack(t *testing.T) {
 			t.Errorf("%s: the digest of the file is not kept beside it", name)
 		}
 		want := *m.Config.(*config.DSA)
-		want.FP8, want.Pow2Rows, want.Format, want.Losses = false, false, config.FormatGGUF, nil // plain floats
+		// The file has plain floats.
+		want.FP8, want.Pow2Rows, want.Format, want.Losses = false, false, config.FormatGGUF, nil
 		want.Scheme = weight.Scheme{}
 		have := *got.Model.(*config.DSA)
-		if name != "builtin" { // without a vocabulary the file names no tokens
+		if name != "builtin" { // a file without a vocabulary names no tokens
 			want.BOS, want.EOS, want.Pad = nil, nil, nil
 			have.BOS, have.EOS, have.Pad = nil, nil, nil
 		}
@@ -140,7 +141,8 @@ func values(t *testing.T, c *weight.Checkpoint, name string) []float32 {
 	return v
 }
 
-// The vocabulary and the chat template are restored: texts give the same tokens, which give the same texts.
+// The vocabulary and the chat template survive writing and reading: texts are encoded to the same tokens and decoded to
+// the same texts.
 func TestVocabularyComesBack(t *testing.T) {
 	f, err := llamacpp.Open(write(t, models(t)["builtin"], llamacpp.MixQ4_0))
 	if err != nil {
@@ -185,9 +187,9 @@ func TestTypesOfAMix(t *testing.T) {
 		"output_norm.weight": gguf.F32, "blk.1.ffn_gate_inp.weight": gguf.F32, "blk.1.exp_probs_b.bias": gguf.F32,
 		"blk.0.indexer.attn_k.weight": gguf.TypeOf(block.Q8_0), "blk.0.ffn_down.weight": gguf.TypeOf(block.Q4_K),
 		"blk.1.ffn_gate_exps.weight": gguf.TypeOf(block.Q4_K),
-		"blk.1.ffn_down_exps.weight": gguf.TypeOf(block.Q5_0), // rows of 128
-		"blk.5.ffn_down_exps.weight": gguf.TypeOf(block.Q8_0), // six bits, rows of 128
-		"blk.0.attn_k_b.weight":      gguf.TypeOf(block.Q5_0), // rows of 64
+		"blk.1.ffn_down_exps.weight": gguf.TypeOf(block.Q5_0), // rows have 128 values
+		"blk.5.ffn_down_exps.weight": gguf.TypeOf(block.Q8_0), // six bits, but rows have 128 values
+		"blk.0.attn_k_b.weight":      gguf.TypeOf(block.Q5_0), // rows have 64 values
 	} {
 		if types[name] != want {
 			t.Errorf("%s is %v, want %v", name, types[name], want)
@@ -215,7 +217,7 @@ func TestReportOfAMix(t *testing.T) {
 	}
 }
 
-// Metadata that is missing or of another kind is named, all of it at once.
+// Metadata that is missing or has another type is named in the error, all of it at once.
 func TestMissingMetadataIsNamed(t *testing.T) {
 	path := write(t, models(t)["deepseek_v32-1"], llamacpp.MixQ8_0)
 	f, err := gguf.Open(path)
@@ -249,7 +251,7 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	}
 }
 
-// narrowed returns a value of metadata in a type that files have: reading widens numbers.
+// narrowed returns a metadata value in a type that GGUF files have, because reading widens numbers.
 func narrowed(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -298,8 +300,8 @@ func openEdited(t *testing.T, f *gguf.File, meta map[string]any) error {
 	return err
 }
 
-// An up-projection of latent rows whose shape differs from the configuration is refused by name: split into heads, it
-// would be written as other values.
+// An up-projection of latent rows whose shape differs from the configuration is refused by name, because splitting it
+// into heads would give other values.
 func TestAnUpProjectionOfAnotherShapeIsRefused(t *testing.T) {
 	s, err := family.Open("../../../testdata/oracle/deepseek_v32-1")
 	if err != nil {
@@ -325,7 +327,7 @@ func TestAnUpProjectionOfAnotherShapeIsRefused(t *testing.T) {
 	}
 }
 
-// An interrupted run leaves nothing.
+// A cancelled write leaves no file behind.
 func TestCancelledWriteLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	path := filepath.Join(t.TempDir(), "m.gguf")

@@ -16,8 +16,8 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// A GLM-5.3-Flash model written as float32 and read again has the same configuration and the same values: layers of
-// linear attention, pooled index keys, residual streams, the drafting layer. The vision tower is left out.
+// A GLM-5.3-Flash model written as float32 and read again has the same configuration and the same values. This includes
+// layers of linear attention, pooled index keys, residual streams and the drafting layer. The vision tower is left out.
 func TestNextFloatsComeBack(t *testing.T) {
 	s, err := family.Open(filepath.Join(archive.Unpack(t, "../../../testdata/oracle/glm5_next-1.tar.gz"),
 		"glm5_next-1"))
@@ -57,7 +57,7 @@ func TestNextFloatsComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range a {
-			// The file has the exponential of A_log.
+			// The file stores the exponential of A_log.
 			if b[i] != a[i] && !(strings.HasSuffix(n, "A_log") && math.Abs(float64(b[i]-a[i])) < 1e-6) {
 				t.Fatalf("%s[%d] is %v, want %v", as, i, b[i], a[i])
 			}
@@ -73,7 +73,7 @@ func TestNextFloatsComeBack(t *testing.T) {
 	}
 }
 
-// Wrong metadata is refused with its name: decays that are not below zero, no list of layers.
+// Wrong metadata is refused with its name: decays that are not below zero, and a missing list of layers.
 func TestNextFilesAreChecked(t *testing.T) {
 	s, err := family.Open(filepath.Join(archive.Unpack(t, "../../../testdata/oracle/glm5_next-1.tar.gz"),
 		"glm5_next-1"))

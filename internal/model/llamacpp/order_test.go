@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every part is written once, in order.
+// Each part is written once, and the parts are written in order.
 func TestPartsAreWrittenInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 100} {
 		var out bytes.Buffer
@@ -23,7 +23,7 @@ func TestPartsAreWrittenInOrder(t *testing.T) {
 	}
 }
 
-// The first error ends the run and is returned; a writer that fails and a context that ends do so too.
+// The first error of a part ends the run and is returned. A failing writer and a cancelled context end the run, too.
 func TestAFailedPartEndsTheRun(t *testing.T) {
 	broken := errors.New("broken")
 	var out bytes.Buffer

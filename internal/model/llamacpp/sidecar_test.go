@@ -23,7 +23,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// leaves are the tensors of a stage, as GGUF files and checkpoints call them.
+// leaves maps the names of a stage's tensors in GGUF files to those in checkpoints.
 var leaves = map[string]string{
 	"attn_norm.weight": "attn_norm.weight", "ffn_norm.weight": "ffn_norm.weight", "hc_attn_fn.weight": "hc_attn_fn",
 	"hc_attn_base.weight": "hc_attn_base", "hc_attn_scale.weight": "hc_attn_scale", "hc_ffn_fn.weight": "hc_ffn_fn",
@@ -68,7 +68,7 @@ func (w *headWriter) add(name string, shape []int, from ...string) {
 	}})
 }
 
-// stages adds the tensors of all stages, whose names begin as blk does.
+// stages adds the tensors of all stages; blk is the beginning of their names.
 func (w *headWriter) stages(blk string, c *config.V4) {
 	for k := range c.DSpark.Stages {
 		to, from := fmt.Sprintf(blk, k), fmt.Sprintf("mtp.%d.", k)
@@ -116,7 +116,7 @@ func TestDraftHeadsBesideTheModel(t *testing.T) {
 			w.add("fc.weight", nil, "mtp.0.main_proj.weight")
 			w.add("enc.output_norm.weight", nil, "mtp.0.main_norm.weight")
 			w.add("output_norm.weight", nil, last+"norm.weight")
-			w.add("token_embd.weight", nil, "embed.weight") // the model's own
+			w.add("token_embd.weight", nil, "embed.weight") // the embedding of the model
 			for _, x := range []string{"fn", "base", "scale"} {
 				w.add("output_hc_"+x+".weight", nil, last+"hc_head_"+x)
 			}
@@ -167,7 +167,7 @@ func TestDraftHeadsBesideTheModel(t *testing.T) {
 			for _, name := range src.Weights.Names() {
 				switch {
 				case !strings.HasPrefix(name, "mtp."):
-				case strings.Contains(name, "confidence") && dialect == "dflash": // it was not written
+				case strings.Contains(name, "confidence") && dialect == "dflash": // this tensor was not written
 					if v := values(t, got.Weights, name); slices.Max(v) != 0 || slices.Min(v) != 0 {
 						t.Errorf("%s is not zero", name)
 					}
@@ -197,7 +197,7 @@ func TestDraftHeadsBesideTheModel(t *testing.T) {
 			}
 		})
 	}
-	// Another drafter of llama.cpp's architecture, and a head with a tensor that nothing reads.
+	// The cases are another drafter with llama.cpp's architecture name, and a head with a tensor that nothing reads.
 	for want, sources := range map[string]func(w *headWriter){
 		"markov_w1": func(w *headWriter) { w.add("blk.0.attn_norm.weight", nil, "mtp.0.attn_norm.weight") },
 		"tensor blk.0.attn_other.weight is unknown": func(w *headWriter) {

@@ -14,7 +14,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// The type of a tensor in each mix is that of the table: by its name, its layer, and the length of its rows.
+// The type of each tensor in each mix is as in the table. It depends on the name, the layer and the length of the rows.
 func TestTableOfMixes(t *testing.T) {
 	var lines []string
 	for _, m := range Mixes() {
@@ -35,7 +35,7 @@ func TestTableOfMixes(t *testing.T) {
 	table.Check(t, "mixes.txt", lines)
 }
 
-// What is written of released models, and the configuration that is read from it, is as in the table.
+// The metadata that is written for released models, and the configuration that is read from it, are as in the table.
 func TestTableOfMetadata(t *testing.T) {
 	var rules []map[string]string
 	for _, p := range splits["deepseek-v3"] {

@@ -19,7 +19,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// v4Oracle returns the oracle's checkpoint of DeepSeek-V4.
+// v4Oracle returns the reference checkpoint of DeepSeek-V4.
 func v4Oracle(t *testing.T) *llamacpp.Model {
 	t.Helper()
 	s, err := family.Open("../../../testdata/oracle/deepseek_v4-1")
@@ -87,8 +87,8 @@ func integers(t *testing.T, c *weight.Checkpoint, name string) []int32 {
 	return v
 }
 
-// A DeepSeek-V4 model written as float32 and read again has the same configuration and the same values: experts,
-// compressors, residual streams and tables of experts by token.
+// A DeepSeek-V4 model written as float32 and read again has the same configuration and the same values. This includes
+// experts, compressors, residual streams and tables of experts by token.
 func TestV4FloatsComeBack(t *testing.T) {
 	m := v4Oracle(t)
 	got := openV4(t, m, llamacpp.MixF32)
@@ -98,8 +98,8 @@ func TestV4FloatsComeBack(t *testing.T) {
 	wantV4Values(t, got.Weights, m.Weights)
 }
 
-// A checkpoint as it is released, FP8 with FP4 experts: the experts keep their values in every packed mix, drafts are
-// left out.
+// When a checkpoint with the types of the releases, FP8 with FP4 experts, is written, the experts keep their values in
+// every packed mix, and the drafting block is left out.
 func TestV4ExpertsStayFP4(t *testing.T) {
 	text, err := synth.PresetConfig("v4-tiny")
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 
 var _ model.Snapshotted = (*next.Model)(nil) // the interface that the engine uses
 
-// policies are the layouts and forms of the cache.
+// policies lists the cache layouts and the forms of attention.
 var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true},
 	{KV: "fp8", Deterministic: true}}
 
-// A prompt gives the same logits and the same cache bytes with any division into chunks: at every boundary of a pool,
-// of 64 positions and of a page. The recurrent form has the same arithmetic for prompts and decodes.
+// A prompt gives the same logits and the same cache bytes with any division into chunks, also at every boundary of a
+// pool, of 64 positions and of a page. The recurrent form uses the same arithmetic for prompts and decodes.
 func TestChunkedEqualsWhole(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	for i, p := range policies {
@@ -29,7 +29,7 @@ func TestChunkedEqualsWhole(t *testing.T) {
 			bytes := b.Bytes()
 			chunks := []int{129}
 			if i == 1 {
-				chunks = []int{7, 64, 127, 256} // the last of 7 tokens is one
+				chunks = []int{7, 64, 127, 256} // with chunks of 7 tokens the last chunk has one token
 			}
 			for _, c := range chunks {
 				b.Reset()
@@ -64,8 +64,9 @@ func TestBatchedEqualsAlone(t *testing.T) {
 	}
 }
 
-// A sequence that continues after pages which another one computed has the bits of one that computed them: at every
-// page, whether the snapshot was taken inside a pass or at its end, in a prompt or by a decode.
+// A sequence that continues after pages of another sequence has the same bits as a sequence that computed these pages
+// itself. This holds at every page, whether the snapshot was taken inside a pass or at its end, in a prompt or by a
+// decode.
 func TestRestoredEqualsComputed(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	for i, p := range policies[:3] {
@@ -81,7 +82,7 @@ func TestRestoredEqualsComputed(t *testing.T) {
 					want = append(want, b.Step(first.Work(plan.ModeExtend, min(chunk, 500-first.State.Len())))...)
 				}
 			}
-			want = append(want, b.Decode(first, 20)...) // position 511 ends a page
+			want = append(want, b.Decode(first, 20)...) // crosses position 511, which ends a page
 			want = append(want, b.Step(first.Work(plan.ModeExtend, 260))...)
 			for _, pages := range []int{1, 2, 3} {
 				st, err := m.Restore(256*pages, first.Pages)
@@ -96,7 +97,7 @@ func TestRestoredEqualsComputed(t *testing.T) {
 	}
 }
 
-// States are cloned, reused and checked; they cannot be rolled back.
+// States can be cloned and reused, and are checked. They cannot be truncated.
 func TestStates(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "bf16"})
@@ -106,7 +107,7 @@ func TestStates(t *testing.T) {
 	s, copied := b.Sequence(7, total), b.Sequence(7, total)
 	b.Step(s.Work(plan.ModeExtend, prefix), copied.Work(plan.ModeExtend, prefix))
 	var forks []model.State
-	for range 9 { // more than there were slots, so that the memory grows while a state is open
+	for range 9 { // more states than slots, so that the memory grows while a state is open
 		c, err := s.State.Clone()
 		if err != nil {
 			t.Fatal(err)
@@ -146,8 +147,8 @@ func TestStates(t *testing.T) {
 	refused("shares its state", w, w)
 }
 
-// Rejected drafts: n tokens are verified and some of them kept; then the sequence continues with other tokens. State
-// and caches equal those of a sequence that never drafted, also if the page ends among the drafts.
+// If n tokens are verified, some of them are accepted and the sequence continues with other tokens, the state and the
+// caches equal those of a sequence that never drafted, also if the page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})
@@ -162,7 +163,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 				s := b.Sequence(6, total)
 				b.Step(s.Work(plan.ModeExtend, prefix))
 				what := fmt.Sprintf("%d tokens, %d drafted, %d kept", prefix, n, kept)
-				for range 2 { // what was held back changes the state in a pass that holds back itself
+				for range 2 { // the second pass commits the rows that the first held back, and holds back its own
 					at := s.State.Len()
 					w := s.Work(plan.ModeVerify, n)
 					w.Tokens = append([]int32(nil), w.Tokens...)
@@ -184,7 +185,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 				fork.Release()
 				b.SameBits(what, b.Chunks(s, 3), rest)
 				b.SameBytes(what, b.Bytes(), bytes)
-				if prefix > 250 { // the snapshot after the page is the snapshot of the accepted rows
+				if prefix > 250 { // the snapshot after the page contains the accepted rows
 					st, err := m.Restore(256, s.Pages)
 					if err != nil {
 						t.Fatal(err)

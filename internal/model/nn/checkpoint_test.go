@@ -19,7 +19,7 @@ import (
 
 const oracle = "../../../testdata/oracle/"
 
-// copyOf writes a checkpoint again with its tensors and its config changed.
+// copyOf writes a checkpoint again with changed tensors and a changed config, and returns the folder.
 func copyOf(t *testing.T, checkpoint string, tensors func(map[string]weight.Source),
 	config func(map[string]any)) string {
 	t.Helper()
@@ -60,7 +60,7 @@ func copyOf(t *testing.T, checkpoint string, tensors func(map[string]weight.Sour
 	return dir
 }
 
-// load opens and loads; progress counts the tensors named.
+// load opens and loads a checkpoint. progress counts how often each tensor was reported.
 func load(dir string) (progress map[string]int, err error) {
 	src, err := family.Open(dir)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		name, checkpoint string
 		tensors          func(map[string]weight.Source)
 		config           func(map[string]any)
-		want             []string // every line of the report
+		want             []string // all lines of the report
 	}{
 		{"one tensor removed", "deepseek_v32-1", func(m map[string]weight.Source) { delete(m, attn1+"o_proj.weight") },
 			nil, []string{"missing " + attn1 + "o_proj.weight, want shape [128 256]"}},
@@ -250,8 +250,8 @@ func TestDraftingLayer(t *testing.T) {
 			}
 		}
 	})
-	// Some tools drop the layer, but not its declaration, when they save a checkpoint: such a model runs and cannot
-	// draft.
+	// Some tools drop the drafting layer, but not its declaration, when they save a checkpoint. Such a model runs but
+	// cannot draft.
 	t.Run("declared, without tensors", func(t *testing.T) {
 		if _, err := load(copyOf(t, "deepseek_v32-1", nil, one)); err != nil {
 			t.Error(err)
@@ -278,7 +278,7 @@ func TestDraftingLayer(t *testing.T) {
 	})
 }
 
-// A file that lost its end, by any amount, is refused with its name before anything is loaded.
+// A truncated file is refused with its name before anything is loaded, however many bytes are missing.
 func TestTruncatedFile(t *testing.T) {
 	dir := copyOf(t, "deepseek_v32-1", nil, nil)
 	path := filepath.Join(dir, "model.safetensors")

@@ -51,7 +51,7 @@ func arena(t *testing.T, dev kernel.Device) *kernel.Arena {
 
 func silu(x float64) float64 { return x / (1 + math.Exp(-x)) }
 
-// For x = 2: 10 * silu(1*2) * 3*2, added to the previous value, 5.
+// For x = 2 the block computes 10 * silu(1*2) * 3*2 and adds it to the previous value, 5.
 func TestMLPAddsToTheResidual(t *testing.T) {
 	dev := &ref.Device{}
 	h := values(t, 1, 1, 5)
@@ -67,8 +67,8 @@ func TestMLPAddsToTheResidual(t *testing.T) {
 	}
 }
 
-// Three experts with router weights 1, 2, -1: for x = 2 the logits are 2, 4, -2. A bias of 9 puts expert 2 first,
-// expert 1 is second. Their weights are sigmoid(-2) and sigmoid(4), divided by their sum and times 2.5; the shared
+// Three experts with router weights 1, 2, -1: for x = 2 the logits are 2, 4, -2. With a bias of 9 expert 2 is first,
+// and expert 1 is second. Their weights are sigmoid(-2) and sigmoid(4), divided by their sum and times 2.5; the shared
 // expert is not scaled.
 func TestMoE(t *testing.T) {
 	dev := &ref.Device{}

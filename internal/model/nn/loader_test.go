@@ -15,7 +15,7 @@ import (
 	"sparrow/weight"
 )
 
-// loader reads tensors from a file written for the test.
+// loader returns a loader of the given tensors, which it writes to a file.
 func loader(t *testing.T, onTensor func(string), tensors ...weight.Source) *nn.Loader {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,11 +36,11 @@ func tensor(name string, d weight.DType, data []byte, shape ...int) weight.Sourc
 
 func filled(n int, b byte) []byte { return slices.Repeat([]byte{b}, n) }
 
-// Scales are float32 on the device for any type in the file; e8m0 byte b means 2^(b-127).
+// Scales are float32 on the device, whatever their type in the file. The e8m0 byte b means 2^(b-127).
 func TestScaleTypes(t *testing.T) {
-	const out, in = 130, 128 // two blocks of rows, the second of 2
+	const out, in = 130, 128 // two blocks of rows; the second has 2 rows
 	data := filled(out*in, num.E4M3(1.5))
-	f32 := []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40} // 1, 2
+	f32 := []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40} // the values 1 and 2
 	for _, c := range []struct {
 		name  string
 		scale weight.Source
@@ -69,7 +69,8 @@ func TestScaleTypes(t *testing.T) {
 			if want := []string{"w.weight", c.scale.Name}; !slices.Equal(seen, want) {
 				t.Errorf("progress names %v, want %v", seen, want)
 			}
-			// A product with ones sums a row: 128 * 1.5 * scale, and rows 128 and 129 have the second scale.
+			// The product of a row with ones is the sum of the row, 128 * 1.5 * scale. Rows 128 and 129 have the second
+			// scale.
 			x, y := ones(t, in), ones(t, out)
 			if err := (&ref.Device{}).Multiply(kernel.MultiplyArgs{Out: y, X: x, W: m}); err != nil {
 				t.Fatal(err)
@@ -114,7 +115,7 @@ func TestRaggedLastBlock(t *testing.T) {
 	}
 }
 
-// Half precision matrices are not changed, vectors are widened.
+// Half precision matrices are loaded unchanged, and vectors are widened to float32.
 func TestHalfPrecision(t *testing.T) {
 	half := []byte{0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38, 0x01, 0x00} // 1, -2, 0.5, 2^-24
 	want := []float32{1, -2, 0.5, float32(math.Ldexp(1, -24))}
@@ -135,7 +136,7 @@ func TestHalfPrecision(t *testing.T) {
 	}
 }
 
-// Every kind of problem of one file is listed, each with the shape that was expected.
+// Finish lists every kind of problem of a file, each with the expected shape.
 func TestFinishListsEverything(t *testing.T) {
 	z := func(name string, d weight.DType, shape ...int) weight.Source {
 		n := d.Bits() / 8

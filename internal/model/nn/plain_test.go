@@ -12,7 +12,7 @@ import (
 	"sparrow/weight"
 )
 
-// Packed FP4 is used as it is stored: bytes of two values and, untouched, a byte of scale for 32 of them.
+// Packed FP4 weights are used as they are stored: each byte has two values, and each scale byte applies to 32 values.
 func TestPackedMatrix(t *testing.T) {
 	data, scales := filled(4*16, 0x21), []byte{120, 127, 130, 1}
 	for _, d := range []weight.DType{weight.U8, weight.I8} {

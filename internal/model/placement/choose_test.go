@@ -33,8 +33,8 @@ func flash(device, host int64) Ask {
 		Machine: onlyHost(), Chunk: 8192}
 }
 
-// As many experts as fit stay on the device, equally many of each layer; the CPU computes decodes of the others, and
-// prompts are streamed. The result is the same every time.
+// As many experts as fit stay on the device, equally many of each layer. For decodes the CPU computes the other
+// experts, and for prompts they are streamed. The result is the same every time.
 func TestChooseEvenly(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	c, err := Choose(a)
@@ -43,7 +43,7 @@ func TestChooseEvenly(t *testing.T) {
 	}
 	want := int(a.Device / a.Bytes)
 	if c.Experts != 44*256 || c.Resident != want || c.DeviceBytes > a.Device || c.HostBytes > a.Host ||
-		c.DeviceBytes+c.HostBytes/2 != int64(c.Experts)*a.Bytes { // a copy for each method
+		c.DeviceBytes+c.HostBytes/2 != int64(c.Experts)*a.Bytes { // host experts have one copy for each method
 		t.Errorf("%+v, want %d resident", c, want)
 	}
 	if err := c.Placement.Check(44, 256); err != nil {
@@ -73,8 +73,8 @@ func TestChooseEvenly(t *testing.T) {
 	}
 }
 
-// For decodes of many rows the CPU computes some of the experts in host memory and the bus brings the others, the same
-// number in every layer; these have one copy.
+// For decodes of many rows the CPU computes some of the experts in host memory and the others are copied over the bus,
+// the same number in every layer. The copied experts have one copy in host memory.
 func TestChooseBothWays(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	a.Rows = 32
@@ -82,7 +82,7 @@ func TestChooseBothWays(t *testing.T) {
 	if err != nil || c.Decode != Computed || c.Prefill != Fetched || c.Beside < 0.3 || c.Beside > 0.5 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	a.GPU = cost.H200().GPU // takes time to read its own
+	a.GPU = cost.H200().GPU // this device needs time to read its own experts
 	if c, err = Choose(a); err != nil || c.Beside < 0.2 || c.Beside > 0.35 {
 		t.Fatalf("beside a device that reads its own: %+v, %v", c, err)
 	}
@@ -109,7 +109,7 @@ func TestChooseBothWays(t *testing.T) {
 	}
 }
 
-// Experts of a drafting layer that nothing uses leave the device first.
+// If the drafting layer is not used, its experts are moved off the device first.
 func TestUnusedExperts(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	a.Unused = 1
@@ -124,7 +124,7 @@ func TestUnusedExperts(t *testing.T) {
 	}
 }
 
-// Layers without experts, as drafting layers that are left out, change nothing for the others.
+// Layers without experts, such as drafting layers that were left out, do not change the placement of the other layers.
 func TestLayersWithoutExperts(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	a.Rows = 32
@@ -139,8 +139,7 @@ func TestLayersWithoutExperts(t *testing.T) {
 	}
 }
 
-// Where two copies do not fit, or one method was requested, experts have the method that slows the other phase down
-// less.
+// If two copies do not fit, or one method was requested, experts get the method that slows down the other phase less.
 func TestOneCopy(t *testing.T) {
 	small, same := flash(120*gib, 30*gib), flash(120*gib, 120*gib)
 	same.OneMethod = true
@@ -159,7 +158,7 @@ func TestOneCopy(t *testing.T) {
 	}
 }
 
-// With few cores the bus is faster than the CPU.
+// With few cores experts are fetched over the bus, because that is faster than computing them on the CPU.
 func TestFewCoresFetch(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	a.CPU.Cores = 4

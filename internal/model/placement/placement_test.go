@@ -28,7 +28,7 @@ func TestUniform(t *testing.T) {
 	}
 }
 
-// An expert that is resident in one phase only has a copy in both memories.
+// An expert that is resident in only one phase has a copy in both memories.
 func TestBothMemories(t *testing.T) {
 	p := Uniform(1, 3, 0)
 	p.Prefill[0][1] = Computed
@@ -40,11 +40,11 @@ func TestBothMemories(t *testing.T) {
 	}
 }
 
-// Experts that are chosen clearly more often than resident ones of their layer replace them, the largest gain first;
-// small differences move none.
+// Experts that are chosen clearly more often than resident ones of their layer replace them, starting with the largest
+// gain. Small differences move no expert.
 func TestSwaps(t *testing.T) {
-	p := Split(3, 6, 0.5, Computed, Fetched) // 3, 4 and 5 are in host memory
-	p.Prefill[2][0] = Computed               // resident for decodes alone: it stays
+	p := Split(3, 6, 0.5, Computed, Fetched) // experts 3, 4 and 5 are in host memory
+	p.Prefill[2][0] = Computed               // this expert is resident only for decodes and stays
 	u := usage.New("x", 3, 6, 2)
 	u.Add(0, []uint64{100, 10, 20, 90, 30, 40})
 	u.Add(2, []uint64{0, 100, 100, 165, 500, 170})
@@ -90,7 +90,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	p := Uniform(2, 4, 0)
-	p.Decode[0], p.Prefill[0] = nil, nil // a layer without experts
+	p.Decode[0], p.Prefill[0] = nil, nil // layer 0 has no experts
 	if err := p.Check(2, 4); err != nil {
 		t.Error(err)
 	}

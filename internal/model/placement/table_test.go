@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/testkit/table"
 )
 
-// Where experts are, by which method they run and the figures of the reasons are those of the table.
+// The memory and the method of each expert, and the figures of the reasons, are as in the table.
 func TestTableOfChoices(t *testing.T) {
 	used := usage.New("deepseek_v4", 4, 8, 2)
 	for l := range 4 {

@@ -24,7 +24,7 @@ import (
 // same keys and experts; all ranks have the same bytes; a number of ranks that does not divide the model is refused,
 // with the numbers that do.
 
-// dsa is DeepSeek-V3.2 or GLM-5 with four heads, dense and expert layers and a drafting layer.
+// dsa is a config of DeepSeek-V3.2 or GLM-5 with four heads, dense and expert layers and a drafting layer.
 const dsa = `{
 	"architectures": ["%s"], "model_type": "%s",
 	"vocab_size": 320, "hidden_size": 128, "intermediate_size": 512, "moe_intermediate_size": 128,
@@ -39,7 +39,7 @@ const dsa = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
-// dual is DeepSeek-V4 with four heads in four groups, one layer of each kind and a drafting block.
+// dual is a config of DeepSeek-V4 with four heads in four groups, one layer of each kind and a drafting block.
 const dual = `{
 	"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
 	"vocab_size": 320, "hidden_size": 128, "moe_intermediate_size": 128,
@@ -70,7 +70,7 @@ var configs = map[string]string{
 	"odd":      fmt.Sprintf(strings.Replace(dsa, "320", "322", 1), "DeepseekV32ForCausalLM", "deepseek_v32", "", false),
 }
 
-// checkpoint writes random weights.
+// checkpoint writes a checkpoint with random weights and returns it.
 func checkpoint(t *testing.T, name string, o synth.Options) *family.Source {
 	t.Helper()
 	one := 1
@@ -135,7 +135,7 @@ func load(t *testing.T, src *family.Source, ranks int, how plan.Division) model.
 // outcome is the result of a run.
 type outcome struct {
 	logits   [][]float32
-	selected [][]int32 // of every recorded row and layer
+	selected [][]int32 // selection of each recorded row and layer
 	experts  [][]int32
 }
 
@@ -181,7 +181,7 @@ func compute(t *testing.T, m model.Model) *outcome {
 	}
 	out := &outcome{}
 	facts := m.Facts()
-	rank := func(i int) int { // of a sequence: the first one has the first, the second the last
+	rank := func(i int) int { // sequence 0 is on the first rank, sequence 1 on the last
 		if facts.ByRequests() {
 			return i * (facts.Ranks - 1)
 		}
@@ -221,7 +221,7 @@ func compute(t *testing.T, m model.Model) *outcome {
 		return list
 	}
 	a, b := text(1, 90), text(2, 60)
-	// of adds the data of a sequence.
+	// of returns the work with the data of a sequence added.
 	of := func(i int, w step.Work) step.Work {
 		w.Rank, w.Pages, w.State = rank(i), table(i), states[i]
 		return w
@@ -254,7 +254,7 @@ func compute(t *testing.T, m model.Model) *outcome {
 	return out
 }
 
-// checkPages reads all pages: the group refuses bytes that differ between ranks.
+// checkPages reads all pages and thereby checks them, because the group refuses bytes that differ between ranks.
 func checkPages(t *testing.T, m model.Model, pages int) {
 	t.Helper()
 	for p := range pages {
@@ -284,8 +284,8 @@ func TestRanksComputeWhatOneDeviceDoes(t *testing.T) {
 	}
 }
 
-// Heads that do not divide are padded with zeros, on the last ranks: whole groups of heads, mixed with heads of the
-// model and alone, also inside blocks of scales.
+// If the number of heads does not divide by the ranks, the last ranks are padded with zero heads. The padding may be
+// whole groups of heads or part of a group, also inside blocks of scales.
 func TestRanksWithPaddedHeads(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -40,8 +40,8 @@ func (p *piece) Clone() (model.State, error) {
 	return &piece{log: p.log, name: p.name + "'"}, nil
 }
 
-// The states of a sequence change together: an error of one rank does not keep others from being truncated, and what
-// was made before an error is released.
+// The states of a sequence change together. If one rank returns an error, the other ranks are still truncated, and
+// states that were made before an error are released.
 func TestStatesOfAllRanksChangeTogether(t *testing.T) {
 	fault := errors.New("fault")
 	for _, failing := range []int{-1, 0, 1, 2} {

@@ -8,7 +8,8 @@ import (
 	"sparrow/weight"
 )
 
-// How fast weights are made, without the disk: bytes per second of a matrix of 1024 x 4096, scales included.
+// BenchmarkFill measures how fast weights are generated, without the disk: bytes per second of a matrix of 1024 x 4096,
+// including scales.
 func BenchmarkFill(b *testing.B) {
 	for _, fp8 := range []bool{false, true} {
 		t := tensor{name: "w", like: "w", shape: []int{1024, 4096}, dtype: weight.BF16, spread: 0.03}

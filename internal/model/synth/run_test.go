@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// Every preset that fits in memory loads through internal/model/family and gives logits that spread over a few units:
-// neither flat, nor with nearly all probability on one token.
+// Every preset that fits in memory loads through internal/model/family and gives logits that spread over a few units,
+// so that they are neither flat nor give nearly all probability to one token.
 func TestWrittenCheckpointRuns(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny", "glm53f-tiny", "v3-tiny"} {
 		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}, {Seed: 1, DType: Int4}} {
@@ -39,7 +39,7 @@ func TestWrittenCheckpointRuns(t *testing.T) {
 	}
 }
 
-// FP8 weights, and experts of four bits, are the BF16 weights of the same seed, rounded: the logits stay close.
+// FP8 weights and four-bit experts are the rounded BF16 weights of the same seed, so their logits are close.
 func TestFewerBitsAreTheSameModelRounded(t *testing.T) {
 	for name, kind := range map[string]DType{"v32-tiny": FP8, "v3-tiny": Int4} {
 		a, b := logitsOf(t, written(t, name, Options{Seed: 4})),
@@ -139,7 +139,7 @@ func checkScales(t *testing.T, m weight.Matrix, pow2 bool) {
 		t.Fatal(err)
 	}
 	across := (m.Cols + block - 1) / block
-	peaks := make([]float32, len(scales)) // in units of the scale
+	peaks := make([]float32, len(scales)) // largest magnitudes, in units of the scale
 	for r := range m.Rows {
 		for c := range m.Cols {
 			at := r/block*across + c/block
@@ -154,7 +154,7 @@ func checkScales(t *testing.T, m weight.Matrix, pow2 bool) {
 	}
 }
 
-// Files order tensors by alignment, so scales may come before their values: both orders give the same bytes, and
+// Files order tensors by alignment, so that scales may come before their values. Both orders give the same bytes, and
 // progress counts every byte once.
 func TestScalesMayComeFirst(t *testing.T) {
 	m := tensor{name: "w", like: "w", shape: []int{200, 130}, dtype: weight.F8E4M3, store: blockFP8,

@@ -14,7 +14,7 @@ import (
 	"sparrow/weight"
 )
 
-// preset prepares a preset.
+// preset returns the checkpoint of a preset.
 func preset(t testing.TB, name string, o Options) *Checkpoint {
 	t.Helper()
 	text, err := PresetConfig(name)
@@ -28,7 +28,7 @@ func preset(t testing.TB, name string, o Options) *Checkpoint {
 	return c
 }
 
-// written writes a preset to a new folder.
+// written writes a preset to a new folder and returns the folder.
 func written(t testing.TB, name string, o Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "model")
@@ -40,7 +40,7 @@ func written(t testing.TB, name string, o Options) string {
 
 func one(n int) *int { return &n }
 
-// The released checkpoints publish these counts; the tensor table of this package must give the same.
+// The tensor table of this package gives the numbers of tensors and parameters that the releases publish.
 func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 	for _, c := range []struct {
 		preset string
@@ -49,12 +49,12 @@ func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 		{"deepseek-v3.2", Size{Tensors: 92_425, Parameters: 685_355_329_792, NextN: 13_477_385_728,
 			Bytes: 689_469_018_240}},
 		{"glm-5", Size{Tensors: 119_028, Parameters: 753_864_139_008, NextN: 9_952_920_576}},
-		// 284.33 billion and the drafting block
+		// These are 284.33 billion parameters and the drafting block.
 		{"deepseek-v4-flash", Size{Tensors: 69_187, Parameters: 290_944_616_402, NextN: 6_610_048_891,
 			Bytes: 159_609_485_896}},
 		{"deepseek-v4-pro", Size{Tensors: 145_116, Parameters: 1_598_839_674_782, NextN: 25_840_145_979,
 			Bytes: 864_704_792_696}},
-		// without the vision tower: 347 tensors, 563,627,008 parameters of 2 bytes
+		// The counts exclude the vision tower, which has 347 tensors and 563,627,008 parameters of 2 bytes.
 		{"glm-5.3-flash", Size{Tensors: 76_108 - 347, Parameters: 321_323_031_390 - 563_627_008, NextN: 7_432_592_416,
 			Bytes: 328_326_771_576 - 2*563_627_008}},
 		{"glm-5.2", Size{Tensors: 118_629, Parameters: 753_329_940_480, NextN: 9_952_920_576}},
@@ -252,7 +252,7 @@ func TestNothingIsReplacedAndNothingLeftBehind(t *testing.T) {
 func TestInterruptedWriteLeavesNothing(t *testing.T) {
 	c := preset(t, "v32-tiny", Options{DType: FP8, ShardBytes: 200_000})
 	total := c.Size().Bytes
-	for _, share := range []int64{0, 3, 9} { // tenths of the way
+	for _, share := range []int64{0, 3, 9} { // the write is cancelled after this many tenths
 		ctx, stop := context.WithCancel(context.Background())
 		parent := t.TempDir()
 		if share == 0 {
@@ -326,7 +326,7 @@ func TestDummyHasTheShapesOfACheckpoint(t *testing.T) {
 	}
 }
 
-// Repeated values are the first ones again, with their scales.
+// If values are repeated, later blocks have the values and the scales of the first block.
 func TestRepeatedValues(t *testing.T) {
 	dir := t.TempDir()
 	c := preset(t, "v32-tiny", Options{DType: FP8, Repeat: true})

@@ -10,7 +10,8 @@ import (
 	"sparrow/weight"
 )
 
-// FP4 experts: every group's exponent brings its largest magnitude to 6, or as near below as a power of two can.
+// In FP4 experts, the exponent of each group brings its largest magnitude to 6, or as close below 6 as a power of two
+// can.
 func TestFP4GroupsFitTheirExponents(t *testing.T) {
 	w := open(t, written(t, "v4-tiny", Options{DType: FP8}))
 	groups := 0
@@ -66,7 +67,7 @@ func TestExpertTablesNameDifferentExperts(t *testing.T) {
 	}
 }
 
-// Checkpoints whose config has fp8 experts get fp8 experts.
+// Experts are FP8 if the config of a checkpoint has FP8 experts.
 func TestExpertsAreWhatTheConfigSays(t *testing.T) {
 	text, err := PresetConfig("v4-tiny")
 	if err != nil {

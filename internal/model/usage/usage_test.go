@@ -38,7 +38,8 @@ func TestShares(t *testing.T) {
 	if u.Top(1, 1) != 0.6 || u.Top(1, 2) != 0.9 || u.Top(1, 9) != 1 || u.Top(2, 1) != 0 {
 		t.Errorf("top %v %v %v %v", u.Top(1, 1), u.Top(1, 2), u.Top(1, 9), u.Top(2, 1))
 	}
-	for share, want := range map[float64]float64{0.5: 0.9, 0.1: 0.6, 0.25: 0.6, 0.26: 0.9, 1: 1} { // at least one
+	// At least one expert.
+	for share, want := range map[float64]float64{0.5: 0.9, 0.1: 0.6, 0.25: 0.6, 0.26: 0.9, 1: 1} {
 		if m := u.MeanTop(share); m != want {
 			t.Errorf("%v of the experts have %v of the choices in the mean over layers with choices, want %v", share, m,
 				want)
@@ -74,7 +75,7 @@ func TestMerge(t *testing.T) {
 func TestFileKeepsTheTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "usage.json")
 	u := example()
-	for range 2 { // the second replaces the first
+	for range 2 { // the second write replaces the file of the first
 		if err := u.Save(path); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 }
 
-// Every file is refused, or is the same table again when it is written.
+// Every file is refused, or gives the same table when it is written and read again.
 func FuzzRead(f *testing.F) {
 	for text := range bad() {
 		f.Add(text)

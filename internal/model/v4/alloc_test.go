@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector allocates memory itself, so that counts are wrong under it.
+// This file is not built with the race detector, which allocates memory itself and would make the counts wrong.
 
 package v4_test
 

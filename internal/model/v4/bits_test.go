@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// namedPolicy is a layout of a cache and a kernel that reads it, with a name.
+// A namedPolicy holds a cache layout, a kernel that reads it, and a name.
 type namedPolicy struct {
 	name   string
 	policy plan.Policy
@@ -26,7 +26,7 @@ var policies = []namedPolicy{
 	{"four-bit indexer keys", plan.Policy{KV: "v4-584", FP4Index: true}},
 }
 
-// chosen returns the policies of a run: two, or all with -long.
+// chosen returns the policies of a test run: two of them, or all with -long.
 func chosen() []namedPolicy {
 	if *long {
 		return policies
@@ -34,11 +34,11 @@ func chosen() []namedPolicy {
 	return []namedPolicy{policies[1], policies[4]}
 }
 
-// thorough reports whether every case is wanted: with -long, and on a GPU, where they take little time.
+// thorough reports whether every case runs. That is so with -long, and on a GPU, where the cases take little time.
 func thorough(b *steps.Bench) bool { return *long || b.Config.Hardware.Arch == plan.SM90 }
 
-// A prompt gives the same logits and the same cache bytes with any division into chunks: at every boundary of a group
-// of 4, of a group of 128, of the window and of a page.
+// A prompt gives the same logits and the same cache bytes with any division into chunks, also at every boundary of a
+// group of 4, of a group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
 	testChunkedEqualsWhole(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
 }
@@ -47,13 +47,13 @@ func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := steps.New(t, m, p.policy)
-			// 300 tokens hold the end of a page, two groups of 128, and more groups of 4 than are selected; 640 two
-			// ends of pages.
+			// 300 tokens contain the end of a page, two groups of 128, and more groups of 4 than are selected. 640
+			// tokens contain two ends of pages.
 			type cut struct {
 				tokens int
 				chunks []int
 			}
-			cuts := []cut{{300, []int{11, 129}}} // every cut is made once
+			cuts := []cut{{300, []int{11, 129}}} // each kind of boundary is cut once
 			switch main := p.policy.KV == "fp8" && p.policy.Prefill == ""; {
 			case main && thorough(b):
 				cuts = []cut{{300, []int{1, 3, 4, 5}}, {640, []int{127, 128, 129, 255, 256, 257}}}
@@ -116,7 +116,7 @@ func TestBatchedEqualsAlone(t *testing.T) {
 
 func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
-	// After their prompts some decode, some verify, and one continues its prompt.
+	// After their prompts some sequences decode, some verify, and one continues its prompt.
 	next := func(s *steps.Sequence, i int) step.Work {
 		switch i % 3 {
 		case 1:
@@ -138,8 +138,8 @@ func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	}
 }
 
-// Attention over the gathered workspace and over pages gives the same bits: 584-byte entries are exact in bf16, and
-// both are read in one order.
+// Attention over the gathered workspace and over pages gives the same bits: the values of 584-byte entries are exact in
+// bf16, and both kernels read them in the same order.
 func TestWorkspaceEqualsPages(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	lengths := []int{2, 130, 700}

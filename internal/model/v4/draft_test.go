@@ -40,8 +40,8 @@ func draftBenchOn(t *testing.T, dev kernel.Device) *steps.Bench {
 	return steps.New(t, steps.OpenOn[*v4.Model](t, dir, dev), p)
 }
 
-// drafted computes a prompt in chunks, letting the drafting block follow, and then a chain of three drafts whose
-// tokens are given. It returns the logits of the chain.
+// drafted computes a prompt in chunks, with a pass of the drafting block after each chunk, and then a chain of three
+// drafts with given tokens. It returns the logits of the chain.
 func drafted(b *steps.Bench, s *steps.Sequence, n, chunk int) [][]float32 {
 	b.Helper()
 	var out [][]float32
@@ -101,7 +101,8 @@ func TestDraftsAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// With more states than slots the rings are enlarged; open sequences lose their window of drafts and continue.
+// With more states than slots the rings are enlarged. Open sequences continue, but lose the window of the drafting
+// block.
 func TestRingsOfDraftsGrow(t *testing.T) {
 	b := draftBench(t, "cpu")
 	s := b.Sequence(1, 60)
@@ -117,7 +118,7 @@ func TestRingsOfDraftsGrow(t *testing.T) {
 	}
 }
 
-// After a drafting pass that fails, later ones do not read its entries, which may not have been written.
+// After a failed drafting pass, later passes do not read the entries of that pass, which may not have been written.
 func TestDraftsAfterAFailedPass(t *testing.T) {
 	dev := &faulty{Device: steps.Device(t, "cpu")}
 	b := draftBenchOn(t, dev)
@@ -157,7 +158,7 @@ func TestDraftsAreChecked(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	plain := steps.New(t, b.Model, plan.Policy{KV: "fp8"}) // allocated without drafts
+	plain := steps.New(t, b.Model, plan.Policy{KV: "fp8"}) // its cache was allocated without drafts
 	s = plain.Sequence(1, 20)
 	plain.Step(s.Work(plan.ModeExtend, 8))
 	if _, err := plain.Runner.Draft(
@@ -166,7 +167,7 @@ func TestDraftsAreChecked(t *testing.T) {
 		!strings.Contains(err.Error(), "has no cache") {
 		t.Errorf("without a cache: %v", err)
 	}
-	other := steps.Open[*v4.Model](t, speck(t), "cpu") // a checkpoint without the block
+	other := steps.Open[*v4.Model](t, speck(t), "cpu") // its checkpoint has no drafting block
 	if err := other.DraftHead(); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
 		t.Errorf("without the block: %v", err)
 	}

@@ -36,7 +36,7 @@ func behind(s *steps.Sequence, n int) step.Draft {
 		Logits: true}
 }
 
-// blocks makes drafts and returns the logits of every draft of every work, then its token and its confidence.
+// blocks runs a draft pass and returns, for every draft of every work, the logits, then the token and the confidence.
 func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 	b.Helper()
 	res, err := b.Runner.Draft(works, false)
@@ -53,9 +53,9 @@ func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 	return out
 }
 
-// Every operation of a model with a DSpark head agrees with the reference for equal inputs: taps, the data that the
-// stages store for prompts and verified rows, and blocks after few tokens, whole windows and several sequences at
-// once, greedy and sampled.
+// Every operation of a model with a DSpark head agrees with the reference for equal inputs. The operations include
+// taps, the data that the stages store for prompts and verified rows, and greedy and sampled blocks after few tokens,
+// after whole windows and for several sequences at once.
 func TestGPUDSparkOperationsAgreeWithTheReference(t *testing.T) {
 	for _, c := range []struct{ hidden, rank, vocab int }{{64, 16, 640}, {192, 48, 1000}, {256, 256, 1297}} {
 		both, found := besideTheReference(onGPU(t))
@@ -81,7 +81,7 @@ func TestGPUDSparkOperationsAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// A block has the same bits alone and in a batch, from plain launches and from a graph.
+// A block has the same bits alone and in a batch, with plain launches and with a captured graph.
 func TestGPUBlocksAreTheSameInCompany(t *testing.T) {
 	b := sparkBench(t, onGPU(t), 192, 48, 1000)
 	var works []step.Draft
@@ -97,7 +97,7 @@ func TestGPUBlocksAreTheSameInCompany(t *testing.T) {
 			t.Errorf("a confidence of %v", v)
 		}
 	}
-	for range 4 { // captured, and then from the graph
+	for range 4 { // the pass is captured, and then the graph is replayed
 		b.SameBits("alone, again", blocks(b, works[0]), alone[:b.Config.Model.Block])
 		b.SameBits("beside others", blocks(b, works...), alone)
 	}

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// The rows of a pass that succeeded can be continued; those of a pass that failed cannot.
+// A drafting pass can continue the rows of a pass that succeeded, but not those of a failed pass.
 func TestFailedPassesAreNotContinued(t *testing.T) {
 	w := &workspace{}
 	p := pass{work: w, plan: &plan.Plan{Rows: 3}}

@@ -21,7 +21,7 @@ import (
 	"sparrow/plan"
 )
 
-// onGPU opens a GPU, or skips the test where there is none.
+// onGPU opens a GPU, or skips the test if there is no GPU.
 func onGPU(t *testing.T) *op.Device {
 	t.Helper()
 	gpu.Need(t)
@@ -31,7 +31,7 @@ func onGPU(t *testing.T) *op.Device {
 }
 
 // besideTheReference returns a device that runs each operation on a GPU and on the reference with the same rounding,
-// and collects how they differ.
+// and collects the differences.
 func besideTheReference(gpu *op.Device) (*pair.Device, pair.Differences) {
 	found := pair.Differences{}
 	var both *pair.Device
@@ -44,15 +44,15 @@ func besideTheReference(gpu *op.Device) (*pair.Device, pair.Differences) {
 	return both, found
 }
 
-// released returns a checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, with a drafting
-// block.
+// released returns a checkpoint with a drafting block and the data types of DeepSeek-V4's releases: FP8 matrices and
+// FP4 experts.
 func released(t *testing.T) string {
 	t.Helper()
 	one := 1
 	return releasedOf(t, testmodel.V4Config, synth.Options{Seed: 2, NextN: &one, DType: synth.FP8})
 }
 
-// releasedOf returns a checkpoint of those types of a shape.
+// releasedOf returns a checkpoint with these data types and the given config.
 func releasedOf(t *testing.T, config string, o synth.Options) string {
 	t.Helper()
 	// Each group of heads has its own blocks of FP8.
@@ -70,7 +70,7 @@ func releasedOf(t *testing.T, config string, o synth.Options) string {
 }
 
 // Every operation of a model with FP4 experts and a drafting block agrees with the reference with the same rounding,
-// for equal inputs: prompts, decodes, verified rows, drafts and chains of them.
+// for equal inputs. The passes are prompts, decodes, verified rows, drafts and chains of drafts.
 func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	both, found := besideTheReference(onGPU(t))
 	p := plan.Policy{KV: "fp8"}
@@ -84,7 +84,7 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	agree(t, found)
 }
 
-// agree checks how the operations of a GPU and of the reference differ.
+// agree checks that the differences between the GPU and the reference are within bounds.
 func agree(t *testing.T, found pair.Differences) {
 	t.Helper()
 	var text strings.Builder
@@ -93,7 +93,7 @@ func agree(t *testing.T, found pair.Differences) {
 	for name, d := range found {
 		share := float64(d.Unequal) / float64(max(d.Elements, 1))
 		switch {
-		case name == "IndexQueryArgs.Q": // whether it is overwritten is not specified
+		case name == "IndexQueryArgs.Q": // the contract allows this buffer to be overwritten
 		case d.DType == kernel.I32:
 			if d.Unequal > 0 {
 				t.Errorf("%s: %d of %d integers differ", name, d.Unequal, d.Elements)
@@ -114,7 +114,7 @@ func agree(t *testing.T, found pair.Differences) {
 	}
 }
 
-// gpuPolicies returns the layouts and kernels of a cache on a GPU.
+// gpuPolicies returns the cache layouts and kernels that run on a GPU.
 func gpuPolicies() []namedPolicy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p namedPolicy) bool {
 		return p.policy.KV == "f32" || p.policy.FP4Index

@@ -16,10 +16,10 @@ import (
 	"sparrow/plan"
 )
 
-// A context of 393,216 tokens: 98,304 groups to score and 3,072 entries that every row reads whole. Entries and keys of
-// the tokens before the last page are random; rows of the last page are computed. They have the same bits whole and in
-// chunks, gathered and in place, also computed as decodes, and equal those of the reference. Window pages are reused
-// round-robin, so that caches and arena together stay small.
+// In a context of 393,216 tokens, each row scores 98,304 groups and reads 3,072 entries. Entries and keys of the tokens
+// before the last page are random; rows of the last page are computed. These rows have the same bits whole and in
+// chunks, gathered and in place, and as decodes, and equal those of the reference. Window pages are reused round-robin,
+// so that caches and arena together stay small.
 func TestLongContext(t *testing.T) {
 	const tokens, page, computed = 393216, 256, 44
 	dir := t.TempDir() + "/v4-long"
@@ -55,13 +55,13 @@ func TestLongContext(t *testing.T) {
 	}
 }
 
-// longContext is a sequence of that many tokens, of which the first cached ones are random entries.
+// A longContext is a sequence whose first cached tokens have random entries.
 type longContext struct {
 	tokens, cached, pages int
-	made                  map[int][][]byte // pages of random entries, by their pool
+	made                  map[int][][]byte // pages of random entries of each pool
 }
 
-// longWindows is how many window pages a sequence uses round-robin.
+// longWindows is the number of window pages that a sequence uses round-robin.
 const longWindows = 3
 
 // run fills a cache, computes the tokens after the cached ones in chunks and decodes more, and returns all logits.
@@ -84,7 +84,7 @@ func (l longContext) run(t *testing.T, m *v4.Model, p plan.Policy, chunk, decode
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One launch gathers all groups and scores within the budget of 256 MiB.
+	// One launch gathers all groups, and scores stay within the budget of 256 MiB.
 	if arena > 512<<20 || caches > 128<<20 {
 		t.Errorf("an arena of %d MiB and caches of %d MiB", arena>>20, caches>>20)
 	}
@@ -128,8 +128,8 @@ func (l longContext) run(t *testing.T, m *v4.Model, p plan.Policy, chunk, decode
 	return out
 }
 
-// fill writes the same random entries and keys to every cache of a layout and returns the size of all of it. Entries of
-// the first pages are repeated; no two keys are equal.
+// fill writes the same random entries and keys to every cache of a layout and returns the size of all caches. Entries
+// of the first pages are repeated; no two keys are equal.
 func (l longContext) fill(t *testing.T, m *v4.Model) (bytes int64) {
 	t.Helper()
 	const distinct = 8

@@ -20,14 +20,14 @@ import (
 	"sparrow/weight"
 )
 
-// checkpoint holds the tensors of the oracle by their official names, to be written in another spelling.
+// checkpoint holds the tensors of the reference checkpoint by their official names, to be written in another spelling.
 type checkpoint struct {
 	*testing.T
 	tensors map[string]weight.Source
 	data    map[string][]byte
 }
 
-// exceptions are the tensors whose mixed name is not the official one below model. (v4 spec, 5).
+// exceptions lists the tensors whose mixed name is not "model." followed by the official name (v4 spec, 5).
 var exceptions = [][2]string{
 	{"model.embed_tokens.weight", "embed.weight"}, {"head.weight", "head.weight"}, {"model.norm.weight", "norm.weight"},
 	{"model.hc_head.hc_fn", "hc_head_fn"}, {"model.hc_head.hc_base", "hc_head_base"},
@@ -64,7 +64,7 @@ func (c *checkpoint) set(name string, d weight.DType, shape []int, data []byte) 
 
 func (c *checkpoint) remove(name string) { delete(c.tensors, name); delete(c.data, name) }
 
-// write makes a checkpoint folder with every tensor renamed, and the oracle's config with changes.
+// write writes a checkpoint folder with every tensor renamed and with changes to the config, and returns the folder.
 func (c *checkpoint) write(rename func(string) string, changes map[string]any) string {
 	c.Helper()
 	dir := c.TempDir()
@@ -99,7 +99,7 @@ func (c *checkpoint) write(rename func(string) string, changes map[string]any) s
 
 func sameName(name string) string { return name }
 
-// hugging is the table of the v4 spec, 5, from the official to the transformers spelling.
+// hugging maps the official spelling to the transformers spelling (table of the v4 spec, 5).
 var hugging = [][2]string{
 	{`^embed\.`, "model.embed_tokens."}, {`^head\.`, "lm_head."}, {`^norm\.`, "model.norm."},
 	{`^hc_head_`, "model.hc_head.hc_"}, {`^layers\.`, "model.layers."}, {`\.hc_(attn|ffn)_`, ".${1}_hc."},
@@ -121,8 +121,8 @@ func huggingName(name string) string {
 	return name
 }
 
-// stack joins the experts of every layer as transformers does: gates and ups of one expert above each other, then
-// downs.
+// stack joins the experts of every layer as transformers does: one tensor has the gate and up matrices of each expert
+// stacked, the other the down matrices.
 func (c *checkpoint) stack(layers, experts, inner, hidden int) {
 	for l := range layers {
 		var up, down []byte
@@ -139,14 +139,15 @@ func (c *checkpoint) stack(layers, experts, inner, hidden int) {
 	}
 }
 
-// logits runs a short prompt.
+// logits runs a short prompt and returns its logits.
 func logits(t *testing.T, dir, kernels string) [][]float32 {
 	t.Helper()
 	b := steps.New(t, steps.Open[*v4.Model](t, dir, kernels), plan.Policy{KV: "f32"})
 	return b.Chunks(b.Sequence(1, 20), 0)
 }
 
-// The three spellings of one checkpoint are one model. A drafting block without a layer in the config is ignored.
+// The three spellings of a checkpoint give the same model. A drafting block that the config does not declare is
+// ignored.
 func TestSpellingsAreOneModel(t *testing.T) {
 	want := logits(t, oracle, "cpu")
 	b := &steps.Bench{T: t}
@@ -162,7 +163,7 @@ func TestSpellingsAreOneModel(t *testing.T) {
 	}, nil), "cpu"), want)
 }
 
-// Every tensor that is missing, misshapen or unexpected is named at once.
+// The error lists every tensor that is missing, misshapen or unexpected at once.
 func TestLoadReportsEverything(t *testing.T) {
 	c := readOracle(t)
 	c.remove("layers.3.attn.compressor.ape")

@@ -26,16 +26,16 @@ func openPlaced(t *testing.T, dir string, dev kernel.Device, rule placed.Rule) *
 
 var fp8Pages = []namedPolicy{{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}}}
 
-// With experts in two memories prompts have the bits of a whole prompt in any chunks, and of any batch: FP4 experts,
-// half of them in host memory, and every pair of methods.
+// With experts in two memories, a prompt has the same bits in any chunks and in any batch. Half of the FP4 experts are
+// in host memory, and every pair of methods is tested.
 func TestOffloadedBits(t *testing.T) {
 	testChunkedEqualsWhole(t, openPlaced(t, released(t), steps.Device(t, "cpu"), placed.Half), fp8Pages)
 	m := openPlaced(t, released(t), steps.Device(t, "cpu"), placed.Mixed)
 	testBatchedEqualsAlone(t, m, fp8Pages)
 }
 
-// With any placement of experts, for those of the oracle's checkpoint and of released types, logits, drafts and
-// caches have the bits of one device.
+// With any placement of experts, logits, drafts and caches have the bits of one device. This is tested with the
+// reference checkpoint and with released data types.
 func TestOffloadedEqualsOneDevice(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir  string
@@ -79,8 +79,8 @@ func TestGPUOffloadedBits(t *testing.T) {
 	testBatchedEqualsAlone(t, openPlaced(t, dir, onGPU(t), placed.Mixed), fp8Pages)
 }
 
-// Decodes with experts in two memories run from graphs and have the bits of plain launches; fetched experts have the
-// bits of resident ones.
+// Decodes with experts in two memories run from captured graphs and have the bits of plain launches. Fetched experts
+// have the bits of resident experts.
 func TestGPUOffloadedGraphs(t *testing.T) {
 	dir := released(t)
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestGPUOffloadedGraphs(t *testing.T) {
 		var want [][]float32
 		for i, m := range []*v4.Model{c.plain, c.graph} {
 			limits := steps.Limits
-			limits.GraphBytes = int64(i) - 1 // below 0: none
+			limits.GraphBytes = int64(i) - 1 // a negative value disables graphs
 			b := benchWith(t, m, limits)
 			s := b.Sequence(1, 150)
 			got := b.Step(s.Work(plan.ModeExtend, 100))
@@ -112,7 +112,7 @@ func TestGPUOffloadedGraphs(t *testing.T) {
 	}
 }
 
-// benchWith returns a bench of FP8 pages with limits.
+// benchWith returns a bench with FP8 pages and the given limits.
 func benchWith(t *testing.T, m *v4.Model, l step.Limits) *steps.Bench {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())

@@ -15,13 +15,13 @@ import (
 	"sparrow/plan"
 )
 
-// page is one page of one pool.
+// A page identifies one page of one pool.
 type page struct {
-	layer, ratio int // tokens of an entry
+	layer, ratio int // ratio is the number of tokens of an entry
 	number       int
 }
 
-// pages reads every page of every pool: of a layer's window (ratio 1), its groups, and with them their keys.
+// pages returns the bytes of every page of every pool: of a layer's window (ratio 1) and of its groups with their keys.
 func pages(b *steps.Bench) map[page][]byte {
 	b.Helper()
 	out := map[page][]byte{}
@@ -76,7 +76,7 @@ func TestPaddedGroupsWriteNothing(t *testing.T) {
 			}
 			before := pages(b)
 			var works []step.Work
-			written := map[[2]int]bool{} // ratio and page
+			written := map[[2]int]bool{} // pairs of ratio and page
 			for i, s := range all {
 				works = append(works, s.Work(c.kind, c.rows))
 				for at := c.cached[i]; at < c.cached[i]+c.rows; at++ {
@@ -98,7 +98,7 @@ func TestPaddedGroupsWriteNothing(t *testing.T) {
 	}
 }
 
-// capturing is a device with graphs: launching one runs its pass again.
+// capturing is a device that supports graphs: launching a graph runs its pass again.
 type capturing struct{ kernel.Device }
 
 func (capturing) Capture(pass func() error) (kernel.Graph, error) { return passGraph{pass}, nil }
@@ -155,8 +155,8 @@ func crowd(b *steps.Bench) (out [][]float32) {
 	return out
 }
 
-// testPadding runs a crowd with and without padded batches: logits and caches have the same bits, and crowds of nine,
-// eleven and twelve sequences share their graphs.
+// testPadding runs crowd with and without padded batches. It checks that logits and caches have the same bits, and that
+// batches of nine, eleven and twelve sequences share their graphs.
 func testPadding(t *testing.T, m *v4.Model) {
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 3
@@ -179,7 +179,7 @@ func testPadding(t *testing.T, m *v4.Model) {
 		}
 		b.SameBits("padded batches", got, want)
 		b.SameBytes("padded batches", b.Bytes(), cache)
-		// Decodes, verified rows, first rows of drafts, their last rows, and chains: one graph each.
+		// One graph each is captured for decodes, verified rows, first rows of drafts, last rows of drafts, and chains.
 		if g.Captured != 5 {
 			t.Errorf("%d captures of padded batches, want 5: %+v", g.Captured, g)
 		}
@@ -195,7 +195,7 @@ func TestPaddedBatchesKeepBits(t *testing.T) {
 	testPadding(t, steps.OpenOn[*v4.Model](t, released(t), capturing{dev}))
 }
 
-// A batch with a request that is padding and one that has lost its State: only the first is accepted.
+// A request without a state is accepted if it is padding and refused otherwise.
 func TestOnlyPaddingHasNoState(t *testing.T) {
 	b := steps.New(t, steps.Open[*v4.Model](t, oracle, "cpu"), plan.Policy{KV: "fp8"})
 	w := b.Sequence(1, 8).Work(plan.ModeExtend, 8)

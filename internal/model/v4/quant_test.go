@@ -27,7 +27,7 @@ func (c *checkpoint) floats(name string) []float32 {
 }
 
 // quantise rewrites linears as FP8 in blocks of 128 x 128 and experts as packed FP4 with a scale for 32 inputs, as
-// releases store them, or writes the same values out as float32.
+// releases store them. If widened is set, it writes the same values as float32.
 func (c *checkpoint) quantise(widened bool) {
 	for name, s := range c.tensors {
 		switch {
@@ -63,7 +63,8 @@ func (c *checkpoint) packFP4(name string, shape []int, widened bool) {
 	c.set(name[:len(name)-len("weight")]+"scale", weight.F8E8M0, []int{shape[0], shape[1] / 32}, scales)
 }
 
-// asNVFP4 casts packed experts to NVFP4 as releases do, without loss: each scale becomes two of e4m3 under a factor.
+// asNVFP4 casts packed experts to NVFP4 as releases do, without loss: each scale becomes two e4m3 scales with a common
+// factor.
 func (c *checkpoint) asNVFP4() {
 	const factor = 1.0 / (1 << 8)
 	for name, s := range c.tensors {
@@ -124,8 +125,8 @@ func float32Bytes(v []float32) []byte {
 	return out
 }
 
-// FP8 linears and packed FP4 experts give the same results as their values in float32: to the bit in the reference,
-// within rounding on the fast path.
+// FP8 linears and packed FP4 experts give the same results as their values in float32: with the same bits on the
+// reference device and within rounding with the fast kernels.
 func TestQuantisedWeights(t *testing.T) {
 	packed, wide := readOracle(t), readOracle(t)
 	packed.quantise(false)
@@ -145,7 +146,7 @@ func TestQuantisedWeights(t *testing.T) {
 		"quant_method": "fp8", "weight_block_size": []int{128, 128}, "moe_quant_algo": "NVFP4",
 		"quant_algo": "MIXED_PRECISION"}})
 	(&steps.Bench{T: t}).SameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
-	// The oracle's own weights give other logits; otherwise nothing would have been quantised.
+	// The original weights give other logits. If they did not, the weights would not have been quantised.
 	var worst float64
 	for r, row := range logits(t, oracle, "cpu") {
 		for i, v := range row {

@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// speckConfig is as small as DeepSeek-V4 can be: one layer of each ratio and one head.
+// speckConfig is the smallest config of DeepSeek-V4, with one layer of each ratio and one head.
 const speckConfig = `{
 	"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
 	"vocab_size": 64, "hidden_size": 32, "moe_intermediate_size": 32,
@@ -46,8 +46,8 @@ func speck(t *testing.T) string {
 
 var long = flag.Bool("long", false, "prompts of 32,768 tokens and every way to keep a cache (make long)")
 
-// A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place, in launches that fit a small
-// reserve: both give every row the same bits.
+// A prompt of 32,768 tokens runs in one step over the workspace, and one of 16,640 tokens runs in place in launches
+// that fit a small reserve. Every row has the same bits in both.
 func TestAChunkOf32768Tokens(t *testing.T) {
 	if !*long {
 		t.Skip("make long runs it")
@@ -58,7 +58,7 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 		prefill  string
 		n        int
 		reserve  int64
-		launches string // of the rows that are scored
+		launches string // launches of the rows that are scored
 	}{{"v4-flat", 32768, 0, "[32701]"}, {"v4-paged", 16640, 12 << 20, "[14282 2291]"}} {
 		n := c.n
 		hw, err := plan.HardwareFor("cpu")
@@ -101,8 +101,8 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 	}
 }
 
-// Tokens before the end of the first group have an empty compressed stream. In one launch with sequences that have
-// entries they read none of them.
+// Tokens before the end of the first group have an empty compressed stream. In a launch with sequences that have
+// entries, these tokens read no entry.
 func TestAnEmptyStreamBesideAFullOne(t *testing.T) {
 	m := steps.Open[*v4.Model](t, speck(t), "cpu")
 	for _, prefill := range []string{"v4-flat", "v4-paged"} {

@@ -13,13 +13,13 @@ import (
 	"sparrow/plan"
 )
 
-// The released models' bytes for each token of context, page padding included (v4 spec, 3.6): 3899.25 for Flash,
-// 5586.75 for Pro, and with four-bit keys 16 bytes less for each layer that has them.
+// The bytes per token of context of the released models, including page padding, are as in the v4 spec, 3.6: 3899.25
+// for Flash and 5586.75 for Pro. With four-bit keys each layer that has keys takes 16 bytes less.
 func TestSizesOfTheReleasedModels(t *testing.T) {
 	for _, c := range []struct {
 		preset   string
 		perToken float64
-		index4   int // layers of ratio 4
+		index4   int // number of layers with ratio 4
 		state    int64
 	}{
 		{"deepseek-v4-flash", 3899.25, 21, 21*16*(8192+2048) + 20*256*4096},
@@ -62,7 +62,7 @@ func TestSizesAreWhatIsAllocated(t *testing.T) {
 				bytes += pool.Mem.Rows * pool.Mem.Cols
 			}
 		}
-		tails := 3 * 2 * 4 * (8192 + 2048) // two layers of ratio 4
+		tails := 3 * 2 * 4 * (8192 + 2048) // two layers have ratio 4
 		page, window := m.PageBytes(&b.Config)-m.WindowBytes(&b.Config), m.WindowBytes(&b.Config)
 		if want := int(5*page + 3*window); bytes+tails != want {
 			t.Errorf("%+v: %d bytes are allocated, %d computed", p, bytes+tails, want)

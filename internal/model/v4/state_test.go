@@ -14,8 +14,8 @@ import (
 	"sparrow/plan"
 )
 
-// Rejected drafts: n tokens are verified and some of them kept, up to the 10 the rings allow; then the sequence
-// continues with other tokens. State and caches equal those of a sequence that never drafted.
+// If n tokens are verified, some of them are accepted, at most the 10 that the rings allow, and the sequence continues
+// with other tokens, the state and the caches equal those of a sequence that never drafted.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
@@ -30,7 +30,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 		}
 		for _, n := range counts {
 			for kept := 1; kept <= n; kept++ {
-				if !*long && kept > 2 && kept != 5 && kept != n { // after 128 tokens in all, a group of each kind ends
+				if !*long && kept > 2 && kept != 5 && kept != n { // 128 tokens in total end a group of each kind
 					continue
 				}
 				b.Reset()
@@ -53,7 +53,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 	}
 }
 
-// A fork and the sequence it was cloned from are independent.
+// A sequence and its clone are independent of each other.
 func TestCloneIsAFork(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
@@ -64,7 +64,7 @@ func TestCloneIsAFork(t *testing.T) {
 	// The same prefix in separate pages is used instead of copies of the pages that are written to.
 	b.Step(s.Work(plan.ModeExtend, prefix), copied.Work(plan.ModeExtend, prefix))
 	var forks []model.State
-	for range 9 { // more than there were slots, so that the rings grow while a state is open
+	for range 9 { // more states than slots, so that the rings grow while a state is open
 		c, err := s.State.Clone()
 		if err != nil {
 			t.Fatal(err)
@@ -157,12 +157,12 @@ func TestStatesAreChecked(t *testing.T) {
 		step.Work{Kind: plan.ModeExtend, Tokens: s.Tokens[:1], Pages: s.Pages, State: st})
 }
 
-// faulty is a device that fails in a step when the last sublayer of a layer ends.
+// faulty is a device that fails in a given step when the last sublayer of a layer ends.
 type faulty struct {
 	kernel.Device
 	fails     bool
 	layer     int
-	sublayers int // that ended in this step, two of each layer
+	sublayers int // number of sublayers that ended in this step; each layer has two
 }
 
 func (f *faulty) Do(op kernel.Op) error {
@@ -221,8 +221,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// A step that fails half-way leaves the state unchanged: a short one can be run again. After a long one, whose rows may
-// have overwritten older ones, the next step returns an error: the sequence must be computed again.
+// A step that fails in the middle leaves the state unchanged. A short step can be run again. After a long step, whose
+// rows may have overwritten older rows, the next step returns an error, because the sequence must be computed again.
 func TestFailedStep(t *testing.T) {
 	dev := &faulty{Device: steps.Device(t, "cpu"), layer: 4}
 	m := steps.OpenOn[*v4.Model](t, oracle, dev)

@@ -37,7 +37,8 @@ func TestAFewWindowPagesAreEnough(t *testing.T) {
 	}
 }
 
-// turning assigns window pages 0 to n-1 in turn to pages from first on, and none to the pages before.
+// turning returns a table that assigns window pages 0 to n-1 in turn to the pages from first on, and none to the pages
+// before.
 func turning(pages, first, n int) []int32 {
 	out := make([]int32, pages)
 	for i := range out {
@@ -49,13 +50,13 @@ func turning(pages, first, n int) []int32 {
 }
 
 // A sequence that continues after the pages of another one, from the raw rows at the end of its last window page, has
-// the same bits as one that computed all rows, however the pages were written and whatever was stored since.
+// the same bits as one that computed all rows, however the pages were written and whatever was stored in the meantime.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const n = 530
 	want := b.Chunks(b.Sequence(4, n), 0)
-	// The last 4 rows of a page come from one step, from two, or from several.
+	// The cases write the last 4 rows of a page in one step, in two steps, and in several.
 	for _, ends := range [][]int{{n}, {254, 508, n}, {249, 252, 255, 258, 505, 508, 511, 514, n}} {
 		b.Reset()
 		writer := b.Sequence(4, n)
@@ -63,7 +64,7 @@ func TestRestoreGoesOnBehindPages(t *testing.T) {
 			b.Step(writer.Work(plan.ModeExtend, end-writer.State.Len()))
 		}
 		writer.State.Release()
-		b.Chunks(b.Sequence(5, 300), 0) // takes the slot
+		b.Chunks(b.Sequence(5, 300), 0) // another sequence takes the slot
 		for _, pages := range []int{1, 2} {
 			at := pages * b.Config.Page
 			s := b.Sequence(4, n)
@@ -120,7 +121,7 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	if err := st.Truncate(256); err != nil {
 		t.Error(err)
 	}
-	// Neither does a copy of it, before and after its own tokens.
+	// A clone of a restored state contains nothing before the group either, before and after its own tokens.
 	c, err := st.Clone()
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +141,8 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	}
 }
 
-// Blocks of drafting stages see one token more than rows: the one before their first. Window pages are kept for both.
+// A block of the drafting stages attends to one token more than a row does: the token before its first. Enough window
+// pages are kept for both.
 func TestTheWindowOfDraftingStages(t *testing.T) {
 	for dir, more := range map[string]int{testmodel.V4(t): 0, testmodel.V4Draft(t): 0, testmodel.V4Spark(t): 1} {
 		m := steps.Open[*v4.Model](t, dir, "cpu")

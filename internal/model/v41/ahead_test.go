@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// The rows that a pass asks for before it runs are those that it looks up, in the order of the layers.
+// The table rows that a pass prefetches before it runs are the rows that it looks up, in the order of the layers.
 func TestRowsAreAskedForAhead(t *testing.T) {
 	m := open(t)
 	b := steps.New(t, m, plan.Policy{KV: "f32"})

@@ -20,7 +20,7 @@ var (
 	_ model.Remembering = (*v41.Model)(nil)
 )
 
-// policies are the layouts of a cache: float32, and entries of four bits with a window of eight.
+// policies lists the cache layouts: float32, and four-bit entries with an eight-bit window.
 var policies = []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", Deterministic: true}}
 
 func open(t *testing.T) *v41.Model {
@@ -30,15 +30,15 @@ func open(t *testing.T) *v41.Model {
 
 func each(t *testing.T, run func(t *testing.T, b *steps.Bench)) { eachOf(t, open(t), policies, run) }
 
-// eachOf runs a test with every layout of a cache.
+// eachOf runs a test with every given policy.
 func eachOf(t *testing.T, m *v41.Model, policies []plan.Policy, run func(t *testing.T, b *steps.Bench)) {
 	for _, p := range policies {
 		t.Run(fmt.Sprintf("%s %v", p.KV, p.Deterministic), func(t *testing.T) { run(t, steps.New(t, m, p)) })
 	}
 }
 
-// A prompt gives the same logits and the same cache bytes with any division into chunks: between the tokens of a
-// pair, inside a block of candidates, at the end of a window and of a page. Decodes continue with the same bits.
+// A prompt gives the same logits and the same cache bytes with any division into chunks, also between the tokens of a
+// pair, inside a block of candidates, and at the end of a window or page. Decodes continue with the same bits.
 func TestChunkedEqualsWhole(t *testing.T) { each(t, chunkedEqualsWhole) }
 
 func chunkedEqualsWhole(t *testing.T, b *steps.Bench) {
@@ -48,7 +48,7 @@ func chunkedEqualsWhole(t *testing.T, b *steps.Bench) {
 	chunks, prefixes := []int{3, 129}, []int{127}
 	switch {
 	case b.Config.Deterministic:
-		chunks, prefixes = []int{7, 127, 256}, []int{1, 2, 127, 128, 253, 255} // the last of 7 tokens is one
+		chunks, prefixes = []int{7, 127, 256}, []int{1, 2, 127, 128, 253, 255} // the last chunk of 7 has one token
 	case exact(b):
 		chunks = []int{129}
 	}
@@ -65,7 +65,7 @@ func chunkedEqualsWhole(t *testing.T, b *steps.Bench) {
 	}
 }
 
-// exact reports whether rows are float32. What they are stored as changes little of what is tested here.
+// exact reports whether cache rows are float32. The tests of this file hardly depend on the cache layout.
 func exact(b *steps.Bench) bool { return b.Config.KV == plan.F32 }
 
 // A row's bits are the same alone and in any batch with prompts, decodes and verifies.
@@ -88,7 +88,8 @@ func batchedEqualsAlone(_ *testing.T, b *steps.Bench) {
 	b.BatchedEqualsAlone(lengths, next)
 }
 
-// A sequence that continues after pages which another one computed has the bits of one that computed them.
+// A sequence that continues after pages of another sequence has the same bits as a sequence that computed these pages
+// itself.
 func TestRestoredEqualsComputed(t *testing.T) { each(t, restoredEqualsComputed) }
 
 func restoredEqualsComputed(t *testing.T, b *steps.Bench) {
@@ -108,8 +109,8 @@ func restoredEqualsComputed(t *testing.T, b *steps.Bench) {
 	}
 }
 
-// Rejected drafts: n tokens are verified and some of them kept; then the sequence continues. Logits and caches equal
-// those of a sequence that never drafted, whether a pair was open or not, and if a page ends among the drafts.
+// If n tokens are verified, some of them are accepted and the sequence continues, logits and caches equal those of a
+// sequence that never drafted. This holds whether or not a pair was open, and if a page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) { rollbackEqualsNoDraft(t, open(t)) }
 
 func rollbackEqualsNoDraft(t *testing.T, m *v41.Model) {
@@ -139,7 +140,8 @@ func rollbackEqualsNoDraft(t *testing.T, m *v41.Model) {
 	}
 }
 
-// A step whose state, position or tokens before it do not belong to its sequence is refused by name.
+// A step is refused if its state, its position or its previous tokens do not belong to its sequence, and the error
+// names which.
 func TestStatesAreChecked(t *testing.T) {
 	b := steps.New(t, open(t), plan.Policy{KV: "fp8"})
 	refused := func(want string, works ...step.Work) {
@@ -180,7 +182,7 @@ func near(t *testing.T, got, want [][]float32) {
 			d := float64(v) - float64(got[r][i])
 			gap, size = gap+d*d, size+float64(v)*float64(v)
 		}
-		if !(gap <= 1e-4*size) { // 1 percent of the row's length: weights are bf16
+		if !(gap <= 1e-4*size) { // squared: 1 percent of the row's norm, because weights are bf16
 			t.Fatalf("row %d is %g away from the reference's, which has the square %g", r, gap, size)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // drafting is a policy that verifies five drafts.
 var drafting = plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: 6}}
 
-// blocks makes drafts and returns the logits of every draft of every work, then its token and its confidence.
+// blocks runs a draft pass and returns, for every draft of every work, the logits, then the token and the confidence.
 func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 	b.Helper()
 	res, err := b.Runner.Draft(works, false)
@@ -32,8 +32,8 @@ func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 	return out
 }
 
-// drafted computes prompts of a few lengths and drafts a block after each, verifies six tokens and returns the blocks
-// that follow.
+// drafted computes prompts of a few lengths, drafts a block after each and verifies six tokens. It returns the works of
+// the blocks that follow.
 func drafted(b *steps.Bench) (works []step.Draft) {
 	b.Helper()
 	behind := func(s *steps.Sequence, n int) step.Draft {
@@ -51,7 +51,8 @@ func drafted(b *steps.Bench) (works []step.Draft) {
 	return works
 }
 
-// Blocks have the same bits alone and in a batch with others, and do not depend on how the prompt was cut.
+// Blocks have the same bits alone and in a batch with others, and do not depend on how the prompt was divided into
+// chunks.
 func TestBlocksAreTheSameInCompany(t *testing.T) {
 	b := steps.New(t, steps.Open[*v41.Model](t, testmodel.V41Spark(t), "cpu"), drafting)
 	works := drafted(b)
@@ -84,7 +85,7 @@ func TestBlocksAgreeWithTheReference(t *testing.T) {
 	if len(out[0]) != 5 {
 		t.Fatalf("%d drafts, want 5", len(out[0]))
 	}
-	for r := range out[1][:1] { // a later row follows a drafted token, which may be another
+	for r := range out[1][:1] { // later rows depend on a drafted token, which may differ
 		var gap, size float64
 		for i, v := range out[1][r] {
 			d := float64(v) - float64(out[0][r][i])
@@ -96,7 +97,8 @@ func TestBlocksAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// Blocks of drafting stages see one token more than rows: the one before their first. Window pages are kept for both.
+// A block of the drafting stages attends to one token more than a row does: the token before its first. Enough window
+// pages are kept for both.
 func TestTheWindowOfDraftingStages(t *testing.T) {
 	for dir, more := range map[string]int{testmodel.V41(t): 0, testmodel.V41Spark(t): 1} {
 		m := steps.Open[*v41.Model](t, dir, "cpu")

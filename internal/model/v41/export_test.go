@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// OnAsk calls f with the address of every row that is asked for ahead.
+// OnAsk makes the model call f with the address of every table row that it prefetches.
 func (m *Model) OnAsk(f func(uintptr)) { m.ask = func(b []byte) { f(addressOf(b)) } }
 
 // TableRows returns the addresses of the rows that tokens look up, in the order of the layers.

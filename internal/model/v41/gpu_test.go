@@ -20,7 +20,7 @@ import (
 	"sparrow/plan"
 )
 
-// onGPU opens a GPU, or skips the test where there is none.
+// onGPU opens a GPU, or skips the test if there is no GPU.
 func onGPU(t *testing.T) *op.Device {
 	t.Helper()
 	gpu.Need(t)
@@ -29,8 +29,8 @@ func onGPU(t *testing.T) *op.Device {
 	return dev
 }
 
-// released returns a checkpoint of the types of the release: FP8 in blocks of 32 x 32, FP4 experts, tables of FP8, and
-// a draft head.
+// released returns a checkpoint with a draft head and the data types of the release: FP8 in blocks of 32 x 32, FP4
+// experts and FP8 tables.
 func released(t *testing.T) string {
 	t.Helper()
 	c, err := synth.New("released", []byte(testmodel.V41SparkConfig), synth.Options{Seed: 2, DType: synth.FP8})
@@ -44,7 +44,7 @@ func released(t *testing.T) string {
 	return dir
 }
 
-// A block has the same bits alone and in a batch, from plain launches and from a graph.
+// A block has the same bits alone and in a batch, with plain launches and with a captured graph.
 func TestGPUBlocksAreTheSameInCompany(t *testing.T) {
 	b := steps.New(t, steps.OpenOn[*v41.Model](t, released(t), onGPU(t)), drafting)
 	works := drafted(b)
@@ -52,14 +52,14 @@ func TestGPUBlocksAreTheSameInCompany(t *testing.T) {
 	for _, w := range works {
 		alone = append(alone, blocks(b, w)...)
 	}
-	for range 4 { // captured, and then from the graph
+	for range 4 { // the pass is captured, and then the graph is replayed
 		b.SameBits("alone, again", blocks(b, works[0]), alone[:b.Config.Model.Block])
 		b.SameBits("beside others", blocks(b, works...), alone)
 	}
 }
 
-// Every operation gives what the reference with the same rounding gives, with equal inputs: prompts whole and in
-// chunks, decodes and verified rows; with the types of the release, and with plain ones.
+// With equal inputs, every operation agrees with the reference with the same rounding. The passes are prompts, whole
+// and in chunks, decodes and verified rows. The weights have the types of the release or plain types.
 func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	for name, dir := range map[string]string{"released": released(t), "plain": testmodel.V41Spark(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// agree checks how the operations of a GPU and of the reference differ.
+// agree checks that the differences between the GPU and the reference are within bounds.
 func agree(t *testing.T, found pair.Differences) {
 	t.Helper()
 	var text strings.Builder
@@ -93,7 +93,7 @@ func agree(t *testing.T, found pair.Differences) {
 	for name, d := range found {
 		share := float64(d.Unequal) / float64(max(d.Elements, 1))
 		switch {
-		case name == "IndexQueryArgs.Q": // whether it is overwritten is not specified
+		case name == "IndexQueryArgs.Q": // the contract allows this buffer to be overwritten
 		case d.DType == kernel.I32:
 			if d.Unequal > 0 {
 				t.Errorf("%s: %d of %d integers differ", name, d.Unequal, d.Elements)
@@ -103,7 +103,7 @@ func agree(t *testing.T, found pair.Differences) {
 				t.Errorf("%s: %.2f %% of the codes differ", name, 100*share)
 			}
 		case name == "IndexQueryArgs.Out":
-			if share > 0.01 { // a code that rounds the other way is half as large again
+			if share > 0.01 { // neighbouring codes differ by up to half of their value
 				t.Errorf("%s: %.2f %% of the values differ", name, 100*share)
 			}
 		case name == "ExpertArgs.Out":
@@ -116,7 +116,7 @@ func agree(t *testing.T, found pair.Differences) {
 	}
 }
 
-// gpuPolicies are the layouts of a cache on a GPU.
+// gpuPolicies lists the policies that run on a GPU.
 var gpuPolicies = []plan.Policy{{KV: "fp8"}, {KV: "fp8", Deterministic: true}}
 
 func TestGPUChunkedEqualsWhole(t *testing.T) {

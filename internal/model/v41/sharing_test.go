@@ -16,8 +16,8 @@ import (
 
 var long = flag.Bool("long", false, "every way to share in chunks of every size (make long)")
 
-// Layers may share entries and selections in any way that a config can describe: every prompt has the bits of a whole
-// one in chunks of 1, 3, 64 and 127 tokens, and agrees with the reference.
+// Layers may share entries and selections in every way that a config can describe. For each way, a prompt has the same
+// bits whole and in chunks of 1, 3, 64 and 127 tokens, and agrees with the reference.
 func TestEveryWayToShare(t *testing.T) {
 	for i, c := range []struct {
 		name, ratios, kv, index, source, tables string
