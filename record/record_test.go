@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawPositions generates random ascending numbers.
+// drawPositions returns random ascending numbers.
 func drawPositions(t *rapid.T, most int) []int32 {
 	set := rapid.SliceOfNDistinct(rapid.Int32Range(0, 1<<20), 1, most, rapid.ID[int32]).Draw(t, "positions")
 	slices.Sort(set)
@@ -44,7 +44,7 @@ func TestPositionsSurvive(t *testing.T) {
 		if Positions(got, text, group, end-1) == nil {
 			t.Fatal("a position beyond the end is accepted")
 		}
-		// The bound that requests are refused by.
+		// The length of the text stays below the bound by which requests are refused.
 		if last := end / 128; len(text) > len(want)+last+end/16384+2 {
 			t.Fatalf("%d positions below %d take %d bytes", len(want), end, len(text))
 		}
@@ -123,7 +123,8 @@ func seen(drawn map[string]bool, v reflect.Value) {
 	}
 }
 
-// AppendJSON writes the same as encoding/json for the same fields, which can be read back; no field is always empty.
+// AppendJSON writes the same JSON as encoding/json, and the JSON can be read back. The random values set each field at
+// least once.
 func TestJSON(t *testing.T) {
 	drawn := map[string]bool{}
 	for _, kind := range []any{Rows{}, Row{}, Layer{}, Experts{}} {
@@ -136,7 +137,7 @@ func TestJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		type plain Rows // without the method
+		type plain Rows // has no AppendJSON method
 		same, err := json.Marshal((*plain)(want))
 		if err != nil {
 			t.Fatal(err)

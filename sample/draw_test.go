@@ -34,7 +34,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// chosen is the definition of sampling a token: sort everything, cut, and accumulate along the ids.
+// chosen returns a token by the definition of sampling: it sorts all tokens, cuts the list, and accumulates
+// probabilities along the ids.
 func chosen(logits []float32, d Draw) int32 {
 	top := logits[argmax(logits)]
 	type token struct {
@@ -84,7 +85,8 @@ func chosen(logits []float32, d Draw) int32 {
 	return int32(order[n-1].id)
 }
 
-// randomDraw is random sampling parameters and a row of logits for them, with ties, gaps, and every filter at times.
+// randomDraw returns a row of logits and random sampling parameters, with ties, gaps and, in some draws, each of the
+// filters.
 func randomDraw(r *rand.Rand) ([]float32, Draw) {
 	x := make([]float32, 1+r.IntN(300))
 	grid := []float64{0, 0, 1e-3, 0.25, 3}[r.IntN(5)]
@@ -97,7 +99,7 @@ func randomDraw(r *rand.Rand) ([]float32, Draw) {
 			x[i] = negInf
 		}
 	}
-	x[r.IntN(len(x))] = float32(r.NormFloat64()) // one is finite
+	x[r.IntN(len(x))] = float32(r.NormFloat64()) // at least one logit is finite
 	p := Default()
 	p.Temperature = []float64{0.05, 0.7, 1, 2, 0.3 + r.Float64()}[r.IntN(5)]
 	p.TopK = []int{0, 0, 1, 2, 17, 100, 1000}[r.IntN(7)]
@@ -136,8 +138,8 @@ func TestRowsWithoutADistributionKeepTheirBest(t *testing.T) {
 	}
 }
 
-// A device that samples gets nothing but a Draw. So each field of Params changes the Draw, makes Draws false, or has no
-// effect on the choice of a token. A new field fails here until it has its line.
+// A device that samples gets only a Draw. Therefore each field of Params changes the Draw, makes Draws false, or has no
+// effect on the choice of a token. The test fails for a new field until the table has a line for it.
 func TestEveryParameterReachesADraw(t *testing.T) {
 	fields := map[string]struct {
 		set    func(p *Params)

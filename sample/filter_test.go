@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plain is the definition of steps 5 to 8: sort everything, then cut.
+// plain computes steps 5 to 8 by their definition: it sorts all tokens and then cuts the list.
 func plain(p *Params, x []float32) map[int32]float64 {
 	order := make([]int32, 0, len(x))
 	for i, v := range x {
@@ -59,9 +59,8 @@ func plain(p *Params, x []float32) map[int32]float64 {
 	return out
 }
 
-// TestDistributionEqualsTheDefinition generates logits on a coarse grid, so that there are many ties, and compares
-// with sorting. A token may differ only where top_p or min_p cuts within rounding, which shows as a difference in
-// probability, not in membership.
+// TestDistributionEqualsTheDefinition generates logits on a coarse grid, so that there are many ties, and compares with
+// sorting. A token may be missing or added only if its probability is within rounding of the cut of top_p or min_p.
 func TestDistributionEqualsTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 400).Draw(t, "n")
@@ -128,8 +127,8 @@ func TestLargeBucketsAreCutExactly(t *testing.T) {
 	}
 }
 
-// TestTopPOfLargeVocabularies checks the definition of the set: it contains the best tokens, reaches p, and would not
-// without its worst.
+// TestTopPOfLargeVocabularies checks the definition of the set: it contains the best tokens, its sum reaches p, and
+// without its worst token the sum would not reach p.
 func TestTopPOfLargeVocabularies(t *testing.T) {
 	const n = 20000
 	for name, x := range map[string][]float32{
@@ -178,7 +177,7 @@ func shifted(x []float32, by float32) []float32 {
 	return x
 }
 
-// distributeFrom runs the filters on a row.
+// distributeFrom applies the filters of p to a row of logits.
 func (w *Scratch) distributeFrom(p *Params, x []float32) {
 	w.x = x
 	d := (&Sampler{params: *p}).Draw(0)
@@ -221,7 +220,7 @@ func TestDrawsFollowTheDistribution(t *testing.T) {
 		}
 		chi += (seen[i] - e) * (seen[i] - e) / e
 	}
-	if chi > 24.3 { // 6 degrees of freedom: exceeded once in 2000
+	if chi > 24.3 { // with 6 degrees of freedom exceeded once in 2000 runs
 		t.Errorf("chi squared %v", chi)
 	}
 }

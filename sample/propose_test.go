@@ -62,8 +62,8 @@ func TestProposeIsWhatSampleWillChoose(t *testing.T) {
 	}
 }
 
-// With another distribution than the target's, the share of accepted proposals is at least the overlap of both
-// distributions for tokens in order, and the target's choices are unchanged.
+// If the drafter's distribution differs from the target's, the share of accepted proposals is at least the overlap of
+// the intervals of both distributions, with tokens ordered by id. The target's choices are unchanged.
 func TestProposalsOfALikeDrafterAreMostlyRight(t *testing.T) {
 	w, err := NewScratch(50)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestProposalsOfALikeDrafterAreMostlyRight(t *testing.T) {
 		if s.Probabilities(p, target, nil) != nil || s.Probabilities(q, draft, nil) != nil {
 			t.Fatal("no probabilities")
 		}
-		// Both sample with the same number in [0, 1): they agree where their intervals overlap.
+		// Drafter and target sample with the same number in [0, 1), so they agree where their intervals overlap.
 		var a, b float64
 		for i := range p {
 			low, high := max(a, b), min(a+float64(p[i]), b+float64(q[i]))

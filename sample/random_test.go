@@ -56,7 +56,7 @@ func TestUniformIsUniform(t *testing.T) {
 		square += u * u
 	}
 	mean := sum / draws
-	if math.Abs(mean-0.5) > 0.008 { // four standard errors
+	if math.Abs(mean-0.5) > 0.008 { // the bound is four standard errors
 		t.Errorf("mean %v", mean)
 	}
 	if v := square/draws - mean*mean; math.Abs(v-1.0/12) > 0.003 {

@@ -257,7 +257,7 @@ func TestChoicesOfOneRequestDiffer(t *testing.T) {
 func TestLogprobs(t *testing.T) {
 	p := greedy()
 	p.Logprobs, p.TopLogprobs = true, 3
-	p.LogitBias = map[int32]float64{2: 50} // must not show in the log probabilities
+	p.LogitBias = map[int32]float64{2: 50} // a bias must not change the log probabilities
 	s := sampler(t, p, scratch(t, 5))
 	row := []float32{1, 3, 2, 3, negInf}
 	c := mustSample(t, s, row, nil)

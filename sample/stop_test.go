@@ -27,7 +27,7 @@ func TestStopMatcher(t *testing.T) {
 		stops   []string
 		include bool
 		chunks  []string
-		want    []string // released by each Push, then by Flush unless stopped
+		want    []string // text released by each Push, then by Flush unless stopped
 		stop    string
 	}{
 		{"no stop strings", nil, false, []string{"a", "b"}, []string{"a", "b", ""}, ""},
@@ -97,7 +97,7 @@ func TestStopTokens(t *testing.T) {
 	}
 }
 
-// firstStop is the definition: the earliest end, then the longest.
+// firstStop returns the first stop by definition: the match with the earliest end, and of these the longest.
 func firstStop(text string, stops []string) (start, end int) {
 	for end = 1; end <= len(text); end++ {
 		longest := 0
@@ -113,7 +113,8 @@ func firstStop(text string, stops []string) (start, end int) {
 	return -1, -1
 }
 
-// part returns a whole-character piece of one of the stop strings, so that beginnings and ends of them are common.
+// part generates pieces of the stop strings that consist of whole characters, so that their beginnings and ends are
+// common.
 func part(stops []string) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		runes := []rune(rapid.SampledFrom(stops).Draw(t, "stop"))
@@ -125,8 +126,8 @@ func part(stops []string) *rapid.Generator[string] {
 	})
 }
 
-// TestChunksDoNotMatter: any division of any text gives the text up to the first stop, never retracts a byte and
-// never splits a character.
+// TestChunksDoNotMatter checks that any division of a text into chunks gives the text up to the first stop, never
+// retracts a byte and never splits a character.
 func TestChunksDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := []rune("abé\n")

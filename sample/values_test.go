@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// A device may draw the tokens of a request without bias, penalties and log probabilities, and of no other: those need
-// whole rows of logits.
+// A device may draw the tokens of a request without bias, penalties and log probabilities, but not of other requests,
+// which need whole rows of logits.
 func TestWhatADeviceMayDraw(t *testing.T) {
 	w, err := NewScratch(100)
 	if err != nil {

@@ -28,20 +28,20 @@ func TestAStoreForgetsWhatNobodyUses(t *testing.T) {
 	}
 	most := 2*size + size/2
 	s = toolcall.NewStore(most)
-	held := rules(s, 0, 1, 2, 3) // all are used: more than fits stays
+	held := rules(s, 0, 1, 2, 3) // all rules are in use, so more than the limit stay
 	if s.Compiled() != 4 || s.Bytes() <= most {
 		t.Errorf("%d compiled, %d bytes", s.Compiled(), s.Bytes())
 	}
 	held.Release()
-	held.Release() // twice is once
+	held.Release() // a second release has no effect
 	if s.Bytes() > most || s.Bytes() == 0 {
 		t.Errorf("%d bytes are kept, at most %d fit", s.Bytes(), most)
 	}
-	rules(s, 3).Release() // the latest is still there
+	rules(s, 3).Release() // the most recent rules are still stored
 	if s.Compiled() != 4 {
 		t.Errorf("%d were compiled, want 4", s.Compiled())
 	}
-	rules(s, 0).Release() // the first is not
+	rules(s, 0).Release() // the oldest rules were dropped
 	if s.Compiled() != 5 {
 		t.Errorf("%d were compiled, want 5", s.Compiled())
 	}

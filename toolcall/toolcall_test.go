@@ -62,7 +62,8 @@ func (b *bench) rules(s chat.CallSyntax, tools []chat.Tool, o toolcall.Options) 
 	return r
 }
 
-// walk chooses at random among the allowed tokens until the end of the sequence, after the given tokens.
+// walk chooses randomly among the allowed tokens after the given ones, until the end of the sequence, and returns all
+// tokens.
 func (b *bench) walk(r *toolcall.Rules, seed uint64, begin ...int32) []int32 {
 	b.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -101,7 +102,7 @@ func (b *bench) walk(r *toolcall.Rules, seed uint64, begin ...int32) []int32 {
 	return nil
 }
 
-// calls parses the walk with the format's own parser.
+// calls parses the tokens of a walk with the format's own parser and returns the calls.
 func (b *bench) calls(ids []int32, tools []chat.Tool, thinking bool) []chat.Call {
 	b.Helper()
 	req := chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "x"}}, Tools: tools, Thinking: &thinking,
@@ -168,7 +169,7 @@ func TestDemandedCalls(t *testing.T) {
 	}
 }
 
-// Tests a call that the model begins by itself, and one that must wait for the end of reasoning.
+// The model may begin a call by itself, but only after its reasoning has ended.
 func TestCallsInText(t *testing.T) {
 	b := newBench(t)
 	tools := []chat.Tool{weather, wide}

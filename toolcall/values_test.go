@@ -23,7 +23,7 @@ func (b *bench) accept(s *toolcall.State, text string) error {
 	return nil
 }
 
-// A second call is accepted where several are allowed, and refused, as the mask has it, where one is.
+// A second call is accepted if several calls are allowed. If only one is allowed, both the mask and Accept refuse it.
 func TestSecondCallsNeedLeave(t *testing.T) {
 	b := newBench(t)
 	syntax := must(chat.DeepSeekV31{}.CallSyntax())
@@ -47,7 +47,7 @@ func TestSecondCallsNeedLeave(t *testing.T) {
 	}
 }
 
-// A clone and its original go separate ways: what one has read of a name says nothing about the other.
+// A clone and its original are independent: the part of a name that one has read does not affect the other.
 func TestClonesAreApart(t *testing.T) {
 	b := newBench(t)
 	syntax := must(chat.DeepSeekV31{}.CallSyntax())
@@ -73,8 +73,7 @@ func TestClonesAreApart(t *testing.T) {
 	}
 }
 
-// A strict schema that cannot be followed is refused, also where the same schema is stored for a tool that is not
-// strict.
+// A strict schema that cannot be enforced is refused, even if the same schema is stored for a tool that is not strict.
 func TestStrictSchemasAreApart(t *testing.T) {
 	b := newBench(t)
 	syntax := must(chat.DeepSeekV31{}.CallSyntax())

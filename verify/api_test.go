@@ -21,9 +21,9 @@ import (
 	"sparrow/server"
 )
 
-// Selections and experts that a server sends are those that verify compares with the independent implementation: all
-// rows of prompt and answer, all layers, of every family. TestExact and TestV4Exact require them to be equal; here,
-// where products may round to 17 bits, they are nearly equal.
+// The selections and experts that a server sends equal those that verify compares with the independent implementation,
+// for all rows of prompt and answer, all layers and every family. TestExact and TestV4Exact require them to be equal;
+// here, where products may round to 17 bits, they are nearly equal.
 func TestServedSelectionsAreVerified(t *testing.T) {
 	for _, name := range []string{"deepseek_v32-1", "glm_moe_dsa-1", "deepseek_v4-1"} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestServedSelectionsAreVerified(t *testing.T) {
 	}
 }
 
-// served requests every row of a case from a server.
+// served requests every row of a case from a server and returns the rows.
 func served(t *testing.T, c sparrow.Config, g *Golden) []record.Row {
 	t.Helper()
 	e, err := sparrow.Open(context.Background(), c)

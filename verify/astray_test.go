@@ -13,13 +13,13 @@ import (
 	"sparrow/verify"
 )
 
-// judgment is a checkpoint with its cache, and the golden case that it is judged by.
+// A judgment consists of a checkpoint, its cache, and the golden case that it is compared with.
 type judgment struct {
 	name, kv, golden string
 	v4               bool
 }
 
-// Exact rows are judged by the independent implementation: every fault of a device is found.
+// Exact rows are compared with the independent implementation, and every fault of a device is found.
 func TestExactRowsShowEveryFault(t *testing.T) {
 	for _, j := range []judgment{{"deepseek_v32-1", "f32", "short", false}, {v4, "f32", "at_topk", true}} {
 		golden := someCases(t, folder(j.name), []string{j.golden})
@@ -37,9 +37,8 @@ func TestExactRowsShowEveryFault(t *testing.T) {
 	}
 }
 
-// Rounded rows are judged by the reference, operation by operation, because the effect of rounding on logits hides
-// none of the faults there. A head scaled by 1.01 and a window that is one short leave the logits within the
-// tolerances.
+// Rounded rows are compared with the reference, operation by operation, because rounding cannot hide a fault there. A
+// head scaled by 1.01 and a window that is one short leave the logits within the tolerances.
 func TestRoundedRowsShowEveryFault(t *testing.T) {
 	for _, j := range []judgment{{"deepseek_v32-1", "fp8-656", "short", false}, {v4, "fp8", "at_topk", true}} {
 		golden := someCases(t, folder(j.name), []string{j.golden})
@@ -58,9 +57,10 @@ func TestRoundedRowsShowEveryFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		faults := append(astray.All(j.v4), astray.None)
-		// of each family only the fault that the tolerances do not detect; the test of exact rows detects the others
+		// Only the fault that the tolerances do not detect is tested for each family; the test of exact rows detects
+		// the others.
 		if !*long {
-			faults = []astray.Fault{astray.HeadScaled} // TestJudgedByTheReference has rows without a fault
+			faults = []astray.Fault{astray.HeadScaled} // TestJudgedByTheReference tests rows without a fault
 			if j.v4 {
 				faults = []astray.Fault{astray.WindowShort, astray.None}
 			}
@@ -77,7 +77,8 @@ func TestRoundedRowsShowEveryFault(t *testing.T) {
 	}
 }
 
-// judgedWith demands that a device without a fault passes, and that one with a fault, which some operation met, fails.
+// judgedWith checks that a device without a fault passes, and that a device with a fault that affected some operation
+// fails.
 func judgedWith(t *testing.T, j judgment, f astray.Fault, hits int, r *verify.Report) {
 	t.Helper()
 	problems := strings.Join(r.Cases[0].Problems, "; ")

@@ -29,8 +29,8 @@ func TestSelectionMargin(t *testing.T) {
 }
 
 func TestExpertMargin(t *testing.T) {
-	// Four groups of two with ranks 1.5, 1.25, 1 and 0.5: the first two are kept, and of them experts 0 and 2 are
-	// chosen.
+	// The four groups of two experts have ranks 1.5, 1.25, 1 and 0.5: the first two groups are kept, and experts 0 and
+	// 2 are chosen from them.
 	biased := []float64{1, 0.5, 0.875, 0.375, 0.75, 0.25, 0.25, 0.25}
 	args := &kernel.RouteArgs{Groups: 4, KeepGroups: 2}
 	for _, c := range []struct {
@@ -39,10 +39,10 @@ func TestExpertMargin(t *testing.T) {
 		want  float64
 	}{
 		{"the best", []int32{0, 2}, 0},
-		// With groups 0 and 2, whose ranks are 0.25 apart: expert 1 is 0.25 below expert 4.
+		// The choice needs groups 0 and 2, whose ranks are 0.25 apart; expert 1 is 0.25 below expert 4.
 		{"the second of a group for the first of another", []int32{0, 1}, 0.25},
 		{"a group for the next", []int32{0, 4}, 0.125},
-		// With groups 1 and 2, 0.5 apart from group 0: expert 3 is 0.375 below expert 4.
+		// The choice needs groups 1 and 2, which are 0.5 apart from group 0; expert 3 is 0.375 below expert 4.
 		{"two experts of one group", []int32{2, 3}, 0.375},
 		{"no such expert", []int32{0, 8}, math.Inf(1)},
 	} {

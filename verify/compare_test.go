@@ -61,7 +61,7 @@ func TestEveryComparedValueCounts(t *testing.T) {
 	}
 }
 
-// A case that compares nothing proves nothing.
+// A case that compares no value is refused.
 func TestEmptyCasesAreRefused(t *testing.T) {
 	for _, main := range []plan.Layout{plan.F32Row2304, plan.BF16Row1152, plan.FP8Row656, plan.V4Row584} {
 		c := matching(func(g *Golden, _ *outcome) { g.Logits = nil })
@@ -72,7 +72,7 @@ func TestEmptyCasesAreRefused(t *testing.T) {
 	}
 }
 
-// Medians near 1 pass and others do not, whichever of them it is.
+// A case passes if its medians are near 1 and fails if any of them is not.
 func TestMediansAreJudged(t *testing.T) {
 	near := func() *Case {
 		return &Case{MedianCosine: 0.999, Hidden: []float64{0.999}, Overlap: []float64{0.99}, TopK: 8, Visible: 8,

@@ -21,21 +21,21 @@ import (
 	"sparrow/weight"
 )
 
-// unpacked returns the folder of an oracle that is stored as an archive.
+// unpacked returns the folder of a reference checkpoint that is stored as an archive.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(archive.Unpack(t, folder(name)+".tar.gz"), name)
 }
 
-// dense are checkpoints without an indexer, and the tolerances of their logits.
+// dense lists checkpoints without an indexer and the tolerances of their logits.
 var dense = []struct {
 	name  string
 	logit float64
 }{{"deepseek_v3-1", 2e-3}, {"deepseek_v3-plain-1", 2e-3}, {"kimi_k25-1", 1e-3}, {"glm4_moe_lite-1", 2e-3},
 	{"kimi_k25-int4-1", 2e-3}}
 
-// Models without an indexer give the oracle's results, whole and in chunks, with prompts in expanded form and in
-// latent space; decodes are in latent space at every length.
+// Models without an indexer give the results of the independent implementation. Prompts run whole and in chunks, in
+// expanded form and in latent space. Decodes are in latent space at every length.
 func TestDenseModels(t *testing.T) {
 	for i, c := range dense {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestDenseModels(t *testing.T) {
 	}
 }
 
-// Ranks that share a model without an indexer, by heads or by requests, agree with the oracle as one device does.
+// Ranks that share a model without an indexer, by heads or by requests, agree with the independent implementation as
+// one device does.
 func TestDenseModelsOnRanks(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -87,7 +88,8 @@ func TestDenseModelsOnRanks(t *testing.T) {
 	}
 }
 
-// The drafting layer of DeepSeek-V3 has the logits of the oracle's at the last rows of every prompt.
+// At the last rows of every prompt, the drafting layer of DeepSeek-V3 gives the logits of the independent
+// implementation.
 func TestDenseDraftingLayer(t *testing.T) {
 	dir := unpacked(t, "deepseek_v3-1")
 	for _, d := range denseDrafts(t, dir, openPath(t, dir, "cpu", kernel.Options{}), plan.Policy{KV: "f32"}) {
@@ -99,8 +101,9 @@ func TestDenseDraftingLayer(t *testing.T) {
 	}
 }
 
-// The same on a GPU: the errors of rows against the oracle are at most twice those of the reference with the same
-// rounding, as verify requires. Rounding alone routes some rows of random weights to other experts.
+// On a GPU, the errors of the drafting layer's rows against the independent implementation are at most twice those of
+// the reference with the same rounding, as verify requires. Rounding alone routes some rows of random weights to other
+// experts.
 func TestGPUOracleDenseDraftingLayer(t *testing.T) {
 	gpu.Need(t)
 	dir := unpacked(t, "deepseek_v3-1")
@@ -117,8 +120,8 @@ func TestGPUOracleDenseDraftingLayer(t *testing.T) {
 	}
 }
 
-// draftError returns the distance of the median row of the drafting layer from the oracle's row, as a share of its
-// norm.
+// draftError returns the median distance of the drafting layer's rows from the rows of the independent implementation,
+// relative to the norm of a row.
 func draftError(t *testing.T, dir string, dev kernel.Device, kv string) float64 {
 	t.Helper()
 	src, err := family.Open(dir)
@@ -142,14 +145,14 @@ func draftError(t *testing.T, dir string, dev kernel.Device, kv string) float64 
 	return errors[len(errors)/2]
 }
 
-// draftRow has logits of a drafting layer and the oracle's logits.
+// draftRow holds logits of a drafting layer and the logits of the independent implementation.
 type draftRow struct {
 	name      string
 	got, want []float32
 }
 
-// denseDrafts runs the drafting layer at the last rows of every prompt: the row of position t is made of the target's
-// hidden state and of token t+1, after the last one of the first greedy token.
+// denseDrafts runs the drafting layer at the last rows of every prompt. The row of position t is computed from the
+// target's hidden state and token t+1; after the last position that token is the first greedy token.
 func denseDrafts(t *testing.T, dir string, m model.Model, p plan.Policy) (rows []draftRow) {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())

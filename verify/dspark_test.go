@@ -13,8 +13,8 @@ import (
 	"sparrow/verify"
 )
 
-// A checkpoint with a DSpark head gives the oracle's logits and greedy tokens, drafts, confidences and acceptance
-// lengths, whole and in chunks, and all of its tensors are used.
+// A checkpoint with a DSpark head gives the logits, greedy tokens, drafts, confidences and acceptance lengths of the
+// independent implementation, whole and in chunks. All of its tensors are used.
 func TestDSpark(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
 	src, err := family.Open(dir)
@@ -67,7 +67,7 @@ func TestDSpark(t *testing.T) {
 	}
 }
 
-// On two ranks, which share attention by heads or by requests, drafts are the same.
+// Two ranks that share attention by heads or by requests make the same drafts as one device.
 func TestDSparkOnRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as on one device")

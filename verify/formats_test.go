@@ -39,11 +39,11 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 	for _, name := range []string{"nvfp4-modelopt", "int4-int8-compressed", "fp8-channel-compressed", "awq", "gptq"} {
 		t.Run(name, func(t *testing.T) {
 			repacked := filepath.Join(dir, name)
-			if name == "awq" || name == "gptq" { // made of the integers of another, whose test has run
+			if name == "awq" || name == "gptq" { // made from the integers of a checkpoint that was tested before
 				byColumns(t, filepath.Join(dir, "int4-int8-compressed"), repacked, name)
 			}
 			twin := twinOf(t, base, repacked)
-			// Once more with the kernels of a server, which quantise rows to eight bits.
+			// The short case also runs with the kernels of a server, which quantise rows to eight bits.
 			short := named("short")
 			want, got := answer(t, twin, "cpu", short, false), answer(t, repacked, "cpu", short, false)
 			if d := distance(got, want) / scale(want); !(d < 0.05) {
@@ -89,14 +89,14 @@ func TestGPURepackedAnswerAsTheirTwins(t *testing.T) {
 			repacked := filepath.Join(dir, name)
 			twin := twinOf(t, base, repacked)
 			got, reference := answerOn(t, dev, repacked, g), answerOn(t, own, repacked, g)
-			// Another order of terms moves the roundings of rows: as in verify, twice that is allowed.
+			// Another order of terms changes how rows are rounded. As in verify, twice that difference is allowed.
 			moved := answerOn(t, rounded.On(&ref.Device{Rounded: true, Moved: true}, dev.Hardware()), repacked, g)
 			allowed := max(0.05, 2*distance(reference, moved)/scale(reference))
 			if d := distance(got, reference) / scale(reference); !(d < allowed) {
 				t.Errorf("logits differ by %v of the largest from the reference with the same rounding, limit %v",
 					d, allowed)
 			}
-			// FP8 with a scale for each row quantises rows, which the twin's products do not.
+			// FP8 with a scale for each row quantises rows; the products of the dequantised checkpoint do not.
 			limit := max(0.05, 2*distance(reference, answerOn(t, own, twin, g))/scale(reference))
 			want := answerOn(t, dev, twin, g)
 			if d := distance(got, want) / scale(want); !(d < limit) {
@@ -107,7 +107,7 @@ func TestGPURepackedAnswerAsTheirTwins(t *testing.T) {
 	}
 }
 
-// answerOn runs a case on a device with activations of bf16.
+// answerOn runs a case on a device with bf16 activations and returns the outcome.
 func answerOn(t *testing.T, dev kernel.Device, dir string, g *Golden) *outcome {
 	t.Helper()
 	src, err := family.Open(dir)
@@ -134,8 +134,8 @@ func answerOn(t *testing.T, dev kernel.Device, dir string, g *Golden) *outcome {
 	return out
 }
 
-// twinOf completes a repacked checkpoint with the tensors that it shares with its base, and writes the folder of the
-// dequantised one.
+// twinOf adds the tensors that a repacked checkpoint shares with its base, and writes the folder of the dequantised
+// checkpoint, which it returns.
 func twinOf(t *testing.T, base, repacked string) string {
 	t.Helper()
 	twin := filepath.Join(repacked, "twin")
@@ -191,7 +191,7 @@ func byColumns(t *testing.T, from, to, method string) {
 	}
 }
 
-// columns returns a matrix of int4 in the order of AWQ or GPTQ.
+// columns returns an int4 matrix in the element order of AWQ or GPTQ.
 func columns(t *testing.T, stem string, m weight.Matrix, method string) []weight.Source {
 	scales, err := m.Scales()
 	if err != nil {
@@ -267,7 +267,7 @@ func place(t *testing.T, from, to string) {
 	}
 }
 
-// answer runs a case with a float32 cache.
+// answer runs a case with a float32 cache and returns the outcome.
 func answer(t *testing.T, dir, kernels string, g *Golden, precise bool) *outcome {
 	t.Helper()
 	src, err := family.Open(dir)

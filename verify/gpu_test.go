@@ -16,8 +16,8 @@ import (
 	"sparrow/plan"
 )
 
-// The oracle checkpoints on a GPU, in every layout that it has, whole prompts and chunks: judged by the reference with
-// the same rounding.
+// On a GPU the reference checkpoints agree with the reference device with the same rounding, in every cache layout,
+// with whole prompts and with chunks.
 func TestGPUOracle(t *testing.T) {
 	for _, name := range checkpoints {
 		for _, kv := range []string{"bf16", "fp8-656", "fp8-576"} {
@@ -28,8 +28,8 @@ func TestGPUOracle(t *testing.T) {
 	}
 }
 
-// DeepSeek-V4: chunks around the boundaries of groups of 4 and of 128, and of the window. The longest prompt has only
-// chunks that leave it few passes.
+// DeepSeek-V4 on a GPU agrees with the reference device, with chunks around the boundaries of groups of 4 and of 128,
+// and of the window. The longest prompt is tested only with large chunks, so that it has few passes.
 func TestGPUOracleV4(t *testing.T) {
 	for _, chunk := range []int{0, 127, 128, 129} {
 		onGPU(t, v4, "fp8", chunk, nil)
@@ -39,8 +39,8 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
-// GLM-5.3-Flash in both layouts, prompts as by default and deterministic: whole prompts, and chunks around the
-// boundaries of pools and of 64 positions.
+// GLM-5.3-Flash on a GPU agrees with the reference device in both layouts, with default and with deterministic
+// arithmetic. Prompts are whole or in chunks around the boundaries of pools and of 64 positions.
 func TestGPUOracleNext(t *testing.T) {
 	gpu.Need(t)
 	dir := unpacked(t, glmNext)
@@ -52,7 +52,8 @@ func TestGPUOracleNext(t *testing.T) {
 	onGPUFrom(t, dir, glmNext, plan.Policy{KV: "fp8"}, 3, []string{"short"})
 }
 
-// DeepSeek-V4.1: whole prompts, and chunks that cut pairs, windows and pages.
+// DeepSeek-V4.1 on a GPU agrees with the reference device, with whole prompts and with chunks that cut pairs, windows
+// and pages.
 func TestGPUOracleV41(t *testing.T) {
 	gpu.Need(t)
 	dir := unpacked(t, "deepseek_v41-1")
@@ -64,8 +65,9 @@ func TestGPUOracleV41(t *testing.T) {
 	}
 }
 
-// A DSpark head: drafts, confidences and logits after accepted drafts of the oracle, in addition to the checks of all
-// checkpoints. Prompts that end inside a window and that fill it, whole and in chunks.
+// A DSpark head on a GPU gives the drafts, confidences and logits after accepted drafts of the independent
+// implementation, in addition to the checks of all checkpoints. Prompts end inside a window or fill it, and run whole
+// and in chunks.
 func TestGPUOracleDSpark(t *testing.T) {
 	gpu.Need(t)
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
@@ -94,8 +96,8 @@ func TestGPUOracleDSpark(t *testing.T) {
 	}
 }
 
-// Models without an indexer, in every layout, whole prompts and chunks, with prompts in expanded form and, in the
-// longest prompts, in latent space; decodes are in latent space at every length.
+// Models without an indexer agree with the reference device on a GPU in every layout. Prompts are whole or in chunks,
+// in expanded form and, if they are long, in latent space. Decodes are in latent space at every length.
 func TestGPUOracleDense(t *testing.T) {
 	gpu.Need(t)
 	for _, c := range dense {
@@ -110,9 +112,9 @@ func TestGPUOracleDense(t *testing.T) {
 	}
 }
 
-// Ranks that are streams of one GPU. The checkpoints run one after the other, because at the same time in one
-// process, ranks waited until their time-out. With a division by requests the longest prompt is omitted, because it
-// takes the reference a long time.
+// Ranks that are streams of one GPU agree with the reference device. The checkpoints run one after the other, because
+// ranks of two checkpoints in one process waited for each other until their timeout. With a division by requests the
+// longest prompt is omitted, because it takes the reference a long time.
 func TestGPURanksOracle(t *testing.T) {
 	gpu.Need(t)
 	for _, c := range gpuRanks {
@@ -127,7 +129,7 @@ func TestGPURanksOracle(t *testing.T) {
 	}
 }
 
-// onGPU verifies cases of a checkpoint, all of them where none are named.
+// onGPU verifies the named cases of a checkpoint, or all cases if none are named.
 func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 	onGPUFrom(t, folder(name), name, plan.Policy{KV: kv}, chunk, cases)
 }

@@ -7,9 +7,10 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: every value that a rule names decides its verdict, from both sides of its tolerance.
+// Invariants of this file: every value that a rule names decides the verdict. Each value is tested just within and just
+// beyond its tolerance.
 
-// passing returns a case that is right by every rule.
+// passing returns a case that satisfies every rule.
 func passing() Case {
 	return Case{Logits: 9, MaxError: 1e-3, MedianError: 1e-4, MedianCosine: 0.999, Hidden: []float64{0.999, 0.999, 0.5},
 		Overlap: []float64{1, 1}, Visible: 64, TopK: 64, Selections: 10, SetsEqual: 10, ArgmaxEqual: 10, ArgmaxOf: 10,
@@ -82,7 +83,8 @@ func TestEveryValueOfARuleIsJudged(t *testing.T) {
 	}
 }
 
-// The noise of vectors is the size of their difference: 0 of equal ones, the square root of 2 of unrelated ones.
+// The noise of vectors is the size of their difference: it is 0 for equal vectors and the square root of 2 for
+// unrelated vectors.
 func TestNoise(t *testing.T) {
 	for _, c := range []struct {
 		cosines []float64
@@ -95,8 +97,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// A choice is explained if its distance from the cut is at most twice the largest difference of scores: the key and the
-// cut may both have moved.
+// A choice is explained if its distance from the cut is at most twice the largest difference of scores, because the
+// scores of the key and of the cut may both differ.
 func TestExplainedChoices(t *testing.T) {
 	var m margins
 	for i, c := range []struct {

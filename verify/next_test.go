@@ -17,8 +17,8 @@ import (
 
 const glmNext = "glm5_next-1"
 
-// Linear attention with pooled selection gives the oracle's results, whole and in chunks of every kind: at the
-// boundary of a pool, of the grid of 64 positions, and elsewhere.
+// Linear attention with pooled selection gives the results of the independent implementation, whole and in chunks that
+// end at the boundary of a pool, at a multiple of 64 positions, or elsewhere.
 func TestNextExact(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	for i, k := range kernels() {
@@ -53,7 +53,7 @@ func TestNextExact(t *testing.T) {
 	}
 }
 
-// A GGUF file of the checkpoint, written and read again, gives the oracle's numbers.
+// A GGUF file that is written from the checkpoint gives the results of the independent implementation when it is read.
 func TestNextFromGGUF(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	src, err := family.Open(dir)
@@ -72,7 +72,7 @@ func TestNextFromGGUF(t *testing.T) {
 	}
 }
 
-// The drafting layer has the logits of the oracle's at the last rows of every prompt.
+// At the last rows of every prompt, the drafting layer gives the logits of the independent implementation.
 func TestNextDraftingLayer(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	m := openPath(t, dir, "cpu", kernel.Options{})
@@ -111,7 +111,7 @@ func TestNextDraftingLayer(t *testing.T) {
 		tokens := append(g.Input, g.Greedy[0])
 		for row := range 4 {
 			if !*long && row%3 != 0 {
-				continue // the first and the last row suffice
+				continue // only the first and the last row are compared
 			}
 			n := len(g.Input) - 3 + row
 			state, err := m.(model.Stateful).NewState()
@@ -137,7 +137,8 @@ func TestNextDraftingLayer(t *testing.T) {
 	}
 }
 
-// Rounded rows are close to the oracle by the measures of tolerance.go, and the exact comparison rejects them.
+// Rounded rows are close to the independent implementation by the measures of tolerance.go, and the exact comparison
+// rejects them.
 func TestNextQuantised(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	m := openPath(t, dir, "cpu", kernel.Options{})

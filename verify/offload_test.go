@@ -16,7 +16,7 @@ import (
 	"sparrow/verify"
 )
 
-// quantised is the checkpoint with FP8 weights.
+// quantised is the name of a checkpoint with FP8 weights.
 const quantised = "deepseek_v32-fp8-1"
 
 // offloadCase is a checkpoint with experts in two memories.
@@ -36,7 +36,8 @@ func TestOffloaded(t *testing.T) {
 	}
 }
 
-// The same by the rules of a GPU, with bf16 activations.
+// Under the rules of a GPU and with bf16 activations, a model with experts in host memory also agrees with the
+// independent implementation.
 func TestOffloadedByADevicesRules(t *testing.T) {
 	for _, c := range []offloadCase{
 		{quantised, "fp8", placed.Mixed, 61}, {"glm_moe_dsa-1", "fp8", placed.All, 0},
@@ -64,7 +65,7 @@ func TestGPUOffloaded(t *testing.T) {
 	}
 }
 
-// run compares a model on a device, which it closes, with the golden outputs.
+// run compares a model on a device with the golden outputs and closes the device.
 func (c offloadCase) run(t *testing.T, dev kernel.Device) {
 	t.Run(c.name+"/"+c.kv, func(t *testing.T) {
 		t.Cleanup(func() { dev.Close() })
@@ -102,8 +103,8 @@ func (c offloadCase) run(t *testing.T, dev kernel.Device) {
 			}
 			return
 		}
-		// A GPU quantises the rows of FP8 products, which the golden outputs do not: errors are at most a quarter more
-		// than with all experts on the GPU, which TestGPUOracle judges by the reference.
+		// A GPU quantises the rows of FP8 products, but the golden outputs were computed without that. Errors are at
+		// most a quarter larger than with all experts on the GPU, which TestGPUOracle judges by the reference.
 		whole, err := src.Load(dev, nil)
 		if err != nil {
 			t.Fatal(err)

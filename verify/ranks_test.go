@@ -16,7 +16,7 @@ import (
 	"sparrow/verify"
 )
 
-// openRanks loads a checkpoint on several ranks that must have the same bits wherever they are read.
+// openRanks loads a checkpoint on several ranks and checks that all ranks have the same bits in memory that is read.
 func openRanks(t *testing.T, name, kernels string, ranks int, how plan.Division, o kernel.Options) model.Model {
 	t.Helper()
 	src, err := family.Open(folder(name))
@@ -54,8 +54,8 @@ func onRanks(t *testing.T, src *family.Source, ranks int, how plan.Division,
 	return m
 }
 
-// besideRanks verifies cases of a checkpoint on ranks with bf16 activations, compared with the reference. golden is
-// where the golden outputs are.
+// besideRanks verifies cases of a checkpoint on ranks with bf16 activations, compared with the reference. golden is the
+// folder of the golden outputs.
 func besideRanks(t *testing.T, name, golden, kv string, chunk, ranks int, how plan.Division,
 	open func() (kernel.Device, error)) {
 	t.Helper()
@@ -73,7 +73,7 @@ func besideRanks(t *testing.T, name, golden, kv string, chunk, ranks int, how pl
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cfg [2]plan.Config // of the ranks, and of the reference
+	var cfg [2]plan.Config // configurations of the ranks and of the reference
 	for i, f := range []plan.Model{m.Facts(), facts} {
 		if cfg[i], _, err = plan.Resolve(hw, f, plan.Policy{KV: kv}); err != nil {
 			t.Fatal(err)
@@ -117,14 +117,14 @@ func TestRanksByADevicesRules(t *testing.T) {
 	}
 }
 
-// gpuRanks are the checkpoints that are verified on ranks of a GPU, or by its rules.
+// gpuRanks lists the checkpoints that are verified on ranks of a GPU, or by its rules.
 var gpuRanks = []struct {
 	name  string
 	kv    string
 	chunk int
 	ranks int
 	how   plan.Division
-	long  string // which others are like it
+	long  string // names the similar cases that replace it without -long
 }{
 	{"deepseek_v32-1", "bf16", 0, 2, plan.ByHeads, ""},
 	{"deepseek_v32-fp8-1", "fp8-656", 61, 4, plan.ByHeads, ""}, // two of the four heads are padding
@@ -135,8 +135,8 @@ var gpuRanks = []struct {
 	{v4, "fp8", 129, 2, plan.ByRequests, ""},
 }
 
-// Ranks that share a model agree with the independent implementation as one device does: heads or requests, experts
-// and vocabulary divided, FP8 weights cut between blocks and inside them, prompts whole and in chunks. The
+// Ranks that share a model agree with the independent implementation as one device does. Heads or requests, experts and
+// vocabulary are divided, FP8 weights are cut between blocks and inside them, and prompts run whole and in chunks. The
 // checkpoints have two heads (DeepSeek-V4's two groups of two), so on four ranks by heads the heads of two ranks are
 // padding.
 func TestRanks(t *testing.T) {

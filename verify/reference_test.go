@@ -56,7 +56,7 @@ type faulty struct {
 	fault string
 }
 
-// Do runs an operation with a fault, or on the device.
+// Do runs an operation wrongly if it is the faulty one, and passes all others to the device.
 func (d *faulty) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.DenseArgs:
@@ -85,14 +85,14 @@ func (d *faulty) Route(a kernel.RouteArgs) error {
 
 func (d *faulty) RouteRoot(a kernel.RootRouteArgs) error {
 	if d.fault == "experts" {
-		a.Bias.Off += 4 // another expert's bias
+		a.Bias.Off += 4 // uses the bias of another expert
 		a.Bias.Cols, a.Logits.Cols = a.Bias.Cols-1, a.Logits.Cols-1
 	}
 	return d.Device.Do(a)
 }
 
-// A device that differs from the reference only by the order of its sums passes, in every layout; a device that
-// computes an operation wrongly fails, and the operation is named.
+// A device that differs from the reference only by the order of its sums passes in every layout. A device that computes
+// an operation wrongly fails, and the message names the operation.
 func TestJudgedByTheReference(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the reference computes on one core, in 15 minutes under the race detector")
@@ -103,7 +103,7 @@ func TestJudgedByTheReference(t *testing.T) {
 			faults["experts"] = "RouteArgs.IDs"
 			// Products with FP8 weights take most of the reference's time, and no fault concerns them.
 			judged(t, "deepseek_v32-fp8-1", "fp8-656", map[string]string{"": ""})
-			// TestRoundedRowsShowEveryFault has this one, too.
+			// TestRoundedRowsShowEveryFault tests this fault, too.
 			faults["head"] = "% of the size of a head of a row, want at most 0.8 %"
 		}
 		judged(t, "deepseek_v32-1", "fp8-656", faults)
@@ -116,7 +116,8 @@ func TestJudgedByTheReference(t *testing.T) {
 	})
 }
 
-// judged verifies the short case of a checkpoint on devices with some faults, and looks for the message about each.
+// judged verifies the short case of a checkpoint on devices with the given faults, and checks the message about each
+// fault.
 func judged(t *testing.T, name, kv string, faults map[string]string) {
 	dir := folder(name)
 	short := someCases(t, dir, []string{"short"})

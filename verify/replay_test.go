@@ -12,7 +12,7 @@ import (
 
 // Replay gives the same bits in chunks too, and the report counts the replayed rows.
 func TestReplay(t *testing.T) {
-	const name = "glm_moe_dsa-1" // its layers share selections
+	const name = "glm_moe_dsa-1" // layers of this checkpoint share selections
 	m := open(t, name, "cpu", kernel.Options{})
 	hw, err := plan.HardwareFor("cpu")
 	if err != nil {

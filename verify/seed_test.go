@@ -18,7 +18,7 @@ import (
 )
 
 // reseed writes a checkpoint with the same shapes and values as dir, but with the values of every tensor in another
-// order: another sample of the same random weights.
+// order. The result is another sample of the same random weights.
 func reseed(t *testing.T, dir string, seed uint64) string {
 	t.Helper()
 	out := t.TempDir()
@@ -48,7 +48,7 @@ func reseed(t *testing.T, dir string, seed uint64) string {
 		h := header[name]
 		width, float := map[string]int{"BF16": 2, "F32": 4}[h.DType]
 		if !float {
-			continue // tables of experts
+			continue // tables of experts stay unchanged
 		}
 		values := data[8+int(size):][h.Bounds[0]:h.Bounds[1]]
 		r.Shuffle(len(values)/width, func(i, j int) {
@@ -100,7 +100,8 @@ func runCase(t *testing.T, m model.Model, p plan.Policy, g *Golden) (*outcome, p
 	return o, cfg
 }
 
-// exactly returns a case as exact rows compute it, which TestV4Exact compares with the independent implementation.
+// exactly returns a case with the results of exact rows, which TestV4Exact compares with the independent
+// implementation.
 func exactly(t *testing.T, m model.Model, g Golden) Golden {
 	t.Helper()
 	f32 := plan.Policy{KV: "f32"}
@@ -114,7 +115,7 @@ func exactly(t *testing.T, m model.Model, g Golden) Golden {
 	for _, layer := range slices.Sorted(maps.Keys(o.record.selections)) {
 		g.Selections = append(g.Selections, o.record.selections[layer])
 	}
-	// The margins of the greedy tokens are those of a prompt that contains them.
+	// The margins of the greedy tokens are computed from a prompt that contains these tokens.
 	o, _ = runCase(t, m, f32, &Golden{Name: g.Name, Input: slices.Concat(g.Input, g.Greedy)})
 	g.Margin = nil
 	for _, row := range o.logits[n-1 : n-1+len(g.Greedy)] {
@@ -124,7 +125,7 @@ func exactly(t *testing.T, m model.Model, g Golden) Golden {
 	return g
 }
 
-// The bounds of 584-byte entries hold on other random weights too. All of the seeds 1 to 39 satisfy them; these two
+// The bounds of 584-byte entries hold on other random weights too. All seeds from 1 to 39 satisfy the bounds; these two
 // come closest to the bounds.
 func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 	const dir = "../testdata/oracle/deepseek_v4-1"
@@ -152,7 +153,7 @@ func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 	}
 }
 
-// Selections that differ by more than the margins of their scores explain are refused.
+// Selections are refused if they differ by more than the margins of their scores explain.
 func TestV4SelectionsAreJudged(t *testing.T) {
 	near := func() *Case {
 		return &Case{MedianCosine: 0.999, LogitNoise: 0.1, Hidden: []float64{0.9998, 0.9994}, Visible: 175, TopK: 64,

@@ -16,7 +16,8 @@ import (
 	"sparrow/plan"
 )
 
-// slice is DeepSeek-V3.2 at its full width with three layers and 16 experts, with random weights made by the device.
+// slice returns DeepSeek-V3.2 at its full width with three layers, 16 experts and random weights that the device
+// generates.
 func slice(t *testing.T) *family.Source {
 	t.Helper()
 	text, err := synth.PresetConfig("v32-slice")
@@ -46,8 +47,8 @@ type sliced struct {
 	selected [][]int32
 }
 
-// runSlice computes two sequences, each on a rank where requests are divided: a prompt longer than a selection, then
-// decodes.
+// runSlice computes two sequences, each with a prompt longer than a selection and then decodes. If requests are
+// divided, each sequence is on its own rank.
 func runSlice(t *testing.T, m model.Model) sliced {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())
@@ -74,7 +75,7 @@ func runSlice(t *testing.T, m model.Model) sliced {
 		first := int32(i * pages)
 		if cfg.Model.ByRequests() {
 			w.Rank = i
-			first = int32(2 * i * pages) // of the rank's own
+			first = int32(2 * i * pages) // first page of the rank
 		}
 		for p := range int32(pages) {
 			w.Pages = append(w.Pages, first+p)

@@ -9,7 +9,8 @@ import (
 	"sparrow/weight"
 )
 
-// Rows of the cache of DeepSeek-V4.1 have the oracle's bytes: ties, small, large, near-zero and zero groups.
+// Rows of the cache of DeepSeek-V4.1 have the same bytes as in the independent implementation, for groups with ties,
+// small, large, near-zero and zero values.
 func TestV41Bytes(t *testing.T) {
 	file, err := weight.OpenFile(filepath.Join(unpacked(t, "deepseek_v41-1"), "golden.safetensors"))
 	if err != nil {

@@ -35,7 +35,7 @@ func tensorsOf(t *testing.T, path string) (header map[string]map[string]any, dat
 	return header, file[8+size:]
 }
 
-// withHead returns the oracle's checkpoint with a random DSpark head.
+// withHead returns a folder with the reference checkpoint and a random DSpark head.
 func withHead(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
@@ -81,10 +81,10 @@ func withHead(t *testing.T, dir string) string {
 	return out
 }
 
-// tapped is a device that keeps the means of residual streams.
+// tapped is a device that stores the means of residual streams.
 type tapped struct {
 	kernel.Device
-	rows [][]float32 // [rows, hidden] of each
+	rows [][]float32 // the stored means, each [rows, hidden]
 }
 
 func (d *tapped) Do(op kernel.Op) error {
@@ -103,7 +103,8 @@ func (d *tapped) Do(op kernel.Op) error {
 	return nil
 }
 
-// The stages of a DSpark head read the same means of the streams that enter three layers as in the oracle.
+// The stages of a DSpark head read the same means of the streams that enter three layers as in the independent
+// implementation.
 func TestV41Taps(t *testing.T) {
 	oracle := unpacked(t, "deepseek_v41-1")
 	src, err := family.Open(withHead(t, oracle))

@@ -14,8 +14,9 @@ import (
 	"sparrow/weight"
 )
 
-// DeepSeek-V4.1 gives the oracle's results: entries and selections that layers share, selections at two levels and
-// n-gram tables, whole and in chunks that cut pairs, windows and pages; decodes continue from the cache.
+// DeepSeek-V4.1 gives the results of the independent implementation, whole and in chunks that cut pairs, windows and
+// pages; decodes continue from the cache. The model has shared entries and selections, selections at two levels and
+// n-gram tables.
 func TestV41Exact(t *testing.T) {
 	dir := unpacked(t, "deepseek_v41-1")
 	for i, k := range kernels() {
@@ -69,7 +70,7 @@ func TestV41Packed(t *testing.T) {
 	}
 }
 
-// Candidate blocks are the oracle's, at the last positions of every prompt.
+// At the last positions of every prompt, the candidate blocks equal those of the independent implementation.
 func TestV41Candidates(t *testing.T) {
 	dir := unpacked(t, "deepseek_v41-1")
 	m := openPath(t, dir, "cpu", kernel.Options{Precise: true})
@@ -99,7 +100,7 @@ func TestV41Candidates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := golden[2] // the case with more blocks than are kept
+	g := golden[2] // this case has more blocks than are kept
 	x, _ := file.Tensor(g.Name + ".blocks")
 	want, err := weight.ReadI32(x)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 
 const v4 = "deepseek_v4-1"
 
-// Chunks around every boundary: of a group of 4, of a group of 128 and of the window, and of a page.
+// DeepSeek-V4 gives the results of the independent implementation, with chunks around every boundary of a group of 4,
+// of a group of 128, of the window and of a page.
 func TestV4Exact(t *testing.T) {
 	for i, k := range kernels() {
 		t.Run(k, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestV4Exact(t *testing.T) {
 			case i == 0:
 				chunks = []int{0}
 			case i == 1 && !plain() && *long:
-				// The best tier runs every chunk size; the slower ones repeat two.
+				// The best CPU tier runs every chunk size; slower tiers run two.
 				chunks = []int{0, 1, 3, 4, 5, 127, 128, 129, 256}
 			case k == "cpu-go" && !plain() && !*long:
 				t.Skip("make long runs it: this tier operation by operation against the reference")
@@ -51,7 +52,7 @@ func TestV4Exact(t *testing.T) {
 	}
 }
 
-// A GGUF file of the checkpoint, written and read again, gives the oracle's numbers.
+// A GGUF file that is written from the checkpoint gives the results of the independent implementation when it is read.
 func TestV4FromGGUF(t *testing.T) {
 	src, err := family.Open(folder(v4))
 	if err != nil {
@@ -68,7 +69,7 @@ func TestV4FromGGUF(t *testing.T) {
 	}
 }
 
-// 584-byte pages stay within the tolerances of tolerance.go, and every way of reading them gives the same numbers.
+// 584-byte pages stay within the tolerances of tolerance.go, and every kernel that reads them gives the same numbers.
 func TestV4Packed(t *testing.T) {
 	m := load(t, v4, "cpu")
 	var first *verify.Report

@@ -20,8 +20,8 @@ import (
 
 var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"}
 
-// long enables cases that take minutes and that other tests imply: that the reference agrees, since the kernels agree
-// with it operation by operation, and that chunks do, since they have the bits of whole prompts.
+// long enables cases that take minutes and that other tests imply. The reference agrees because the kernels agree with
+// it operation by operation, and chunks agree because they have the bits of whole prompts.
 var long = flag.Bool("long", false, "every implementation of the operations with every chunk size (make long)")
 
 // folder returns the folder of a checkpoint by its name; an unpacked archive is named by its path.
@@ -83,8 +83,8 @@ func run(t *testing.T, name string, m model.Model, p plan.Policy, chunk int) *ve
 	return r
 }
 
-// kernels names every implementation of the operations this machine can run: the reference, then the tiers from the
-// best down.
+// kernels returns the names of all implementations of the operations that this machine can run: the reference, then the
+// CPU tiers from the best down.
 func kernels() []string {
 	names := []string{"ref"}
 	for _, b := range cpu.Backends() {
@@ -98,8 +98,8 @@ func kernels() []string {
 // plain reports whether the best tier is plain Go, which is ten times slower; fewer chunk sizes are then tested.
 func plain() bool { return kernels()[1] == "cpu-go" }
 
-// In float32 everything agrees with the independent implementation, whole and in chunks, by every implementation of
-// the operations.
+// With float32 rows, all results agree with the independent implementation, whole and in chunks, with every
+// implementation of the operations.
 func TestExact(t *testing.T) {
 	for _, name := range checkpoints {
 		for i, k := range kernels() {
@@ -111,7 +111,7 @@ func TestExact(t *testing.T) {
 				case k == "ref":
 					t.Skip("make long runs it: the kernels agree with it operation by operation")
 				case *long && (i != 1 || plain()):
-					// The best tier runs every chunk size; the slower ones repeat two.
+					// The best CPU tier runs every chunk size; slower tiers run two.
 					chunks = []int{0, 64}
 				case !*long && k == "cpu-go" && !plain() && name != "deepseek_v32-fp8-1":
 					t.Skip("make long runs it: this tier with another checkpoint")
@@ -193,7 +193,7 @@ func TestQuantised(t *testing.T) {
 	}
 }
 
-// A model that computes something else must not pass: here the exact comparison of a cache rounded to bf16.
+// A model that computes something else does not pass. Here a cache rounded to bf16 fails the exact comparison.
 func TestRoundingIsNotTakenForExact(t *testing.T) {
 	m := load(t, "deepseek_v32-1", "cpu")
 	hw, _ := plan.HardwareFor("cpu")

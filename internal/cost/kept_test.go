@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Figures are loaded as they were saved; a file that is corrupt, older, invalid or of another machine is ignored.
+// Figures that were saved are loaded unchanged. A file that is corrupt, outdated, invalid or from another machine is
+// ignored.
 func TestFiguresAreKept(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	const machine = "a GPU, 8 cores"

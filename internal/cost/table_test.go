@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The documents contain the figures of the host.
+// The documents contain the host's figures of the table.
 func TestDocumentsHoldTheRates(t *testing.T) {
 	for file, want := range map[string][]string{
 		"../../docs/benchmarks/record-cpu.md": {
@@ -26,7 +26,7 @@ func TestDocumentsHoldTheRates(t *testing.T) {
 	}
 }
 
-// Few cores read less than the memory bandwidth, and more rows take longer.
+// A host with few cores reads less than the memory bandwidth, and more rows take longer.
 func TestHostRates(t *testing.T) {
 	h := H200().CPU
 	if one := h.Rate(E2M1, 1); one != 136e3*0.59 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Near and far rows are trusted each for themselves: many of one kind say nothing about the other.
+// The times of near rows and of far rows are trusted separately: many measurements of one kind do not make the other
+// kind trusted.
 func TestKindsOfRowsAreTrustedApart(t *testing.T) {
 	m := NewModel()
 	m.nearRows, m.farRows = 100, 10
@@ -21,7 +22,7 @@ func TestKindsOfRowsAreTrustedApart(t *testing.T) {
 	}
 }
 
-// Decodes beyond the largest batch without prompts count with the keys of as many rows as that batch had.
+// Decodes beyond the largest batch without prompts are estimated with the number of keys of that batch.
 func TestKnownDecodesHaveTheirOwnKeys(t *testing.T) {
 	m := NewModel()
 	m.most = 4

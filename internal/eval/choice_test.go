@@ -10,8 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// Choices are scored, not generated. The most probable one is nearly always right; by probability per character it
-// always is.
+// Choices are scored and not generated. The choice with the highest probability is nearly always right, and the choice
+// with the highest probability per character always is.
 func TestChoices(t *testing.T) {
 	task, err := LoadFile(os.DirFS("testdata"), "choice.jsonl")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestChoices(t *testing.T) {
 	if n := rep.Total; n.Items != 30 || n.Exact < 28 || n.Final != 30 || n.Errors != 0 || n.CompletionTokens != 0 {
 		t.Errorf("%+v; wrong are %+v", n, rep.Failures)
 	}
-	// A choice is scored as the prompt's continuation: with a wrong label the same items are wrong.
+	// A choice is scored as a continuation of the prompt: if the labels are wrong, the same items count as wrong.
 	for _, it := range task.Items {
 		it.Label = (it.Label + 1) % len(it.Choices)
 	}

@@ -21,8 +21,8 @@ import (
 var controlItems = flag.Int("control-items", 2,
 	"items of find_one_4096 that the random-selection control runs; 50 is all")
 
-// randomDevice is a device whose selection ignores the indexer: a row with more than K visible keys gets K random ones,
-// in ascending order. Everything else, and every row with at most K keys, is as usual.
+// randomDevice is a device whose selection ignores the indexer: a row with more than K visible keys gets K random keys
+// in ascending order. All other operations, and rows with at most K keys, are computed as usual.
 type randomDevice struct {
 	kernel.Device
 	random   *rand.Rand
@@ -40,7 +40,7 @@ func (d *randomDevice) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// Scores computes nothing: the scores are not used.
+// Scores computes nothing, because random selections do not use scores.
 func (d *randomDevice) Scores(a kernel.ScoreArgs) error { return a.Check() }
 
 func (d *randomDevice) Select(a kernel.SelectArgs) error {
@@ -58,7 +58,7 @@ func (d *randomDevice) Select(a kernel.SelectArgs) error {
 	return kernel.WriteI32(d, a.Out, out)
 }
 
-// choose fills row with random positions below n in ascending order, then -1.
+// choose fills row with random positions below n in ascending order, and the rest of the row with -1.
 func (d *randomDevice) choose(row []int32, n int) {
 	if n <= len(row) {
 		for i := range row {
@@ -89,10 +89,10 @@ func (d *randomDevice) choose(row []int32, n int) {
 
 // stepper answers items by running steps directly, so that the device can be replaced. It computes one item at a time.
 type stepper struct {
-	turn  sync.Mutex // a model's steps belong to one goroutine at a time
+	turn  sync.Mutex // only one goroutine at a time may run steps of a model
 	model model.Model
 	cfg   plan.Config
-	text  *sparrow.Engine // renders prompts and spells outputs
+	text  *sparrow.Engine // renders prompts and decodes outputs
 	end   int32
 }
 
@@ -210,7 +210,7 @@ func TestRandomSelectionFindsNothing(t *testing.T) {
 	}
 }
 
-// The control itself selects distinct ascending positions below the length.
+// choose returns distinct ascending positions below the length.
 func TestRandomChoice(t *testing.T) {
 	d := &randomDevice{random: rand.New(rand.NewPCG(3, 4))}
 	for _, n := range []int{0, 1, 7, 8, 9, 64, 65, 1000} {

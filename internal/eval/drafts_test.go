@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// The built-in model's drafting layer predicts the next token of its answers nearly always, and the three after it
-// often enough for 2.4 tokens per verification. The test runs a few items of every short task.
+// The built-in model's drafting layer predicts the next token of its answers nearly always. It predicts the three
+// tokens after it often enough for 2.4 tokens per verification. The test runs a few items of every short task.
 func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	four, err := spec.Fixed(4)
 	if err != nil {

@@ -36,7 +36,7 @@ func shippedTasks(t *testing.T, patterns string) []Task {
 	return tasks
 }
 
-// allRight requires that every item was answered exactly.
+// allRight checks that every item was answered exactly and returns the report.
 func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
 	t.Helper()
 	rep, err := Run(t.Context(), r, tasks, Options{Limit: limit, Failures: 5})
@@ -50,8 +50,8 @@ func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
 	return rep
 }
 
-// Every prompt has the number of tokens that the file states: chat format, tools and tokenizer produce the form of the
-// training data.
+// Every prompt has the number of tokens that the file states. So chat format, tools and tokenizer produce the same form
+// as the training data.
 func TestPromptsHaveTheirTokens(t *testing.T) {
 	e := open(t, plan.Policy{})
 	for _, task := range shippedTasks(t, "") {
@@ -91,7 +91,7 @@ func pairs(t *testing.T) (out []plan.Policy) {
 	return out
 }
 
-// everything adds cases that other tests imply; make long sets it.
+// everything enables test cases whose properties other tests already imply. make long sets it.
 var everything = flag.Bool("long", false, "what takes long and what other tests imply too (make long)")
 
 // A few items of every cheap task are answered exactly in every cache layout, and with deterministic arithmetic. The
@@ -140,7 +140,7 @@ func rowsOf(e *sparrow.Engine, row plan.RowKind) int64 {
 	return n
 }
 
-// The dense runner computes only dense rows and gives the right answers; so does the sparse runner, and they agree.
+// The dense runner computes only dense rows. Both the dense and the sparse runner give the right answers.
 func TestDenseIsDense(t *testing.T) {
 	plans, err := ParsePlans("dense,sparse", plan.Policy{})
 	if err != nil {

@@ -27,7 +27,7 @@ func zipped(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-// The files in the binary are those of the accuracy table.
+// The task files in the binary are those of the accuracy table.
 func TestShippedTasks(t *testing.T) {
 	want := map[string]int{"word1": 100, "word2": 100, "word3": 100, "word4": 100, "list": 100, "json": 100,
 		"tool": 100, "talk": 100, "find_one_1024": 100, "find_one_2048": 100, "find_one_4096": 50, "find_one_8192": 20,

@@ -13,8 +13,8 @@ import (
 	"sparrow/server"
 )
 
-// Over HTTP the built-in model gives the same answers as in the process: tools in the request are returned as tool
-// calls.
+// Over HTTP the built-in model gives the same answers as in the process. If a request has tools, calls are returned as
+// tool calls.
 func TestRemoteAgainstTheServer(t *testing.T) {
 	s, err := server.New(server.Adapt(open(t, plan.Policy{})), server.Options{})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestRemoteReply(t *testing.T) {
 	}
 }
 
-// A plain item sends no field that a strict server could refuse.
+// For an item without tools or other options, the request has no field that a strict server could refuse.
 func TestRemoteSendsOnlyWhatIsNeeded(t *testing.T) {
 	it := &Item{Answer: "4", Messages: []byte(`[{"role": "user", "content": "2+2?"}]`)}
 	h := fixed(t, 200, `{"choices": [{"finish_reason": "length", "message": {"content": "4"}}]}`,

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Three runs of two tasks. The second item of the second task is right only in the first run: its task then has 50 %,
-// and the shares of the others are the same in every run.
+// Two tasks are run three times. The second item of the second task is right only in the first run, so that this task
+// has 50 % in the other runs. The shares of the other items are the same in every run.
 func TestRepeated(t *testing.T) {
 	run := 0
 	s := &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) {
@@ -34,7 +34,7 @@ func TestRepeated(t *testing.T) {
 	if want := (Summary{Mean: 1, Least: 1, Most: 1}); !alike(got.Tasks[0].Exact, want) {
 		t.Errorf("task 0: %+v, want %+v", got.Tasks[0].Exact, want)
 	}
-	// Shares of 1, 1/2 and 1/2: their mean is 2/3, and the squares of their deviations add up to 1/6.
+	// The shares are 1, 1/2 and 1/2: their mean is 2/3, and the squares of their deviations add up to 1/6.
 	if want := (Summary{Mean: 2. / 3, Deviation: math.Sqrt(1. / 12), Least: 0.5, Most: 1}); !alike(got.Tasks[1].Exact,
 		want) {
 		t.Errorf("task 1: %+v, want %+v", got.Tasks[1].Exact, want)

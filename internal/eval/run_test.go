@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// scripted answers with a function and counts the concurrent items.
+// scripted answers items with a function and counts the items that run concurrently.
 type scripted struct {
 	answer    func(ctx context.Context, it *Item, most int) (Reply, error)
 	now, most atomic.Int32
@@ -33,7 +33,7 @@ func right(it *Item) Reply {
 	return Reply{Raw: true, Text: it.Answer, Ended: true, PromptTokens: 10, CachedTokens: 2, CompletionTokens: 3}
 }
 
-// items makes tasks; the answer of each is its index.
+// items returns tasks with the given numbers of items. The answer of each item is its index.
 func items(t *testing.T, counts ...int) []Task {
 	t.Helper()
 	var tasks []Task
@@ -106,7 +106,7 @@ func TestRunCounts(t *testing.T) {
 func TestRunKeepsToItsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) {
-			time.Sleep(time.Second) // until all items that may run concurrently are running
+			time.Sleep(time.Second) // ends when all items that may run concurrently are running
 			return right(it), nil
 		}}
 		if _, err := Run(t.Context(), s, items(t, 20), Options{Concurrency: 3}); err != nil {
@@ -168,7 +168,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// half and more give the same wrong answer to item 2, and both are right on item 4.
+	// Runners half and more give the same wrong answer to item 2, and both are right on item 4.
 	want := [][]float64{{1, 0.5, 0.5, 0.75}, {0.5, 1, 0.5, 0.5}, {0.5, 0.5, 1, 0.25}, {0.75, 0.5, 0.25, 1}}
 	for i := range want {
 		for j := range want[i] {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// decode opens a prompt, decodes steps tokens with drafts that are rejected, and closes.
+// decode opens a prompt, decodes the given number of tokens with drafts that are rejected, and closes the sequence.
 func decode(tb testing.TB, p *Pool, prompt []int32, steps int, token []int32) {
 	s, _, err := p.Open(prompt, OpenOptions{Salt: []byte("tenant")})
 	ok(tb, err)
@@ -100,7 +100,7 @@ func BenchmarkPrefillCommit(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(long/64), "ns/page")
 }
 
-// BenchmarkDecode reserves and commits one token, pages of 64: every 64th token hashes and stores a page.
+// BenchmarkDecode reserves and commits one token with pages of 64: every 64th token hashes and stores a page.
 func BenchmarkDecode(b *testing.B) {
 	p, _ := longPool(b)
 	token := []int32{0}
@@ -114,7 +114,8 @@ func BenchmarkDecode(b *testing.B) {
 			ok(b, err)
 		}
 		token[0]++
-		if s.Reserve(1) != nil || s.Commit(token) != nil { // not ok: testing.B.Helper costs more than both
+		// Ok is not used, because testing.B.Helper costs more than both.
+		if s.Reserve(1) != nil || s.Commit(token) != nil {
 			b.Fatal("out of pages")
 		}
 	}

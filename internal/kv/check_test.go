@@ -8,12 +8,12 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// TestCheckFindsEveryBrokenRule breaks one rule at a time in a pool that has everything: shared pages, open pages,
-// reserved pages, cached pages, free pages and a closed sequence.
+// TestCheckFindsEveryBrokenRule breaks one rule at a time and checks that Check reports it. The pool has shared pages,
+// open pages, reserved pages, cached pages, free pages and a closed sequence.
 func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	type state struct {
 		*Pool
-		a, b *sequence // share their first page; a has an open page (at 2) and a reserved one (at 3)
+		a, b *sequence // a and b share their first page; a has an open page (at 2) and a reserved page (at 3)
 	}
 	build := func(t *testing.T) state {
 		p := newPool(t, Config{Pages: 16, FirstPage: 1, PageTokens: 2, Reuse: true})
@@ -82,12 +82,12 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	}
 }
 
-// The same for window pages: some are in use, some idle, some free, and the first window page of the pool is not number
-// 0.
+// Check finds every broken rule of window pages. Some window pages are in use, some idle, some free, and the first
+// window page of the pool is not number 0.
 func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 	type state struct {
 		*windows
-		a, b *sequence // a reaches its last two pages, b its only one
+		a, b *sequence // the window of a includes its last two pages, that of b its only page
 	}
 	for _, c := range []struct {
 		name string

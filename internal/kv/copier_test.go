@@ -26,7 +26,7 @@ func (n *notes) check(t *testing.T, when string, want ...string) {
 	*n = nil
 }
 
-// A copier is called for every page that becomes reusable, and for each that is evicted, before another page gets its
+// A copier is called for every page that becomes reusable, and for every evicted page before another page gets its
 // memory.
 func TestACopierHearsOfEvictedPages(t *testing.T) {
 	var got notes
@@ -41,8 +41,8 @@ func TestACopierHearsOfEvictedPages(t *testing.T) {
 	ok(t, s.Close())
 }
 
-// Where the pool has window pages, a page leaves when it loses its window page, and not a second time when it is
-// evicted itself.
+// If the pool has window pages, the copier is called when a page loses its window page, and not again when the page
+// itself is evicted.
 func TestACopierHearsOfWindowPagesOnce(t *testing.T) {
 	var got notes
 	p := newPool(t, Config{Pages: 4, PageTokens: 4, Reuse: true, Copier: &got, Window: Window{Pages: 3, Tokens: 4}})
@@ -50,21 +50,21 @@ func TestACopierHearsOfWindowPagesOnce(t *testing.T) {
 	ok(t, err)
 	grow(t, a, tokens(10, 4))
 	grow(t, a, tokens(14, 4))
-	grow(t, a, tokens(18, 3)) // its window reaches the third page alone
+	grow(t, a, tokens(18, 3)) // the window now includes only the third page
 	ok(t, a.Close())
 	got.check(t, "two pages are full", `stored 10 of "": page 0, window 0`, `stored 14 of "": page 1, window 1`)
 	b, _, err := p.Open(nil, OpenOptions{})
 	ok(t, err)
 	grow(t, b, tokens(50, 4))
-	grow(t, b, tokens(54, 4)) // the first page's window page
+	grow(t, b, tokens(54, 4)) // evicts the window page of the first page
 	got.check(t, "a window page is evicted", `stored 50 of "": page 2, window 2`,
 		`leaving 10 of "": page 0, window 0`, `stored 54 of "": page 3, window 0`)
 	c, _, err := p.Open(nil, OpenOptions{})
 	ok(t, err)
-	grow(t, c, tokens(90, 2)) // the second page, which has its window page still
+	grow(t, c, tokens(90, 2)) // evicts the second page, which still has its window page
 	got.check(t, "a page is evicted with its window page", `leaving 14 of "": page 1, window 1`)
 	ok(t, b.Close())
-	grow(t, c, tokens(92, 3)) // the first page, which has lost its own, and the window page of the third
+	grow(t, c, tokens(92, 3)) // evicts the first page, which has no window page, and the window page of the third
 	got.check(t, "a page without its window page is evicted", `leaving 50 of "": page 2, window 2`,
 		`stored 90 of "": page 1, window 1`)
 }

@@ -18,11 +18,11 @@ func Example() {
 	seq, match, _ := pool.Open(tokens, kv.OpenOptions{Salt: []byte("tenant 7")})
 	fmt.Println(match)
 
-	// Prefill: space is reserved, the model writes rows into seq.Pages(), and the rows are committed.
+	// For prefill, space is reserved, the model writes rows into seq.Pages(), and the rows are committed.
 	_ = seq.Reserve(len(tokens) - seq.Len())
 	_ = seq.Commit(tokens[seq.Len():])
 
-	// Decode with two drafts, of which one is accepted.
+	// This decode has two drafts, of which one is accepted.
 	_ = seq.Reserve(3)
 	accepted := []int32{17, 18, 19}[:2]
 	_ = seq.Commit(accepted)
@@ -30,7 +30,7 @@ func Example() {
 	fmt.Println(seq.Len(), "tokens in pages", seq.Pages())
 
 	_ = seq.Close()
-	tokens = append(append(tokens, accepted...), 20) // 20 was sampled, but its row not computed
+	tokens = append(append(tokens, accepted...), 20) // token 20 was sampled, but its row was not computed
 	seq, match, _ = pool.Open(tokens, kv.OpenOptions{Salt: []byte("tenant 7")})
 	fmt.Println(match)
 	fmt.Println(pool.Check())

@@ -58,7 +58,7 @@ func TestFitForetellsOpen(t *testing.T) {
 	})
 }
 
-// draw makes a prompt that shares its beginning with others.
+// draw returns a random prompt that shares its prefix with others.
 func draw(t *rapid.T) []int32 {
 	list := make([]int32, rapid.IntRange(1, 20).Draw(t, "length"))
 	family := rapid.Int32Range(0, 2).Draw(t, "family")

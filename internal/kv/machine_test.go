@@ -85,10 +85,10 @@ type world struct {
 type user struct {
 	Sequence
 	salt   string
-	tokens []int32 // committed
+	tokens []int32 // committed tokens
 }
 
-// row returns the row that the model would compute for the last of these tokens; it depends on all of them.
+// row returns the row that the model would compute for the last of these tokens. The row depends on all of the tokens.
 func row(salt string, tokens []int32) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, salt, tokens)
@@ -103,7 +103,7 @@ func (w *world) slot(u *user, pos int) *uint64 {
 	return &w.memory[page][pos%w.cfg.PageTokens]
 }
 
-// windowSlot returns the place of a position in the sequence's window pages.
+// windowSlot returns the slot of a position in the sequence's window pages.
 func (w *world) windowSlot(u *user, pos int) *uint64 {
 	page := u.Windows()[pos/w.cfg.PageTokens]
 	if w.window[page] == nil {
@@ -120,7 +120,7 @@ func (w *world) put(u *user, pos int, row uint64) {
 	}
 }
 
-// There are only two tokens, so that prompts often share beginnings.
+// Prompts have only two different tokens, so that they often share prefixes.
 var someTokens = rapid.SliceOfN(rapid.Int32Range(0, 1), 0, 20)
 
 func (w *world) open(t *rapid.T) {
@@ -145,8 +145,8 @@ func (w *world) open(t *rapid.T) {
 	w.users = append(w.users, &user{Sequence: s, salt: salt, tokens: slices.Clone(prompt[:m.Tokens])})
 }
 
-// shortened predicts the match if window rows are required: the longest whole number of pages after which all of these
-// rows are stored.
+// shortened predicts the match if window rows are required. It is the longest whole number of pages after which all
+// window rows are stored.
 func (w *world) shortened(t *rapid.T, m Match, salt string, prompt []int32) Match {
 	if w.cfg.Window.Pages == 0 {
 		return m
@@ -269,7 +269,7 @@ func (w *world) reset(t *rapid.T) {
 	}
 }
 
-// pick chooses an open sequence; where there is none, it opens one.
+// pick returns a random open sequence. If none is open, it opens one.
 func (w *world) pick(t *rapid.T) *user {
 	if len(w.users) == 0 {
 		w.open(t)
@@ -313,9 +313,9 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// mirror derives only from events which contents are stored, and which were evicted recently.
+// mirror derives which contents are stored, and which were evicted recently, from events alone.
 type mirror struct {
-	content map[prefix.Hash]string // by hash: the salt and every token up to the end of the page
+	content map[prefix.Hash]string // for each hash, the salt and every token up to the end of the page
 	stored  map[string]bool
 	evicted []string
 	size    int

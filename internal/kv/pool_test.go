@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// tokens counts n tokens up from first.
+// tokens returns n consecutive tokens from first on.
 func tokens(first, n int) []int32 {
 	ts := make([]int32, n)
 	for i := range ts {
@@ -35,7 +35,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// fill opens a sequence and computes all its tokens.
+// fill opens a sequence and commits all its tokens.
 func fill(t testing.TB, p *Pool, ts []int32, o OpenOptions) (Sequence, Match) {
 	t.Helper()
 	s, m, err := p.Open(ts, o)
@@ -94,7 +94,7 @@ func TestReserveTakesPagesAtPageBoundaries(t *testing.T) {
 			t.Errorf("%d tokens after %d: %d pages, length %d; want %d pages", c.reserve, c.committed, got, s.Len(),
 				c.pages)
 		}
-		ok(t, s.Reserve(c.reserve)) // room reserved before counts
+		ok(t, s.Reserve(c.reserve)) // space that was reserved before counts
 		if got := len(s.Pages()); got != c.pages {
 			t.Errorf("reserving again took %d pages", got-c.pages)
 		}
@@ -179,7 +179,7 @@ func TestOnlyCommittedTokensAreReusable(t *testing.T) {
 	if m, _ := p.Peek(tokens(0, 9), OpenOptions{}); m.Tokens != 0 {
 		t.Errorf("drafts are visible: %v", m)
 	}
-	ok(t, s.Commit([]int32{100})) // one accepted, and it is not the drafted 3
+	ok(t, s.Commit([]int32{100})) // one token is accepted, which is not the drafted token 3
 	ok(t, s.Truncate(s.Len()))
 	ok(t, p.Check())
 	if m, _ := p.Peek(tokens(0, 9), OpenOptions{}); m.Tokens != 0 || m.Stop != prefix.StopDifferent || m.At != 3 {
@@ -198,11 +198,11 @@ func TestFullPoolEvictsUnusedPrefixesThenSaysWhatIsMissing(t *testing.T) {
 	a, _ := fill(t, p, tokens(0, 8), OpenOptions{})
 	ok(t, a.Close())
 	b, _ := fill(t, p, tokens(100, 8), OpenOptions{})
-	c, m := fill(t, p, tokens(0, 5), OpenOptions{}) // holds the first page of a again
+	c, m := fill(t, p, tokens(0, 5), OpenOptions{}) // uses the first page of a again
 	if m.Tokens != 4 {
 		t.Fatalf("%v", m)
 	}
-	// 6 pages: b 2, c 2, cached 1 (the second of a), free 1.
+	// Of 6 pages, b and c use 2 each, 1 is cached (the second page of a) and 1 is free.
 	if st := p.Stats(); st.Used != 4 || st.Cached != 1 || st.Free != 1 || st.Usage() != 4.0/6 {
 		t.Fatalf("%+v", st)
 	}
@@ -235,7 +235,7 @@ func TestAHugeReserveIsFullNotAnOverflow(t *testing.T) {
 	if err := s.Reserve(math.MaxInt); !errors.Is(err, ErrFull) {
 		t.Errorf("%v", err)
 	}
-	ok(t, s.Truncate(math.MaxInt)) // nothing that far to give back
+	ok(t, s.Truncate(math.MaxInt)) // the sequence is shorter, so nothing is released
 	if len(s.Pages()) != 3 {
 		t.Errorf("%d pages", len(s.Pages()))
 	}
@@ -252,7 +252,7 @@ func TestResetForgetsAndStopsPublishingWhatCameBefore(t *testing.T) {
 	ok(t, old.Reserve(4))
 	ok(t, old.Commit(tokens(26, 4)))
 	ok(t, young.Reserve(4))
-	ok(t, young.Commit(tokens(52, 4))) // its first page holds rows from before
+	ok(t, young.Commit(tokens(52, 4))) // its first page was computed before
 	ok(t, p.Check())
 	for _, first := range []int{0, 20, 50} {
 		if m, _ := p.Peek(tokens(first, 9), OpenOptions{}); m.Tokens != 0 || m.Stop != prefix.StopUnknown {

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// However many salts there are, and however long, the stored ones stay within their bound of memory.
+// The stored salts stay within their memory bound, however many salts there are and however long they are.
 func TestSaltsAreBoundedInBytes(t *testing.T) {
 	for _, length := range []int{1, 300, 20_000} {
 		grown := heap.Kept(func() any {
@@ -35,7 +35,7 @@ func (l *salted) Stored(s prefix.Stored) { *l = append(*l, string(s.Salt)) }
 func (l *salted) Removed(prefix.Hash)    {}
 func (l *salted) Cleared()               {}
 
-// Listeners receive the salt of each stored page, which is that of its sequence.
+// Listeners receive the salt of the sequence with each stored page.
 func TestEventsHaveTheSaltOfTheirSequence(t *testing.T) {
 	var got salted
 	p := newPool(t, Config{Pages: 8, PageTokens: 4, Reuse: true, Listener: &got})

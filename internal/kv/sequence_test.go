@@ -13,7 +13,7 @@ func TestCommitBeyondTheReservationFails(t *testing.T) {
 	if err := s.Commit(tokens(0, 1)); !errors.Is(err, ErrNotReserved) {
 		t.Errorf("nothing reserved: %v", err)
 	}
-	ok(t, s.Reserve(5)) // two pages
+	ok(t, s.Reserve(5)) // reserves two pages
 	ok(t, s.Commit(tokens(0, 8)))
 	if err := s.Commit(tokens(8, 1)); !errors.Is(err, ErrNotReserved) || s.Len() != 8 {
 		t.Errorf("pages full: %v, length %d", err, s.Len())
@@ -42,7 +42,7 @@ func TestChunkedCommitPublishesTheSamePagesAsOne(t *testing.T) {
 func TestTruncateGivesBackReservedPagesAndTheOpenPage(t *testing.T) {
 	for _, c := range []struct {
 		name            string
-		committed, room int // tokens
+		committed, room int // numbers of tokens
 		to              int
 		length, pages   int
 		fails           bool
@@ -84,8 +84,8 @@ func TestTokensCommittedAfterTruncateAreTheOnesPublished(t *testing.T) {
 	}
 }
 
-// Two requests with the same prompt arrive together, then the first one ends: its pages are free at once, because the
-// second has pages of the same content, and both continuations stay reachable.
+// If two requests with the same prompt run together and the first ends, its pages are free at once, because the second
+// has pages with the same content. Both continuations can still be found.
 func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, FirstPage: 1, PageTokens: 4, Reuse: true})
 	a, _, err := p.Open(tokens(0, 9), OpenOptions{})
@@ -100,7 +100,7 @@ func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	if slices.Equal(a.Pages(), b.Pages()) {
 		t.Fatal("a running sequence was moved to another page")
 	}
-	ok(t, b.Commit([]int32{9, 10, 11})) // b's third page is stored after pages a stored
+	ok(t, b.Commit([]int32{9, 10, 11})) // the third page of b is stored under parent pages that a stored
 	ok(t, p.Check())
 	ok(t, a.Close())
 	ok(t, p.Check())
@@ -123,7 +123,7 @@ func TestStaleHandlesTouchNothing(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, PageTokens: 4, Reuse: true})
 	stale, _ := fill(t, p, tokens(0, 6), OpenOptions{})
 	ok(t, stale.Close())
-	fresh, _ := fill(t, p, tokens(50, 6), OpenOptions{}) // lives where the stale one lived
+	fresh, _ := fill(t, p, tokens(50, 6), OpenOptions{}) // uses the pages of the stale sequence
 	for _, s := range []Sequence{stale, {}} {
 		for name, err := range map[string]error{"Close": s.Close(), "Reserve": s.Reserve(1), "Commit": s.Commit(nil),
 			"Truncate": s.Truncate(0)} {

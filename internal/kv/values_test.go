@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Unshared counts the pages of a sequence that no other sequence uses.
+// Unshared returns the number of pages of a sequence that no other sequence uses.
 func TestUnsharedPages(t *testing.T) {
 	p := newPool(t, Config{Pages: 16, PageTokens: 4, Reuse: true, Main: "rows"})
 	prompt := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
@@ -35,7 +35,7 @@ func TestUnsharedPages(t *testing.T) {
 	}
 }
 
-// The statistics of two pools are the sums of every field.
+// Each field in the statistics of two pools is the sum of both pools.
 func TestStatsOfPoolsAreSums(t *testing.T) {
 	var a, b Stats
 	fill := func(s *Stats, by int64) {
@@ -65,9 +65,9 @@ func TestStatsOfPoolsAreSums(t *testing.T) {
 	}
 }
 
-// There are enough window pages for all running sequences and for a step, and more for reuse. For reuse there is one
-// for eight pages; if a window page is as large as many pages, they take as much memory as the pages, and at most half
-// of their number.
+// The pool has enough window pages for all running sequences and for a step, and additional ones for reuse. For reuse
+// it has one window page for every eight pages. If a window page is as large as many pages, the window pages take as
+// much memory as the pages, and their number is at most half of the number of pages.
 func TestTheNumberOfWindowPages(t *testing.T) {
 	for _, c := range []struct {
 		load Load

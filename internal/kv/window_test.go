@@ -27,7 +27,7 @@ func count(first int32, n int) []int32 {
 	return out
 }
 
-// grow reserves and commits tokens.
+// grow reserves and commits the given tokens.
 func grow(t *testing.T, s Sequence, tokens []int32) {
 	t.Helper()
 	if err := s.Reserve(len(tokens)); err != nil {
@@ -49,7 +49,7 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 	for n := 1; n <= 40; n++ {
 		grow(t, s, []int32{int32(n)})
-		first := max(n-3, 0) / 4 // the next token sees 3 before it
+		first := max(n-3, 0) / 4 // the next token sees the 3 tokens before it
 		for i, x := range s.Windows() {
 			if (x >= 0) != (i >= first) {
 				t.Fatalf("%d tokens: window pages %v; want them from page %d on", n, s.Windows(), first)
@@ -65,7 +65,8 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 }
 
-// A stored prompt continues after its last page whose window rows are stored: here the newest three pages.
+// A stored prompt is found up to the last page whose window rows are stored, which is one of the newest three pages
+// here.
 func TestALookupStopsWhereWindowRowsEnd(t *testing.T) {
 	p := windowed(t, 3)
 	s, _, _ := p.Open(nil, OpenOptions{})
@@ -114,7 +115,7 @@ func TestTruncateNeedsTheWindow(t *testing.T) {
 		p := windowed(t, 3)
 		s, _, _ := p.Open(nil, OpenOptions{})
 		grow(t, s, count(0, 4))
-		grow(t, s, count(4, 3)) // sees tokens 4 to 6: the first page's window rows are idle
+		grow(t, s, count(4, 3)) // the window is tokens 4 to 6, so the first page's window rows are idle
 		if evict {
 			other, _, _ := p.Open(nil, OpenOptions{})
 			grow(t, other, count(50, 8))
@@ -137,7 +138,7 @@ func TestWindowsPerSequence(t *testing.T) {
 	for page := 1; page <= 6; page++ {
 		for tokens := 1; tokens <= 14; tokens++ {
 			w, most := Window{Pages: 1, Tokens: tokens}, 0
-			for n := range 60 { // from the first page that the next token sees to its own
+			for n := range 60 { // counts pages from the first that the next token sees to its own
 				most = max(most, n/page-w.first(n, page)+1)
 			}
 			if got := w.PerSequence(page); got != most {
@@ -154,8 +155,9 @@ func TestSizeWindow(t *testing.T) {
 	}{
 		{Load{Pages: 1000, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 64*2 + 2 + 125},
 		{Load{Pages: 24, PageTokens: 256, Window: 128, Running: 1, StepTokens: 256}, 2 + 1 + 3},
-		{Load{Pages: 20, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 20}, // never more than pages
-		// never fewer than one sequence needs
+		// At most the number of pages.
+		{Load{Pages: 20, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 20},
+		// The number is at least that of one sequence.
 		{Load{Pages: 1, PageTokens: 256, Window: 128, Running: 1, StepTokens: 1}, 2},
 		{Load{Pages: 100, PageTokens: 64, Window: 128, Running: 1, StepTokens: 64}, 3 + 1 + 12},
 	} {
@@ -211,14 +213,14 @@ func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(1000, 9)  // two full pages
-	run(2000, 49) // twelve, which pass through more window pages than there are
+	run(1000, 9)  // fills two pages
+	run(2000, 49) // fills twelve pages, more than there are window pages
 	finds(1000, 9, 8)
 	finds(2000, 49, 48)
-	finds(2000, 40, 32) // after the eighth page
+	finds(2000, 40, 32) // finds eight pages
 }
 
-// A sequence of any length lacks the window pages that it does not hold of those that it needs at most.
+// The number of missing window pages of a sequence is the maximum that it needs less those that it holds.
 func TestWindowPagesThatAreMissing(t *testing.T) {
 	p := windowed(t, 12)
 	s, _, err := p.Open(nil, OpenOptions{})

@@ -10,7 +10,7 @@ import (
 )
 
 // While an endless batch job of the same tenant runs, first tokens take at most 1.5 times as long as on an idle engine,
-// in the median and for 95 of 100; and the batch job uses the remaining time.
+// in the median and in the 95th percentile. The batch job uses the remaining time.
 func TestFirstTokensBesideABatch(t *testing.T) {
 	const questions = 60
 	draw := func(d *rand.Rand) engine.Request {
@@ -55,7 +55,7 @@ func TestFirstTokensBesideABatch(t *testing.T) {
 		for i := range idle {
 			x.clock.Sleep(time.Duration(d.IntN(400)) * time.Millisecond)
 			r := asked[i]
-			r.Prompt = randomTokens(d, len(r.Prompt)) // nothing of it is cached
+			r.Prompt = randomTokens(d, len(r.Prompt)) // a new prompt, so that no page is cached
 			ratios = append(ratios, float64(first(r))/float64(idle[i]))
 		}
 		t.Logf("%d lines in %v beside questions", lines-before, x.clock.Now().Sub(begun))

@@ -21,9 +21,9 @@ func (w *world) checkWait(s *stream) error {
 	return nil
 }
 
-// mostWait returns the maximum number of iterations before the first token: those of a prompt that must end before
-// another is admitted, which may belong to a suspended sequence with its answer; then those of the request's own
-// prompt; one that is in progress, and two to release pages. Each prompt gets at least a quarter of the tokens that
+// mostWait returns the maximum number of iterations before the first token. It is the sum of the iterations of a prompt
+// that must end before another is admitted (which may be a suspended sequence with its answer), of the request's own
+// prompt, one iteration in progress, and two to release pages. Each prompt gets at least a quarter of the tokens that
 // decodes and drafts leave in a batch.
 func (w *world) mostWait() int {
 	c := &w.config

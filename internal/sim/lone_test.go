@@ -16,8 +16,8 @@ import (
 	"sparrow/sample"
 )
 
-// compare checks the results of streams: they must be the tokens, scores and ends of a lone run, on an engine without
-// faults, drafts, prefix reuse or lack of pages. A stream that was cancelled or failed has a prefix of that.
+// compare checks that the tokens, scores and ends of streams equal those of lone runs on an engine without faults,
+// drafts, prefix reuse or lack of pages. A stream that was cancelled or failed must have a prefix of the lone run.
 func (w *world) compare() (err error) {
 	failures := 0
 	lone, err := newLone(w.shape, w.engine.Info().ContextTokens)
@@ -56,7 +56,7 @@ func (w *world) compare() (err error) {
 	return nil
 }
 
-// matches compares the results of a choice with those of a lone run.
+// matches returns an error if the results of a choice differ from those of a lone run.
 func (c *outcome) matches(want *outcome) error {
 	n := min(len(c.tokens), len(want.tokens))
 	ended := c.finish == engine.FinishStop || c.finish == engine.FinishLength
@@ -106,7 +106,7 @@ func (w *world) checkCached(s *stream) error {
 	return nil
 }
 
-// common returns the length of the common prefix.
+// common returns the length of the longest common prefix of a and b.
 func common(a, b []int32) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -123,7 +123,7 @@ type lone struct {
 	engine *engine.Engine
 }
 
-// newLone opens an engine for lone runs, for sequences as long as those of another engine.
+// newLone returns an engine for lone runs of sequences up to the given length.
 func newLone(shape formula.Shape, context int) (*lone, error) {
 	l := &lone{clock: clock.New(time.Unix(1e9, 0))}
 	var err error
@@ -137,7 +137,7 @@ func newLone(shape formula.Shape, context int) (*lone, error) {
 	return l, err
 }
 
-// run computes a request.
+// run runs a request to its end and returns the outcome of each choice.
 func (l *lone) run(r engine.Request) (out []outcome, err error) {
 	none := 0
 	r.Draft = &none
@@ -150,7 +150,7 @@ func (l *lone) run(r engine.Request) (out []outcome, err error) {
 		for idle := 0; idle < 10; {
 			ev, ok := job.Poll()
 			if !ok {
-				idle++ // passes take no time: when this process goes on the request has ended
+				idle++ // passes take no time, so the request has ended when this process continues
 				l.clock.Sleep(time.Millisecond)
 				continue
 			}

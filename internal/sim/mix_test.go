@@ -70,7 +70,7 @@ func greedySampling(n int) sample.Params {
 	return p
 }
 
-// client sends until the mix ends. All jobs are polled by the engine's observer.
+// client sends requests until the mix ends. The engine's observer polls all jobs.
 func (x *timed) client(l load, flow string, d *rand.Rand, ended *bool) {
 	for !*ended {
 		r := l.draw(d)
@@ -96,7 +96,8 @@ func (x *timed) client(l load, flow string, d *rand.Rand, ended *bool) {
 	}
 }
 
-// asked holds the time to the first token of a short question, the same on the idle engine, and the longest step.
+// asked holds the time to the first token of a short question, the same time on the idle engine, and the time of the
+// longest step.
 type asked struct{ took, idle, step time.Duration }
 
 func (a asked) late() bool { return a.took > 3*a.idle+a.step }
@@ -117,7 +118,8 @@ func (x *timed) ask(d *rand.Rand, prompt int) time.Duration {
 	return w.first.Sub(begun)
 }
 
-// runMix runs a random machine with clients of one tenant, and concurrently sends questions of another tenant.
+// runMix simulates a random machine with clients of one tenant, and sends questions of another tenant at the same time.
+// It returns the times of the questions and the names of the loads.
 func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	d := rand.New(rand.NewPCG(seed, 5))
 	cost := formula.Cost{Pass: time.Duration(500+d.IntN(10_000)) * time.Microsecond,
@@ -126,7 +128,7 @@ func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	inTimeOn(t, cost, 100*time.Millisecond, func(x *timed) {
 		prompt := 4 + d.IntN(40)
 		idle := time.Duration(0)
-		for range 12 { // the machine is learned
+		for range 12 { // the engine learns the costs of the machine
 			idle = x.ask(d, prompt)
 			x.clock.Sleep(10 * time.Millisecond)
 		}
@@ -155,8 +157,8 @@ func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	return list, names
 }
 
-// Whatever another tenant sends, the first token of a short question takes at most three times as long as on the idle
-// engine, plus a step: for 99 of 100 questions, over random loads and machines.
+// For 99 of 100 short questions, over random loads of another tenant and random machines, the first token takes at most
+// three times as long as on the idle engine, plus a step.
 func TestFirstTokensBesideMixes(t *testing.T) {
 	var all []asked
 	var worst []string

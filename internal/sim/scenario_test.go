@@ -11,7 +11,8 @@ import (
 	"sparrow/sample"
 )
 
-// scenario holds everything that a seed determines before the first request: sizes, costs, faults, client behaviour.
+// A scenario holds everything that a seed determines before the first request: sizes, costs, faults and client
+// behaviour.
 type scenario struct {
 	draw   *rand.Rand
 	shape  formula.Shape
@@ -20,16 +21,16 @@ type scenario struct {
 	hang   time.Duration
 
 	tenants  int
-	places   map[string]int // how many sequences of a tenant may run, where that is bounded
+	places   map[string]int // maximum number of running sequences of each limited tenant
 	requests int
-	gap      time.Duration // between arrivals, on average
-	prompts  [][]int32     // beginnings that requests share
+	gap      time.Duration // average time between arrivals
+	prompts  [][]int32     // common prefixes of requests
 	faults   []formula.Fault
-	rate     float64 // share of operations that meet one of faults
-	halts    bool    // the engine is closed while requests run
-	beside   bool    // the device computes while the host continues
-	simple   bool    // most requests are greedy or drawn by the device, so that passes overlap
-	flood    bool    // tenants send more than can be served, but for one that sends a small request now and then
+	rate     float64 // share of operations that have a fault
+	halts    bool    // whether the engine is closed while requests run
+	beside   bool    // whether the device computes while the host continues
+	simple   bool    // whether most requests are greedy or sampled by the device, so that passes overlap
+	flood    bool    // whether all tenants but one send more than can be served; that one sends small requests
 }
 
 const (
@@ -37,8 +38,8 @@ const (
 	eos        = 1
 	mostOutput = 48
 
-	floodPrompt = 64 // tokens, at most
-	floodOutput = 5  // times as long as elsewhere
+	floodPrompt = 64 // maximum number of tokens
+	floodOutput = 5  // answers are this many times longer than otherwise
 )
 
 // newScenario returns a random scenario. requests is the approximate number of requests that clients send.
@@ -51,7 +52,7 @@ func newScenario(seed uint64, requests int) *scenario {
 	if d.IntN(4) == 0 {
 		pages = 100
 	}
-	long := 300 // tokens of the beginnings that requests share
+	long := 300 // maximum tokens of common prefixes
 	if s.shape.Windows {
 		page, pages, long, s.shape.Context = 256, max(pages/2, 2), 1200, 1536
 	}
@@ -76,8 +77,8 @@ func newScenario(seed uint64, requests int) *scenario {
 		s.prompts = append(s.prompts, s.tokens(1+d.IntN(long)))
 	}
 	switch d.IntN(5) {
-	case 0, 1: // none
-	case 2: // without the loss of the device
+	case 0, 1: // no faults
+	case 2: // all faults except the loss of the device
 		s.faults = drawFaults(d, formula.Lose)
 	default:
 		s.faults = drawFaults(d, formula.Faults)
@@ -108,8 +109,8 @@ func newScenario(seed uint64, requests int) *scenario {
 	return s
 }
 
-// drawFlood makes tenants send more than can be served, in short prompts and long answers. There are no faults, and
-// there are places and pages for more than one sequence of every tenant: mostWait then limits how long a tenant's only
+// drawFlood makes tenants send more than can be served, in short prompts and long answers. The scenario has no faults,
+// and has places and pages for more than one sequence of every tenant: mostWait then limits how long a tenant's only
 // request waits.
 func (s *scenario) drawFlood() {
 	c := &s.config
@@ -144,7 +145,7 @@ func drawDraft(d *rand.Rand) spec.Setting {
 	}
 	n, err := spec.Fixed(1 + d.IntN(4))
 	if err != nil {
-		panic(err) // 1 to 4 are settings
+		panic(err) // the settings 1 to 4 are valid
 	}
 	return n
 }
@@ -167,8 +168,8 @@ func (s *scenario) tokens(n int) []int32 {
 	return out
 }
 
-// request returns the next random request; known lists sequences that were computed before, which it may continue. An
-// invalid request must be refused with a reason.
+// request returns the next random request; known lists computed sequences that the request may continue. An invalid
+// request must be refused with a reason.
 func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad bool) {
 	d := s.draw
 	r = engine.Request{ID: fmt.Sprintf("r%d", number), Tenant: tenantName(d.IntN(s.tenants)),
@@ -259,7 +260,7 @@ func (s *scenario) place(r *engine.Request) {
 	}
 }
 
-// guide constrains tokens by masks, like tool calls and reasoning.
+// guide constrains the tokens of a request by masks, like tool calls and reasoning.
 func (s *scenario) guide(r *engine.Request) {
 	d := s.draw
 	switch d.IntN(10) {
@@ -299,7 +300,7 @@ func (s *scenario) spoil(r *engine.Request) {
 		r.Prompt = s.tokens(s.shape.Context + 1)
 	case 4:
 		r.Sampling.N = s.config.MaxQueue + 1 + s.draw.IntN(1000)
-		r.Score = nil // continuations set the number
+		r.Score = nil // a request with continuations may not set the number of choices
 	case 5:
 		r.Sampling.Temperature = -1
 	case 6:

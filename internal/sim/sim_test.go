@@ -8,7 +8,7 @@ import (
 	"sparrow/engine"
 )
 
-// TestSeeds runs some seeds; make torture runs as many as requested.
+// TestSeeds simulates the scenarios of some seeds; make torture simulates as many as requested.
 func TestSeeds(t *testing.T) {
 	var all Report
 	seeds := uint64(32)
@@ -30,9 +30,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// After a failed pass, passes enqueued behind it have not run on the device: the destinations of tokens that passes
-// give to each other there are written again. Without that, these seeds, one of them with a panic, give a request
-// tokens of another one.
+// After a failed pass, passes enqueued behind it have not run on the device. The rows in which passes find each other's
+// tokens on the device must therefore be written again. Without that, these seeds, one of them with a panic, give a
+// request tokens of another one.
 func TestFedTokensAfterAFailedPass(t *testing.T) {
 	for _, seed := range []uint64{1794837850817167411, 1794838740372801531} {
 		if _, err := Run(seed, DefaultRequests); err != nil {
@@ -41,7 +41,7 @@ func TestFedTokensAfterAFailedPass(t *testing.T) {
 	}
 }
 
-// A seed gives the same run every time.
+// A seed gives the same result every time.
 func TestSeedsRepeat(t *testing.T) {
 	for seed := uint64(1); seed < 6; seed++ {
 		first, err := Run(seed, DefaultRequests)
@@ -55,7 +55,7 @@ func TestSeedsRepeat(t *testing.T) {
 	}
 }
 
-// An error of engine.Check, after an iteration or after closing, ends a run.
+// An error of engine.Check, after an iteration or after closing, ends the simulation with that error.
 func TestBrokenEnginesAreReported(t *testing.T) {
 	found := errors.New("a page is lost")
 	for _, n := range []int{1, 7} {

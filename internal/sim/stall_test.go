@@ -26,25 +26,25 @@ type timed struct {
 	clock   *clock.Virtual
 	engine  *engine.Engine
 	jobs    map[*engine.Job]*timedJob
-	longest time.Duration // between two tokens of a choice that was to be watched
-	step    time.Duration // the longest that an iteration kept the device
-	busy    time.Duration // what all of them did
+	longest time.Duration // longest time between two tokens of a watched choice
+	step    time.Duration // longest time that an iteration used the device
+	busy    time.Duration // time that all iterations used the device
 }
 
 type timedJob struct {
 	watched bool
-	last    map[int]time.Time // of each choice
+	last    map[int]time.Time // time of the latest token of each choice
 	first   time.Time
 	ended   chan struct{}
 }
 
-// inTime runs an engine with a limit on stalls, on two cores.
+// inTime runs an engine with a limit on stalls on a simulated machine with two cores.
 func inTime(t *testing.T, stall time.Duration, run func(x *timed)) {
 	t.Helper()
 	inTimeOn(t, twoCores, stall, run)
 }
 
-// inTimeOn is inTime on another machine.
+// inTimeOn runs an engine with a limit on stalls on a machine with the given costs.
 func inTimeOn(t *testing.T, cost formula.Cost, stall time.Duration, run func(x *timed)) {
 	t.Helper()
 	x := &timed{T: t, clock: clock.New(time.Unix(0, 0)), jobs: map[*engine.Job]*timedJob{}}
@@ -70,7 +70,7 @@ func inTimeOn(t *testing.T, cost formula.Cost, stall time.Duration, run func(x *
 	}
 }
 
-// observe reads the events of a batch.
+// observe reads the events of all jobs after a batch.
 func (x *timed) observe(between bool) {
 	now := x.clock.Now()
 	if busy := x.engine.Stats().Busy; !between {
@@ -96,7 +96,7 @@ func (x *timed) observe(between bool) {
 	}
 }
 
-// submit sends a request of new tokens.
+// submit sends a request whose prompt is not cached.
 func (x *timed) submit(tenant string, seed, prompt, output, choices int, watched bool) *timedJob {
 	x.Helper()
 	p := sample.Default()
@@ -153,9 +153,9 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// A small chat of one tenant arrives while another tenant has 8 requests of 128 choices: it waits only for the running
-// batch. A stream of a third tenant continues: no gap is longer than two steps and such a prompt, and the engine counts
-// it.
+// A small chat that arrives while another tenant has 8 requests of 128 choices waits only for the running batch. A
+// stream of a third tenant continues: its longest gap is at most two steps and the prompt of the chat, and the engine
+// counts that gap.
 func TestASmallChatBesideAFlood(t *testing.T) {
 	inTime(t, 100*time.Millisecond, func(x *timed) {
 		first := func(seed int) time.Duration {
@@ -174,7 +174,7 @@ func TestASmallChatBesideAFlood(t *testing.T) {
 		early, worst, step := time.Duration(0), time.Duration(0), twoCores.Pass+maxRunning*twoCores.Decode
 		for i := range 24 {
 			took := first(20 + i)
-			if i < 4 { // the time of such prompts with decodes and without is not known well yet
+			if i < 4 { // the engine does not know the time of such prompts well yet
 				early = max(early, took)
 			} else {
 				worst = max(worst, took)
@@ -183,7 +183,7 @@ func TestASmallChatBesideAFlood(t *testing.T) {
 		}
 		t.Logf("first token after %v alone, at most %v in the first tries beside the flood and %v later; a step takes "+
 			"%v; longest gap of a stream %v", alone, early, worst, step, x.longest)
-		if early > 3*alone+step || worst > (alone+step)*12/10 { // contexts make steps longer
+		if early > 3*alone+step || worst > (alone+step)*12/10 { // steps become longer with the contexts
 			t.Errorf("a first token after %v, then %v, alone after %v; a step takes %v", early, worst, alone, step)
 		}
 		if x.longest < step+alone/2 || x.longest > 2*step+alone {

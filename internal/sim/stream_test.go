@@ -8,15 +8,15 @@ import (
 	"sparrow/sample"
 )
 
-// stream is an accepted request, and the events that its client has read.
+// stream holds an accepted request and the events that its client has read.
 type stream struct {
 	request engine.Request
 	job     *engine.Job
-	engine  int  // the number of its engine
-	sent    int  // iterations before it was sent
-	first   int  // iterations before its first token; 0 without one
-	alone   bool // no other request of its tenant was there
-	// cancelled is the number of iterations before its client cancelled it; 0 if it did not.
+	engine  int  // number of the engine
+	sent    int  // number of iterations before it was sent
+	first   int  // number of iterations before its first token; 0 without one
+	alone   bool // whether its tenant had no other request
+	// cancelled is the number of iterations before the client cancelled the stream; 0 if the client did not cancel it.
 	cancelled int
 	choices   []outcome
 	ended     bool
@@ -25,7 +25,7 @@ type stream struct {
 // outcome is the result of a choice.
 type outcome struct {
 	tokens []int32
-	events []engine.Event // of the tokens
+	events []engine.Event // events of the tokens
 	scores []sample.Scored
 	finish engine.Finish
 	err    error

@@ -43,7 +43,7 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// campaign is many runs.
+// campaign simulates many seeds.
 type campaign struct {
 	requests   int
 	begun, end time.Time
@@ -57,7 +57,7 @@ type campaign struct {
 	failed  bool
 }
 
-// take returns the next seed, if there is one.
+// take returns the next seed and reports whether there is one.
 func (c *campaign) take() (uint64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,10 +96,11 @@ func repeat(seed uint64) string {
 	return fmt.Sprintf("go test ./internal/sim -count=1 -run TestTorture -v -args -count 1 -seed %d", seed)
 }
 
-// patience is the maximum time of a seed; normally it takes less than a second.
+// patience is the maximum real time of a seed, which normally takes less than a second.
 const patience = 2 * time.Minute
 
-// run simulates a seed. If it does not end it is abandoned, because the engine loops endlessly.
+// run simulates the scenario of a seed. If the simulation does not end in time it is abandoned, because the engine
+// loops endlessly.
 func (c *campaign) run(seed uint64) (report Report, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -13,29 +13,29 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Report is the result of a run.
+// Report holds the counts of one simulation or of several.
 type Report struct {
-	Requests  int // sent
-	Bad       int // of them refused for what they asked
-	Refused   int // for a full queue, or a lost or closed engine
+	Requests  int // requests that were sent
+	Bad       int // requests that were refused as invalid
+	Refused   int // requests that were refused because of a full queue, or a lost or closed engine
 	Finished  int
 	Cancelled int
 	Failed    int
 	Faults    int
 	Lost      int   // engines that lost their device
-	Steps     int64 // forward passes
-	Overlaps  int64 // of them enqueued while the one before ran
+	Steps     int64 // number of forward passes
+	Overlaps  int64 // forward passes that were enqueued while another ran
 	Unused    int64 // tokens computed for choices that had ended
 	Preempted int64
 	Cached    int64 // tokens taken from the prefix cache
-	Accepted  int64 // drafts
-	Ahead     int64 // draft passes enqueued before the host had seen what the target chose
-	Tokens    int64 // of output
+	Accepted  int64 // accepted drafts
+	Ahead     int64 // draft passes that were enqueued before the host had the target's tokens
+	Tokens    int64 // output tokens
 	Virtual   time.Duration
-	WorstWait int // most iterations that the only request of a tenant waited for its first token, without faults
+	WorstWait int // most iterations before the first token of a tenant's only request, without faults
 }
 
-// Add adds the counts of another run.
+// Add adds the counts of another report.
 func (r *Report) Add(o Report) {
 	for _, f := range []struct{ to, from *int }{{&r.Requests, &o.Requests}, {&r.Bad, &o.Bad}, {&r.Refused, &o.Refused},
 		{&r.Finished, &o.Finished}, {&r.Cancelled, &o.Cancelled}, {&r.Failed, &o.Failed}, {&r.Faults, &o.Faults},
@@ -55,12 +55,12 @@ func (r *Report) Add(o Report) {
 // trace.
 const DefaultRequests = 60
 
-// Run simulates a seed with approximately the given number of requests.
+// Run simulates the scenario of a seed with approximately the given number of requests.
 func Run(seed uint64, requests int) (Report, error) {
 	return newWorld(seed, requests).run()
 }
 
-// newWorld generates the world of a seed.
+// newWorld returns the world of a seed.
 func newWorld(seed uint64, requests int) *world {
 	w := &world{scenario: newScenario(seed, requests), clock: clock.New(time.Unix(1e9, 0)),
 		check: (*engine.Engine).Check}
@@ -68,7 +68,7 @@ func newWorld(seed uint64, requests int) *world {
 	return w
 }
 
-// run lives through it.
+// run runs the simulation to its end and returns the report.
 func (w *world) run() (Report, error) {
 	begun := w.clock.Now()
 	err := w.clock.Run(w.live)
@@ -84,24 +84,24 @@ func (w *world) run() (Report, error) {
 	return w.report, w.compare()
 }
 
-// world is one run.
+// A world holds the state of one simulation.
 type world struct {
 	*scenario
 	clock  *clock.Virtual
-	chance *rand.Rand // of faults
+	chance *rand.Rand // source of random faults
 
 	device  *formula.Device
 	engine  *engine.Engine
-	check   func(*engine.Engine) error // engine.Engine.Check
-	opening bool                       // no faults
-	number  int                        // of the engine, from 1
-	steps   int                        // iterations of all engines
+	check   func(*engine.Engine) error // engine.Engine.Check, or a replacement of a test
+	opening bool                       // no faults occur while an engine opens
+	number  int                        // number of the engine, from 1
+	steps   int                        // number of iterations of all engines
 
 	streams []*stream
-	open    int // streams that have not ended
+	open    int // number of streams that have not ended
 	report  Report
-	nan     int   // faults that make every sequence of a batch fail
-	broken  error // the first broken rule
+	nan     int   // number of faults that make every sequence of a batch fail
+	broken  error // the first violation of an invariant
 }
 
 func (w *world) breaks(format string, args ...any) {
@@ -114,7 +114,7 @@ func (w *world) breaks(format string, args ...any) {
 // of one pass together.
 const stuck = time.Hour
 
-// live is the main process: it sends requests, opens another engine if the device was lost, and closes.
+// live is the main process: it sends requests, opens another engine if the device was lost, and closes the engine.
 func (w *world) live() {
 	if w.start(); w.broken != nil {
 		return
@@ -133,7 +133,7 @@ func (w *world) live() {
 	for steps, since := w.steps, w.clock.Now(); !w.halts && w.open > 0 && w.broken == nil; {
 		w.clock.Sleep(time.Second)
 		for _, s := range w.streams {
-			s.read(w) // also those that nothing reads
+			s.read(w) // includes streams that no client reads
 		}
 		if w.steps != steps {
 			steps, since = w.steps, w.clock.Now()
@@ -190,10 +190,10 @@ func (w *world) stop(halt bool) {
 	if w.device.Lost() {
 		w.report.Lost++
 	}
-	w.clock.Sleep(w.config.Watchdog) // for the engine's other goroutines to end
+	w.clock.Sleep(w.config.Watchdog) // lets the engine's other goroutines end
 }
 
-// open makes an engine.
+// open returns a new engine.
 func open(shape formula.Shape, dev *formula.Device, c engine.Config) (*engine.Engine, error) {
 	m, err := formula.New(shape, dev)
 	if err != nil {
@@ -202,20 +202,20 @@ func open(shape formula.Shape, dev *formula.Device, c engine.Config) (*engine.En
 	return engine.New(m, c)
 }
 
-// fault returns the fault of an operation, if it has one.
+// fault returns the random fault of an operation, or None.
 func (w *world) fault(op formula.Op) formula.Fault {
 	if w.opening || len(w.faults) == 0 || w.chance.Float64() >= w.rate {
 		return formula.None
 	}
 	f := w.faults[w.chance.IntN(len(w.faults))]
 	if f == formula.Lose && w.chance.IntN(3) > 0 {
-		return formula.None // everything else needs engines that live
+		return formula.None // other faults need an engine that runs
 	}
 	w.report.Faults++
 	switch {
 	case f == formula.NaN:
 		w.nan++
-	case f == formula.Hang && op != formula.OpState && w.hang > 2*w.config.Watchdog: // states are no part of a pass
+	case f == formula.Hang && op != formula.OpState && w.hang > 2*w.config.Watchdog: // states are not part of a pass
 		w.clock.After(w.hang-w.config.Watchdog/2, w.checkHang)
 	}
 	return f
@@ -296,16 +296,16 @@ func (w *world) behave(s *stream) {
 	d := w.draw
 	every := time.Duration(1+d.IntN(200)) * time.Millisecond
 	switch d.IntN(6) {
-	case 0: // it vanishes: the server notices and cancels
+	case 0: // the client vanishes, and the server cancels the request
 		w.clock.After(time.Duration(d.ExpFloat64()*float64(20*w.gap)), func() { w.cancel(s) })
 		if d.IntN(2) == 0 {
-			return // and nothing reads
+			return // the client does not read
 		}
-	case 1: // a deadline
+	case 1: // the client has a deadline
 		w.clock.After(time.Duration(d.IntN(5000))*time.Millisecond, func() { w.cancel(s) })
-	case 2: // a slow reader
+	case 2: // the client reads slowly
 		every *= 50
-	case 3: // it cancels twice, at once
+	case 3: // the client cancels twice at the same time
 		if d.IntN(4) == 0 {
 			w.cancel(s)
 			w.cancel(s)

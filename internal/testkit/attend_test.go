@@ -7,8 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// testSparse attends over every layout with entries missing, lengths cut, whole rows masked, and NaN in every row
-// that is not selected.
+// testSparse compares sparse attention with the reference in every layout, with missing entries, shortened lengths,
+// masked rows, and NaN in every row that is not selected.
 func testSparse(p *pair) { p.sparseOf(mains) }
 
 func testNopeSparse(p *pair) { p.sparseOf(nopes) }
@@ -58,8 +58,9 @@ func (p *pair) sparseOf(kinds []layout.Kind) {
 	}
 }
 
-// testWhole attends over every key of three sequences, whose rows are mixed in one call: lengths around the positions
-// where devices cut keys, one row without keys, pages in random order, NaN in every unused page.
+// testWhole compares attention over every key of three sequences whose rows are mixed in one call. Lengths are around
+// the positions where devices split keys, one row has no keys, pages are in random order, and every unused page holds
+// NaN.
 func testWhole(p *pair) {
 	const tokens, width = 64, 66
 	row := []int32{0, 0, 0, 1, 1, 2, 0}
@@ -103,7 +104,7 @@ func testWhole(p *pair) {
 	}
 }
 
-// testDense attends over two requests' keys; rows of both are mixed in one call, one row has no keys.
+// testDense compares attention over the keys of two requests, whose rows are mixed in one call. One row has no keys.
 func testDense(p *pair) {
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	lens := []int32{1, 2, 39, 40, 1, 63, 64, 65, 130, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11}

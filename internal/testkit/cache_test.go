@@ -5,16 +5,17 @@ import (
 	"sparrow/layout"
 )
 
-// mains are the layouts of latent rows.
+// mains lists the layouts of latent rows.
 var mains = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.F32Row2304}
 
-// indexes are the layouts of indexer keys.
+// indexes lists the layouts of indexer keys.
 var indexes = []layout.Kind{layout.IndexPage132, layout.IndexPage68, layout.IndexF32Row512}
 
-// scattered are slots of a pool of 5 pages of 7 tokens: out of order, in every page, one of them padding.
+// scattered lists slots of a pool of 5 pages of 7 tokens. The slots are out of order and in every page, and one of them
+// is padding.
 var scattered = []int32{34, 0, 7, 6, -1, 13, 20, 21, 33}
 
-// dropNegative removes padding slots, which readers do not take.
+// dropNegative removes padding slots, which readers do not accept.
 func dropNegative(v []int32) []int32 {
 	var out []int32
 	for _, s := range v {
@@ -27,7 +28,7 @@ func dropNegative(v []int32) []int32 {
 
 func testRows(p *pair) { p.rowsOf(mains) }
 
-// nopes are the layouts of latent rows without a rotated part.
+// nopes lists the layouts of latent rows without a rotated part.
 var nopes = []layout.Kind{layout.BF16Row1024, layout.FP8Row528, layout.F32Row2048}
 
 func testNopeRows(p *pair) { p.rowsOf(nopes) }
@@ -55,7 +56,8 @@ func (p *pair) rowsOf(kinds []layout.Kind) {
 				p.on(p.dev, kind, len(read), width, make([]float32, len(read)*width))}
 			p.must(kernel.Do(p.ref, kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: pool.ref}))
 			p.must(kernel.Do(p.dev, kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: pool.dev}))
-			// A value at a rounding boundary may fall either way, by one step of the layout's precision.
+			// A value at a rounding boundary may be rounded either way, so it may differ by one step of the layout's
+			// precision.
 			tol := map[layout.Kind]float64{layout.BF16Row1152: 1. / 128, layout.FP8Row656: 1. / 8,
 				layout.FP8Row576: 1. / 8, layout.F32Row2304: 1e-5, layout.BF16Row1024: 1. / 128,
 				layout.FP8Row528:  1. / 8,
@@ -64,7 +66,7 @@ func (p *pair) rowsOf(kinds []layout.Kind) {
 				tol = max(tol, 1./128)
 			}
 			p.near("stored and gathered "+k.String(), out, tol)
-			// The same bytes on both sides must widen to the same values, exactly.
+			// The same bytes on both devices must widen to exactly the same values.
 			bytes := p.mainPool(k, 5, 7, nil)
 			p.must(kernel.Do(p.ref, kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: bytes.ref}))
 			p.must(kernel.Do(p.dev, kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: bytes.dev}))
@@ -106,7 +108,7 @@ func (p *pair) sameKeys(k layout.Kind, pool pools) {
 	case layout.IndexPage132:
 		tol = 1. / 8
 	case layout.IndexPage68:
-		tol = 1. / 2 // from 4 to 6, and half of a scale near zero
+		tol = 1. / 2 // the step from 4 to 6, and half of a scale near zero
 	}
 	ref, dev := p.readBytes(p.ref, pool.ref.Mem), p.readBytes(p.dev, pool.dev.Mem)
 	var want, got [layout.IndexDim]float32
@@ -124,7 +126,7 @@ func (p *pair) sameKeys(k layout.Kind, pool pools) {
 
 func abs(v float32) float64 { return max(float64(v), -float64(v)) }
 
-// gathered moves keys into one page: bytes must not change.
+// gathered copies keys into one page and checks that the bytes do not change.
 func (p *pair) gathered(k layout.Kind) {
 	p.Helper()
 	l, _ := layout.IndexOf(k)

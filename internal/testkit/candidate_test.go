@@ -10,10 +10,10 @@ import (
 	"sparrow/sample"
 )
 
-// candidates are the outputs of one reduction.
+// candidates holds the outputs of one reduction.
 type candidates struct{ values, ids, sum both }
 
-// candidates reduces logits on both sides to the best n of each row and compares the results.
+// candidates reduces logits on both devices to the best n of each row, compares the results and returns them.
 func (p *pair) candidates(what string, logits both, n int) candidates {
 	p.Helper()
 	rows := logits.ref.Rows
@@ -28,8 +28,8 @@ func (p *pair) candidates(what string, logits both, n int) candidates {
 	return c
 }
 
-// testCandidates reduces rows of odd sizes, of values that all differ, of few values with many ties, and with NaN and
-// infinities among them. Logits are a view with a stride.
+// testCandidates reduces rows of odd sizes: with distinct values, with many ties, and with NaN and infinities. Logits
+// are a view with a stride.
 func testCandidates(p *pair) {
 	inf := float32(math.Inf(1))
 	for _, vocabulary := range []int{1, 2, 3, 63, 64, 65, 640, 1031} {
@@ -68,7 +68,7 @@ func testCandidates(p *pair) {
 	p.candidateRefusals()
 }
 
-// candidatesByHand are rows whose results follow from the contract alone.
+// candidatesByHand checks rows whose results follow from the contract alone.
 func (p *pair) candidatesByHand() {
 	p.Helper()
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -128,7 +128,7 @@ func (p *pair) candidateRefusals() {
 	}
 }
 
-// testCopy copies views with strides; memory outside of them does not change.
+// testCopy copies views with strides and checks that memory outside of them does not change.
 func testCopy(p *pair) {
 	for _, cols := range []int{1, 7, 96} {
 		x, out := p.random(5, cols+3), p.random(6, cols+4)
@@ -191,11 +191,11 @@ func testSample(p *pair) {
 	}
 }
 
-// testAccept writes words of sequences with 0 to 3 right drafts, some of them with fewer drafts than others, and the
-// tokens after these.
+// testAccept writes words of sequences with 0 to 3 right drafts, some of which have fewer drafts than others, and
+// checks the tokens after them.
 func testAccept(p *pair) {
 	const sequences, most, places = 60, 3, 300
-	tokens := make([]int32, 2*sequences*(most+1)) // every second is one, as in a view
+	tokens := make([]int32, 2*sequences*(most+1)) // every second word is a token, as in a view
 	for i := range tokens {
 		tokens[i] = int32(p.rng.IntN(3))
 	}
@@ -206,7 +206,7 @@ func testAccept(p *pair) {
 		drafts = append(drafts, int32(first))
 		for i := range most {
 			least := int32(p.rng.IntN(2))
-			greatest := least + int32(p.rng.IntN(4)) - 1 // without tokens at times
+			greatest := least + int32(p.rng.IntN(4)) - 1 // a sequence may have no tokens
 			t := tokens[2*(first+i)]
 			if going = going && t >= least && t <= greatest; going {
 				right++

@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// testCompress mixes sources of this step, of the state and absent ones.
+// testCompress compares compression of rows from this step, rows from the state and absent rows with the reference.
 func testCompress(p *pair) {
 	for _, c := range []struct {
 		ratio   int
@@ -27,7 +27,7 @@ func testCompress(p *pair) {
 		for i := range list {
 			switch k := p.rng.IntN(3); {
 			case k == 0 || i >= 3*halves*c.ratio:
-				list[i] = -1 // the last entry has no source at all
+				list[i] = -1 // the last entry has no source
 			case k == 1:
 				list[i] = int32(p.rng.IntN(rows))
 			default:
@@ -60,8 +60,8 @@ func testCompress(p *pair) {
 	}
 }
 
-// movedToState checks that rows give the same bits from the step and from the state in which they were stored:
-// chunked equals whole.
+// movedToState checks that rows give the same bits from the step and from the state in which they were stored, so that
+// chunks give the bits of a whole prompt.
 func (p *pair) movedToState(what string, dim int, values, gates both,
 	run func(s side, out, state, sources kernel.Tensor) error, slots int) {
 	p.Helper()
@@ -71,7 +71,7 @@ func (p *pair) movedToState(what string, dim int, values, gates both,
 	for i := range to {
 		to[i] = int32(rows + 1 - i)
 	}
-	to[rows-1] = -1 // not kept
+	to[rows-1] = -1 // this row is not stored
 	place := p.ints(rows, 1, to)
 	p.must(p.dev.Put(kernel.PutArgs{Out: state.dev.Columns(0, w), X: values.dev, Rows: place.dev}))
 	p.must(p.dev.Put(kernel.PutArgs{Out: state.dev.Columns(w, 2*w), X: gates.dev, Rows: place.dev}))
@@ -90,7 +90,7 @@ func (p *pair) movedToState(what string, dim int, values, gates both,
 	}
 }
 
-// testCompressVector is the vector of the v4 spec, 2.4: one channel, ratio 4.
+// testCompressVector checks the test vector of the v4 spec, 2.4: one channel, ratio 4.
 func testCompressVector(p *pair) {
 	var values, gates []float32
 	for i := range 8 {
@@ -114,7 +114,7 @@ func testCompressVector(p *pair) {
 	}
 }
 
-// entryKinds are the layouts of V4 entries.
+// entryKinds lists the layouts of V4 entries.
 var entryKinds = []layout.Kind{layout.V4Row584, layout.V4F32Row2048}
 
 // entryPool fills a pool with random entries. Slots in poison hold NaN.
@@ -138,7 +138,7 @@ func (p *pair) entryPool(k layout.Kind, pages, entries int, poison map[int]bool)
 	return out
 }
 
-// testEntries stores entries and reads them back.
+// testEntries stores entries, reads them back and compares them.
 func testEntries(p *pair) {
 	for _, k := range entryKinds {
 		l, err := layout.V4Of(k)
@@ -151,7 +151,8 @@ func testEntries(p *pair) {
 			return kernel.Do(s, kernel.EntryStoreArgs{Rows: s.of(rows), Norm: s.of(norm), Eps: 1e-6, Angles: s.of(a),
 				Slots: s.of(slots), Pool: s.pool(pool)})
 		})
-		// A value at a rounding boundary may fall either way, by one step of the layout's precision.
+		// A value at a rounding boundary may be rounded either way, so it may differ by one step of the layout's
+		// precision.
 		tol := 1. / 8
 		if k == layout.V4F32Row2048 {
 			tol = 1e-5
@@ -163,7 +164,7 @@ func testEntries(p *pair) {
 	}
 }
 
-// unpacked reads the scattered slots on both sides and compares; a negative slot reads zeros. With tolerance 0, bytes
+// unpacked reads the scattered slots on both devices and compares them; a negative slot reads zeros. If tol is 0, bytes
 // must be equal.
 func (p *pair) unpacked(what string, pool pools, kind kernel.DType, tol float64) {
 	p.Helper()
@@ -193,7 +194,7 @@ func (p *pair) unpacked(what string, pool pools, kind kernel.DType, tol float64)
 	}
 }
 
-// testKeys stores compressed indexer keys.
+// testKeys stores compressed indexer keys and compares them.
 func testKeys(p *pair) {
 	for _, k := range indexes {
 		l, err := layout.IndexOf(k)

@@ -40,7 +40,7 @@ func testMultiply(p *pair) {
 		for _, s := range shapes {
 			m, n, k := s[0], s[1], s[2]
 			w := p.weight(kind, n, k)
-			wide := p.random(m, k+3) // a view with a stride
+			wide := p.random(m, k+3) // columns of it are a view with a stride
 			x := wide.columns(2, k+2)
 			out := p.random(m, n+5).columns(5, n+5)
 			for _, add := range []bool{false, true} {
@@ -66,7 +66,7 @@ func testTake(p *pair) {
 	p.must(p.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}))
 	p.must(p.dev.Take(kernel.TakeArgs{Out: out.dev, X: x.dev, Rows: rows.dev}))
 	p.near("take", out, 0)
-	// Integers keep their bits, also those that are not finite floats, and columns of wider rows are copied
+	// Copied integers keep their bits, including those that are not finite floats. Columns of wider rows are copied
 	// separately.
 	const wide = 66
 	list := make([]int32, 9*wide)
@@ -92,7 +92,7 @@ func testGate(p *pair) {
 	p.near("gate", out, 1e-5)
 }
 
-// angles computes rotations on both sides for positions that reach far into a long context.
+// angles computes rotations on both devices for positions that extend far into a long context.
 func (p *pair) angles(rows int) both {
 	pos := make([]int32, rows)
 	freq := make([]float32, 32)

@@ -14,11 +14,11 @@ import (
 // suite compares one operation of two devices.
 type suite struct {
 	name string
-	seed uint64 // of its random values
+	seed uint64 // seed of the suite's random values
 	run  func(*pair)
 }
 
-// suites are the comparisons of all operations.
+// suites lists the comparisons of all operations.
 var suites = []suite{
 	{"embed", 1, testEmbed},
 	{"norm", 2, testNorm},
@@ -71,8 +71,8 @@ var suites = []suite{
 	{"spread pools", 48, testSpread},
 }
 
-// Every registered variant with several workers, and the reference, which has none, run the same tests; the best
-// variant also with one worker, and with so many that one is idle in products of few rows.
+// Every registered CPU variant with several workers and the reference, which has no workers, pass the same suites. The
+// best variant also runs with one worker, and with so many that one is idle in products of few rows.
 func TestOperations(t *testing.T) {
 	for i, b := range append(cpu.Backends(), ref.Backends()...) {
 		if b.Available() != nil {
@@ -80,7 +80,7 @@ func TestOperations(t *testing.T) {
 		}
 		counts := []int{3}
 		if i == 0 {
-			counts = []int{1, 9} // the others have three
+			counts = []int{1, 9} // the other variants have three workers
 		}
 		for _, workers := range counts {
 			t.Run(fmt.Sprintf("%s/%d", b.Name, workers), func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// The suites whose sizes and element types have CUDA kernels.
+// A GPU passes the suites whose sizes and element types have CUDA kernels.
 func TestGPUSharedSuites(t *testing.T) {
 	d := gpu.Open(t)
 	defer func() {

@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// dualCase is attention over a window and an extra stream with entries missing and lengths cut.
+// dualCase describes attention over a window and an extra stream, with missing entries and shortened lengths.
 type dualCase struct {
 	window, extra       pools
 	windowAt, extraAt   both
@@ -22,7 +22,8 @@ const dualRows, dualWindow, dualExtra = 8, 130, 70
 
 var (
 	windowLens = []int32{0, 1, 63, 64, 65, 130, 128, 0}
-	extraLens  = []int32{0, 70, 0, 1, 64, 70, -3, 5} // an empty extra stream with a full window, and the reverse
+	// Includes an empty extra stream with a full window, and the reverse.
+	extraLens = []int32{0, 70, 0, 1, 64, 70, -3, 5}
 )
 
 func (p *pair) dualCase(kind layout.Kind, heads int) dualCase {
@@ -39,7 +40,7 @@ func (p *pair) dualCase(kind layout.Kind, heads int) dualCase {
 		poison := map[int]bool{}
 		for i := range at {
 			if at[i] = int32(p.rng.IntN(entries * pages)); p.rng.IntN(9) == 0 || i/width == 7 {
-				at[i] = -1 // the last row has no keys
+				at[i] = -1 // so that the last row has no keys
 			}
 		}
 		for s := range entries * pages {
@@ -66,7 +67,7 @@ func (c *dualCase) args(s side, out, lse kernel.Tensor, extra bool) kernel.DualA
 	return a
 }
 
-// testDual attends over every layout with NaN in every entry that no row reads.
+// testDual compares attention in every layout, with NaN in every entry that no row reads.
 func testDual(p *pair) {
 	for _, kind := range entryKinds {
 		for _, heads := range []int{1, 4, 16} {
@@ -97,7 +98,7 @@ func testDual(p *pair) {
 	}
 }
 
-// empty checks a row without keys: zeros, and a log-sum-exp of plus infinity.
+// empty checks that a row without keys has zeros as output and a log-sum-exp of plus infinity.
 func (p *pair) empty(what string, out, lse kernel.Tensor) {
 	p.Helper()
 	for _, v := range p.read(p.dev, out) {
@@ -112,8 +113,8 @@ func (p *pair) empty(what string, out, lse kernel.Tensor) {
 	}
 }
 
-// flatEqualsPaged gathers both streams into one workspace, joins the indices and attends over it: the same sums, so
-// on a device that keeps float32 the same bits.
+// flatEqualsPaged gathers both streams into one workspace, joins the indices and attends over the workspace. The sums
+// are the same, so a device with float32 activations must give the same bits.
 func (p *pair) flatEqualsPaged(what string, c *dualCase, paged both) {
 	p.Helper()
 	kind := kernel.BF16
@@ -189,8 +190,8 @@ func testSink(p *pair) {
 	}
 }
 
-// testCombine has hand-computed corner cases: negative entries stay negative for any base, empty streams, lengths
-// beyond the row, width up to 128.
+// testCombine checks cases computed by hand: negative entries stay negative for any base, streams are empty, lengths
+// exceed the row, and the width is up to 128.
 func testCombine(p *pair) {
 	window := p.ints(4, 3, []int32{5, -1, 7, 1, 2, 3, 9, 9, 9, 0, 1, 2})
 	extra := p.ints(4, 2, []int32{-1, 4, 8, 9, 1, -7, 3, 3})

@@ -65,8 +65,8 @@ func (p *pair) hyperPost(what string, x, post, comb both, n int) {
 	})
 }
 
-// testSinkhorn is the vector of the v4 spec, 2.1, on the device under test: logits in, mixing matrix out. It also
-// distinguishes a matrix from its transpose, in reading and in writing streams.
+// testSinkhorn checks the test vector of the v4 spec, 2.1, on the device under test: the input is logits, the output is
+// the mixing matrix. It also distinguishes a matrix from its transpose, in reading and in writing streams.
 func testSinkhorn(p *pair) {
 	c := []float32{-1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1}
 	want := []float64{.030038, .152544, .284989, .532428, .532428, .030038, .152544, .284988, .284989, .532428, .030039,
@@ -88,11 +88,11 @@ func testSinkhorn(p *pair) {
 		}
 	}
 	for i, got := range p.read(p.dev, post.dev) {
-		if got != 1 { // 2*sigmoid(0)
+		if got != 1 { // the value of 2*sigmoid(0)
 			p.Fatalf("post %d: got %v, want 1", i, got)
 		}
 	}
-	// Stream k gets the k-th column: with one stream set, the row of the matrix appears across the streams.
+	// Stream k gets column k of the matrix: if one stream is set, the row of the matrix appears across the streams.
 	one := p.activations(1, 8, []float32{0, 0, 1, 1, 0, 0, 0, 0})
 	sub := p.activations(1, 2, []float32{0, 0})
 	p.must(kernel.Do(p.dev, kernel.HyperPostArgs{X: one.dev, Sub: sub.dev, Post: post.dev, Comb: comb.dev, Streams: 4}))
@@ -118,7 +118,7 @@ func testHeadNorm(p *pair) {
 	}
 }
 
-// testTurnBack rotates forth and back.
+// testTurnBack rotates rows forward and back and compares them.
 func testTurnBack(p *pair) {
 	a := p.angles(7)
 	for _, pairing := range []kernel.Pairing{kernel.Interleaved, kernel.HalfSplit} {
@@ -136,7 +136,7 @@ func testTurnBack(p *pair) {
 	}
 }
 
-// zeros is float32 zeros on both sides.
+// zeros returns a float32 tensor of zeros on both devices.
 func (p *pair) zeros(rows, cols int) both {
 	p.Helper()
 	return p.floats(rows, cols, make([]float32, rows*cols))

@@ -56,7 +56,7 @@ func testIndexQuery(p *pair) {
 // testPaddedIndexQuery pads heads: real heads have the same bits as without padding, padded heads are zero whatever
 // the memory contained, and scores over all heads have the same bits as scores over the real ones.
 func testPaddedIndexQuery(p *pair) {
-	const heads, padded, rows, tokens = 32, 64, 3, 8 // heads that every device scores
+	const heads, padded, rows, tokens = 32, 64, 3, 8 // every device can score 64 heads
 	a := p.angles(rows)
 	keys := p.indexPool(layout.IndexPage132, 1, tokens).dev
 	v, weights := p.normal(rows*heads*layout.IndexDim, 1), p.floats(rows, heads, p.normal(rows*heads, 1)).dev
@@ -77,7 +77,7 @@ func testPaddedIndexQuery(p *pair) {
 		for _, x := range []struct {
 			t    kernel.Tensor
 			to   *[]byte
-			head int // columns
+			head int // columns of a head
 		}{{out, &codes[i], layout.IndexDim}, {w, &folded[i], 1}} {
 			*x.to = p.readBytes(p.dev, x.t.Columns(0, heads*x.head))
 			for _, b := range p.readBytes(p.dev, x.t.Columns(heads*x.head, n*x.head)) {
@@ -95,8 +95,8 @@ func testPaddedIndexQuery(p *pair) {
 	}
 }
 
-// nearSteps compares values rounded to FP4: all are equal but a few, which differ by one step because the rotation
-// rounds differently.
+// nearSteps compares values rounded to FP4. All values must be equal except a few, which may differ by one step because
+// the rotation rounds differently.
 func (p *pair) nearSteps(what string, out both) {
 	p.Helper()
 	want, got := p.read(p.ref, out.ref), p.read(p.dev, out.dev)
@@ -115,7 +115,7 @@ func (p *pair) nearSteps(what string, out both) {
 	}
 }
 
-// testScores scores paged and gathered keys; the two must agree to the bit.
+// testScores scores paged and gathered keys and checks that both give the same bits.
 func testScores(p *pair) {
 	const tokens, pages = 7, 9
 	lens := []int32{0, 1, 6, 7, 8, 40, 63, -2}
@@ -198,7 +198,7 @@ func testSelect(p *pair) {
 			for i := range row {
 				switch {
 				case r == 7 || i%5 == 0:
-					row[i] = 0 // massive ties, as ReLU makes them
+					row[i] = 0 // makes many ties, as ReLU does
 				case r == 8 && i%3 == 0:
 					row[i] = nan
 				case r == 9:

@@ -6,15 +6,15 @@ import (
 	"sparrow/kernel"
 )
 
-// sequences are three in a pass whose rows are mixed: one that begins, one that continues, one of padding.
+// sequences describes three sequences whose rows are mixed in a pass: one begins, one continues, and one is padding.
 type sequences struct{ rows, spans, snapshots both }
 
 func (s sequences) on(d side) kernel.Sequences {
 	return kernel.Sequences{Rows: d.of(s.rows), Spans: d.of(s.spans), Snapshots: d.of(s.snapshots)}
 }
 
-// mixedSequences have 9 rows, slots 2 and 0 of 3, and snapshots 1 and 0 of 2. Rows that were held back, and rows that
-// are, belong to the sequence that continues.
+// mixedSequences returns sequences with 9 rows, slots 2 and 0 of 3, and snapshots 1 and 0 of 2. The sequence that
+// continues has held rows that the previous pass held back, and holds back hold rows.
 func (p *pair) mixedSequences(held, hold int32) sequences {
 	return sequences{p.ints(9, 1, []int32{4, 0, 7, 2, 1, 3, 6, 8, 5}),
 		p.ints(3, kernel.SpanWords, []int32{0, 4, 2, 1, 0, 0, 4, 3, 0, 0, held, hold, 7, 2, -1, 0, 0, 0}),
@@ -87,7 +87,8 @@ func testGatedNorm(p *pair) {
 	p.near("layer norm", out, 1e-5)
 }
 
-// testSpread checks the tokens of selected pools in ascending order, then the tokens that are in no pool yet.
+// testSpread checks that the operation lists the tokens of selected pools in ascending order, and then the tokens that
+// are in no pool yet.
 func testSpread(p *pair) {
 	pools := p.ints(4, 2, []int32{0, 2, 1, -1, -1, -1, 0, 1})
 	seen, table := p.ints(4, 1, []int32{14, 8, 3, 0}), p.ints(2, 2, []int32{3, 1, 0, 2})

@@ -21,7 +21,7 @@ func testRoute(p *pair) {
 				clear(bias)
 			} else {
 				for i := range bias {
-					bias[i] -= 2 // negative biased scores: dropping a group must not mean zero
+					bias[i] -= 2 // some biased scores are negative: the score of a dropped group must not be zero
 				}
 			}
 			l, b := p.floats(9, c.experts, logits), p.floats(1, c.experts, bias)
@@ -107,7 +107,8 @@ func (f foreign) Out() int        { return f.out }
 func (f foreign) In() int         { return f.in }
 func (foreign) Role() kernel.Role { return kernel.Projected }
 
-// testRefusals passes arguments that must be refused with an error that names them, never read out of bounds.
+// testRefusals passes invalid arguments and checks that each is refused with an error that names it, without a read out
+// of bounds.
 func testRefusals(p *pair) {
 	x := p.random(2, 8)
 	i1 := p.ints(2, 1, []int32{0, 99})

@@ -14,8 +14,8 @@ import (
 	"sparrow/layout"
 )
 
-// attention is sparse attention over bf16 rows, or V4's over a window and a stream of exact entries, as the tests of a
-// GPU run it.
+// attention runs sparse attention over bf16 rows, or V4's attention over a window and a stream of exact entries, as the
+// tests of a GPU do.
 type attention struct {
 	dev kernel.Device
 	rng *rand.Rand
@@ -48,7 +48,7 @@ func (a *attention) ints(rows, cols int, v []int32) kernel.Tensor {
 	return x
 }
 
-// pool returns a cache of one page of random rows.
+// pool returns a cache with one page of random rows.
 func (a *attention) pool(kind layout.Kind, tokens, width, bytes int) kernel.Pool {
 	x, err := kernel.New(a.dev, kernel.U8, 1, bytes)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *attention) run(dual bool) []float64 {
 	return wide
 }
 
-// The comparison of GPU rows with the reference passes sums in another order, and fails every wrong device: with a
+// The comparison of GPU rows with the reference accepts sums in another order and rejects every faulty device. With a
 // tolerance of 1 only the skipped row would be found.
 func TestNearShowsEveryFault(t *testing.T) {
 	for _, dual := range []bool{false, true} {

@@ -24,7 +24,7 @@ func newPair(t *testing.T, dev kernel.Device, seed uint64) *pair {
 	return &pair{T: t, rng: rand.New(rand.NewPCG(seed, 1)), ref: &ref.Device{}, dev: dev}
 }
 
-// both is one tensor on each side.
+// both holds one tensor on each device.
 type both struct{ ref, dev kernel.Tensor }
 
 func (b both) slice(from, to int) both { return both{b.ref.Slice(from, to), b.dev.Slice(from, to)} }
@@ -40,7 +40,7 @@ func (p *pair) must(err error) {
 	}
 }
 
-// normal generates n random values around zero.
+// normal returns n random values around zero.
 func (p *pair) normal(n int, scale float64) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -77,8 +77,8 @@ func encode(t kernel.DType, v []float32) []byte {
 	return b
 }
 
-// activations copies the same values to both sides: in the device's activation type, and rounded to it first for the
-// reference's float32.
+// activations copies the same values to both devices: to the device under test in its activation type, and to the
+// reference as float32 values rounded to that type.
 func (p *pair) activations(rows, cols int, v []float32) both {
 	p.Helper()
 	if p.dev.Activation() == kernel.BF16 {
@@ -89,19 +89,19 @@ func (p *pair) activations(rows, cols int, v []float32) both {
 	return both{p.on(p.ref, kernel.F32, rows, cols, v), p.on(p.dev, p.dev.Activation(), rows, cols, v)}
 }
 
-// random is activations of normal values.
+// random returns activations with normally distributed values on both devices.
 func (p *pair) random(rows, cols int) both {
 	p.Helper()
 	return p.activations(rows, cols, p.normal(rows*cols, 1))
 }
 
-// floats is float32 on both sides.
+// floats returns a float32 tensor with values v on both devices.
 func (p *pair) floats(rows, cols int, v []float32) both {
 	p.Helper()
 	return both{p.on(p.ref, kernel.F32, rows, cols, v), p.on(p.dev, kernel.F32, rows, cols, v)}
 }
 
-// ints is int32 on both sides.
+// ints returns an int32 tensor with values v on both devices.
 func (p *pair) ints(rows, cols int, v []int32) both {
 	p.Helper()
 	var out both
@@ -118,13 +118,13 @@ func (p *pair) ints(rows, cols int, v []int32) both {
 	return out
 }
 
-// weights is one matrix, prepared by each side.
+// weights holds one matrix as each device has prepared it.
 type weights struct {
 	stored   kernel.Weight
 	ref, dev kernel.Matrix
 }
 
-// weight makes a random matrix that multiplies rows, in a stored type, with block scales where the type has them.
+// weight returns a random matrix in a stored type, with block scales if the type has them.
 func (p *pair) weight(t kernel.DType, out, in int) weights {
 	p.Helper()
 	return p.weightFor(kernel.Projected, t, out, in)
@@ -138,7 +138,7 @@ func (p *pair) weightFor(role kernel.Role, t kernel.DType, out, in int) weights 
 		rows, cols := (out+127)/128, (in+127)/128
 		scales := make([]float32, rows*cols)
 		for i := range scales {
-			scales[i] = 0.001 * (1 + p.rng.Float32()) // not a power of two
+			scales[i] = 0.001 * (1 + p.rng.Float32()) // scales are not powers of two
 		}
 		for i := range v {
 			v[i] *= 500
@@ -149,7 +149,7 @@ func (p *pair) weightFor(role kernel.Role, t kernel.DType, out, in int) weights 
 	return p.prepare(w, role)
 }
 
-// prepare prepares a weight on both sides. The reference uses host memory.
+// prepare prepares a weight on both devices. The reference uses host memory.
 func (p *pair) prepare(w kernel.Weight, role kernel.Role) weights {
 	p.Helper()
 	out := weights{stored: w}
@@ -161,7 +161,7 @@ func (p *pair) prepare(w kernel.Weight, role kernel.Role) weights {
 	return out
 }
 
-// experts prepares the matrices of experts on both sides.
+// experts prepares the matrices of experts on both devices.
 func (p *pair) experts(gate, up, down []weights) (onRef, onDev kernel.Experts) {
 	p.Helper()
 	stored := func(list []weights) (out []kernel.Weight) {
@@ -178,7 +178,7 @@ func (p *pair) experts(gate, up, down []weights) (onRef, onDev kernel.Experts) {
 	return onRef, onDev
 }
 
-// pools is one cache on each side.
+// pools holds one cache on each device.
 type pools struct{ ref, dev kernel.Pool }
 
 func (p *pair) emptyPool(k layout.Kind, pageBytes, pages, tokens int) pools {
@@ -277,7 +277,8 @@ func (p *pair) readBytes(d kernel.Device, t kernel.Tensor) []byte {
 	return out
 }
 
-// near compares float tensors: each element within tol of the reference, relative to the larger of 1 and its size.
+// near checks that each element of a float tensor is within tol of the reference, relative to the larger of 1 and its
+// magnitude.
 func (p *pair) near(what string, b both, tol float64) {
 	p.Helper()
 	if p.dev.Activation() == kernel.BF16 {
@@ -293,7 +294,7 @@ func (p *pair) near(what string, b both, tol float64) {
 	}
 }
 
-// same compares int tensors.
+// same checks that int tensors are equal on both devices.
 func (p *pair) same(what string, b both) {
 	p.Helper()
 	want, got := p.readInts(p.ref, b.ref), p.readInts(p.dev, b.dev)
@@ -305,8 +306,8 @@ func (p *pair) same(what string, b both) {
 	}
 }
 
-// rowwise checks that rows are independent: alone runs the operation on the device for one row and returns that row;
-// its bits must equal those of the row in the whole.
+// rowwise checks that rows are independent: alone runs the operation on the device for one row and returns that row.
+// The bits of that row must equal those of the same row in whole.
 func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kernel.Tensor) {
 	p.Helper()
 	for _, r := range []int{0, whole.Rows / 2, whole.Rows - 1} {
@@ -318,7 +319,7 @@ func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kerne
 	}
 }
 
-// like allocates a tensor of the same shape and type as t on the device under test.
+// like returns a new tensor on the device under test with the columns and type of t.
 func (p *pair) like(t kernel.Tensor, rows int) kernel.Tensor {
 	p.Helper()
 	out, err := kernel.New(p.dev, t.DType, rows, t.Cols)

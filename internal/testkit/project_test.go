@@ -13,11 +13,11 @@ func testProject(p *pair) {
 		{kernel.BF16}, {kernel.BF16, kernel.BF16, kernel.BF16, kernel.BF16},
 		{kernel.E4M3, kernel.BF16, kernel.F32, kernel.E2M1x2}, {kernel.F16, kernel.E4M3},
 	}
-	sizes := [4]int{512, 577, 64, 1} // rows of the weights
+	sizes := [4]int{512, 577, 64, 1} // numbers of rows of the weights
 	for _, s := range [][2]int{{1, 1024}, {4, 320}, {7, 64}, {33, 96}, {131, 64}} {
 		for _, types := range kinds {
 			rows, k := s[0], s[1]
-			x := p.random(rows, k+3).columns(2, k+2) // a view with a stride
+			x := p.random(rows, k+3).columns(2, k+2) // x is a view with a stride
 			var ws []weights
 			var outs []both
 			for i, t := range types {

@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// testEntryRefusals calls the operations on entries and streams with positions out of range, which must give an error
-// that names them, never a read out of bounds.
+// testEntryRefusals calls the operations on entries and streams with positions out of range. Each must return an error
+// that names the position and must not read out of bounds.
 func testEntryRefusals(p *pair) {
 	d := p.dev
 	pool := p.entryPool(layout.V4Row584, 2, 3, nil).dev
@@ -32,7 +32,7 @@ func testEntryRefusals(p *pair) {
 		return kernel.Do(d, kernel.HashRouteArgs{IDs: at(0), Weights: f(1, 1), Logits: f(1, 5),
 			Table: p.ints(2, 1, []int32{0, expert}).dev, Tokens: at(token), Scale: 1})
 	}
-	p.must(errors.Join(dual(5, -1), compress(2), compress(-5), hash(1, 4))) // the last that exist
+	p.must(errors.Join(dual(5, -1), compress(2), compress(-5), hash(1, 4))) // the last valid values
 	for name, err := range map[string]error{
 		"dual: window slot beyond pool": dual(6, 0),
 		"dual: extra slot beyond pool":  dual(0, 6),

@@ -58,8 +58,9 @@ func (p *pair) routedByHash(what string, logits both, experts, topk int) {
 	}
 }
 
-// testRootScores reads the values of the v4 spec, 2.6, off the weights of two experts: with logits z and 0 and scale
-// s(0), the weights are in the ratio of the scores. Far below zero a sum must not be zero.
+// testRootScores checks the values of the v4 spec, 2.6, with the weights of two experts: with logits z and 0 and scale
+// s(0), the ratio of the weights is the ratio of the scores. For z far below zero, the sum of the scores must not be
+// zero.
 func testRootScores(p *pair) {
 	zero := 0.83255461
 	for z, want := range map[float32]float64{-20: 4.539993e-05, -1: 0.55969785, 0: zero, 1: 1.1459763, 10: 3.1622848,
@@ -109,7 +110,7 @@ func testClamp(p *pair) {
 	}
 }
 
-// packed makes a random matrix of e2m1 pairs with a power-of-two scale for every row and 32 inputs.
+// packed returns a random matrix of e2m1 pairs with a power-of-two scale for every row and 32 inputs.
 func (p *pair) packed(out, in int) weights {
 	p.Helper()
 	data, scale := make([]byte, out*in/2), make([]byte, out*((in+31)/32))
@@ -134,9 +135,9 @@ func (p *pair) packedWeight(out, in int, data, scale []byte) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
 }
 
-// packedTolerance returns how far products with k packed weights may be from the reference. The tiles of a CPU round x,
-// whose largest number is about 4, by up to 2^-15 of that; such errors times weights of size 1/3 add up like random
-// numbers, and among many sums the largest is five times their deviation.
+// packedTolerance returns the largest allowed difference between products with k packed weights and the reference. The
+// tiles of a CPU round x, whose largest number is about 4, by up to 2^-15 of that; such errors times weights of size
+// 1/3 add up like random numbers, and among many sums the largest is five times their deviation.
 func (p *pair) packedTolerance(k int) float64 {
 	if p.dev.Name() == "cpu-amx" {
 		return 5 * 4 * 0x1p-15 / math.Sqrt(3) / 3 * math.Sqrt(float64(k))
@@ -144,7 +145,7 @@ func (p *pair) packedTolerance(k int) float64 {
 	return 2e-5
 }
 
-// testPacked multiplies by packed matrices, single ones and experts with clamps.
+// testPacked compares products with packed matrices, both single matrices and experts with clamps.
 func testPacked(p *pair) {
 	for _, c := range [][3]int{{1, 5, 32}, {3, 70, 96}, {5, 130, 80}, {130, 64, 256}} {
 		m, n, k := c[0], c[1], c[2]
@@ -164,7 +165,7 @@ func testPacked(p *pair) {
 	p.packedExperts()
 }
 
-// packedByHand multiplies by a row whose values are written out: codes 0..15 times 2^3, then times 2^-1.
+// packedByHand checks the product with a row of known values: the codes 0 to 15 times 2^3, then times 2^-1.
 func (p *pair) packedByHand() {
 	p.Helper()
 	data := make([]byte, 32)

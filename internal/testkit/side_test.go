@@ -2,7 +2,7 @@ package testkit
 
 import "sparrow/kernel"
 
-// side is the reference's or the device's half of a pair.
+// side is one device of a pair: the reference or the device under test.
 type side struct {
 	kernel.Device
 	dev bool
@@ -39,7 +39,7 @@ func (p *pair) each(do func(s side) error) {
 // target returns the device under test alone.
 func (p *pair) target() side { return side{p.dev, true} }
 
-// exactly compares an int tensor of the device under test with literal values.
+// exactly checks that an int tensor of the device under test has the given values.
 func (p *pair) exactly(what string, t kernel.Tensor, want []int32) {
 	p.Helper()
 	for i, got := range p.readInts(p.dev, t) {

@@ -13,7 +13,7 @@ import (
 // ticking is a clock on which every GEMM and every copy takes a given time.
 type ticking struct {
 	at    time.Time
-	takes []time.Duration // the next ones
+	takes []time.Duration // times of the next calls
 	reads int
 }
 
@@ -34,7 +34,7 @@ func TestHostOfKnownTimes(t *testing.T) {
 	defer dev.Close()
 	const size, us = 4 << 20, time.Microsecond
 	clock := &ticking{takes: []time.Duration{7 * us, 5 * us}}
-	for _, d := range []time.Duration{100, 25, 200, 50, 250, 125} { // one row and sixteen of each format
+	for _, d := range []time.Duration{100, 25, 200, 50, 250, 125} { // one row and sixteen rows of each format
 		clock.takes = append(clock.takes, 3*d*us, d*us)
 	}
 	h, err := prober{clock.now}.host(dev, 2, size)
@@ -53,7 +53,7 @@ func TestHostOfKnownTimes(t *testing.T) {
 	}
 }
 
-// mover is a device with page-locked memory, whose copies take the time of a clock.
+// mover is a device with page-locked memory, whose copies advance a clock.
 type mover struct {
 	kernel.Device
 	written, syncs int

@@ -9,9 +9,10 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// Invariant of this file: data that is kept for subscribers stays within its bound of memory, whatever clients send.
+// Invariant of this file: data that is kept for subscribers stays within its memory bound, whatever clients send.
 
-// Each request has its own root with the longest salt, many more than fit the bound.
+// If each request has its own root with the longest salt, many more than the bound allows, the stored salts stay within
+// the bound.
 func TestSaltsAreBoundedInBytes(t *testing.T) {
 	grown := heap.Kept(func() any {
 		s := newState()
@@ -19,7 +20,7 @@ func TestSaltsAreBoundedInBytes(t *testing.T) {
 		s.apply([]change{{kind: rooted, page: page{root: 1}}}, &out)
 		for i := range uint64(100_000) {
 			salt := fmt.Sprint(i, strings.Repeat("s", 250))
-			for id := range uint64(2) { // the second page has the memory of the first one's salt
+			for id := range uint64(2) { // the salt of the second page reuses the memory of the first one's salt
 				s.apply([]change{{kind: stored, medium: GPU, page: page{id: 2*i + id, root: i + 2, salt: salt}},
 					{kind: removed, medium: GPU, page: page{id: 2*i + id}}}, &out)
 			}
@@ -89,8 +90,8 @@ func TestSnapshotsLeaveNoMemory(t *testing.T) {
 	}
 }
 
-// A subscriber gets a batch of any size if no other waits for it; a batch that does not fit behind others, in bytes or
-// in number, is dropped and counted.
+// A subscriber gets a batch of any size if its queue is empty. A batch that does not fit behind other batches, in bytes
+// or in number, is dropped and counted.
 func TestTheQueueOfASubscriber(t *testing.T) {
 	memory := make([]byte, maxQueuedSize+1)
 	for _, c := range []struct {

@@ -80,7 +80,7 @@ func unpack(b []byte) (v any, rest []byte, err error) {
 	return n, b, nil
 }
 
-// reader follows batches as a router does.
+// reader applies batches to a set of pages as a router does.
 type reader struct {
 	pages map[place]page
 }

@@ -38,7 +38,7 @@ func newCache(t testing.TB, pages int, seed uint64, l prefix.Listener) *cache {
 	return c
 }
 
-// store makes a prompt of a few pages reusable and releases it; where pages are missing, others are evicted.
+// store makes a prompt of a few pages reusable and releases it. If pages are missing, it evicts others.
 func (c *cache) store() {
 	root := c.index.Root(nil)
 	prompt := c.tokens()
@@ -64,7 +64,7 @@ func (c *cache) store() {
 	}
 }
 
-// tokens returns the tokens of one of few prompts, so that beginnings are shared.
+// tokens returns the tokens of one of a few prompts, so that prefixes are shared.
 func (c *cache) tokens() []int32 {
 	n := testTokens * (1 + c.random.IntN(8))
 	prompt := make([]int32, n)
@@ -111,7 +111,7 @@ func (c *cache) count() (n int) {
 	return n
 }
 
-// check requires that the reader has exactly the pages of the cache.
+// check returns an error unless the reader has exactly the pages of the cache.
 func (c *cache) check(r *reader) error {
 	if len(r.pages) != c.count() {
 		return fmt.Errorf("the reader knows %d pages, the cache has %d", len(r.pages), c.count())
@@ -214,7 +214,7 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	gpu, cpu, disk := listener{q, GPU}, listener{q, CPU}, listener{q, Storage}
 	for _, l := range []listener{gpu, cpu, disk} {
 		var salt []byte
-		if l == gpu { // the others do not know it
+		if l == gpu { // the other tiers do not know the salt
 			salt = []byte("s\xff")
 		}
 		l.Stored(prefix.Stored{Hash: a, Parent: root, Root: root, Salt: salt, Tokens: []int32{1, 2}})
@@ -270,7 +270,7 @@ func TestEncodingOfNumbersAndTexts(t *testing.T) {
 	}
 }
 
-// open starts a publisher on free ports.
+// open returns a publisher on free ports.
 func open(t *testing.T) *Publisher {
 	t.Helper()
 	p, err := New(Config{Endpoint: "tcp://127.0.0.1:0"})
@@ -278,7 +278,7 @@ func open(t *testing.T) *Publisher {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	p.Listener(GPU).(listener).Root(prefix.Hash{}) // pages of other tiers that tests make up are without a salt
+	p.Listener(GPU).(listener).Root(prefix.Hash{}) // pages that tests invent for other tiers have no salt
 	return p
 }
 
@@ -303,7 +303,7 @@ var (
 	asDealer     = zmtp.Config{Socket: zmtp.DEALER, Peers: []zmtp.Socket{zmtp.ROUTER}, MaxFrame: 1 << 26}
 )
 
-// follower is a subscriber with replays, as a router has it.
+// follower is a subscriber that requests replays, as a router does.
 type follower struct {
 	t      *testing.T
 	sub    *zmtp.Conn
@@ -386,11 +386,11 @@ func (f *follower) replay(from uint64) error {
 	}
 }
 
-// settle reads until everything that was published is known.
+// settle reads until the follower knows everything that was published.
 func (f *follower) settle(p *Publisher, c *cache) {
 	f.t.Helper()
 	c.store()
-	c.index.Clear(nil) // a batch comes for certain: nothing stored, or all cleared
+	c.index.Clear(nil) // makes sure that a batch follows, even if nothing is stored
 	c.store()
 	marker := prefix.Hash{31: byte(c.random.Uint32()), 30: byte(c.random.Uint32()), 29: 1}
 	p.Listener(Storage).Stored(prefix.Stored{Hash: marker, Tokens: make([]int32, testTokens)})
@@ -417,7 +417,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	p := open(t)
 	c := newCache(t, 50, 3, p.Listener(GPU))
 	for range 200 {
-		c.step() // nothing listens yet
+		c.step() // no subscriber listens yet
 	}
 	p.Run(Topic("here", "m"))
 	f := follow(t, p)
@@ -442,7 +442,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	f.join(p)
 	f.settle(p, c)
 
-	// The server starts again: its numbers continue.
+	// The server is restarted, and its sequence numbers continue.
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +479,7 @@ func TestAReplayOlderThanWhatIsKeptIsTheWholeState(t *testing.T) {
 	p.Run(Topic("here", "m"))
 	f := &follower{t: t, reader: reader{pages: map[place]page{}}}
 	f.dealer, _ = dial(t, p.ReplayAddr(), asDealer)
-	for c.check(&f.reader) != nil { // until the first batch is out
+	for c.check(&f.reader) != nil { // until the first batch was published
 		if err := f.replay(0); err != nil {
 			t.Fatal(err)
 		}
@@ -501,7 +501,7 @@ func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	slow := follow(t, p)
 	big := prefix.Stored{Tokens: make([]int32, 2048)}
 	await.True(t, "frames are dropped", func() bool {
-		for range 20 { // a change that waits for the subscriber waits forever
+		for range 20 { // a change would wait forever if it waited for the subscriber
 			p.Listener(CPU).Stored(big)
 			p.Listener(CPU).Removed(big.Hash)
 			time.Sleep(50 * time.Microsecond)
@@ -533,8 +533,8 @@ func TestOthersAreRefused(t *testing.T) {
 		c.Close()
 	}
 	d, conn := dial(t, p.ReplayAddr(), asDealer)
-	// A number that is too short, a missing delimiter and an additional frame are not answered; the connection stays
-	// open.
+	// Requests with a number that is too short, a missing delimiter or an additional frame are not answered, and the
+	// connection stays open.
 	for _, m := range [][][]byte{{{}, {1}}, {{1}, make([]byte, 8)}, {make([]byte, 8)}, {{}, make([]byte, 8), {}}} {
 		if err := d.Write(m...); err != nil {
 			t.Fatal(err)
@@ -560,7 +560,7 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever subscribers send, the publisher continues.
+// The publisher continues for any bytes that subscribers send.
 func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("\x01kv@"), []byte("\x00kv@"))
 	f.Add([]byte{}, []byte{2})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCheckFindsEveryBrokenRule breaks one rule at a time in an index that has everything: two roots, branches, a
-// duplicate, idle pages, evicted hashes.
+// TestCheckFindsEveryBrokenRule breaks one rule at a time and checks that Check reports it. The index has two roots,
+// branches, a duplicate, idle pages, evicted hashes.
 func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	build := func(t *testing.T) *Index {
 		ix := newIndex(t, Config{Pages: 16, PageTokens: 2})
@@ -15,7 +15,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		drop(ix, 15)
 		ix.Evict()
 		add(t, ix, "", "aabbcc", 1, 2, 3)
-		add(t, ix, "", "aabbdd", 4, 5, 6) // 4 and 5 are twins of 1 and 2
+		add(t, ix, "", "aabbdd", 4, 5, 6) // pages 4 and 5 have the contents of 1 and 2
 		add(t, ix, "acme", "xxyy", 7, 8)
 		add(t, ix, "", "eeff", 9, 10)
 		drop(ix, 9, 10)
@@ -77,7 +77,8 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		{"idle entries are miscounted", func(ix *Index) { ix.idle.count++ }, "idle list of 3"},
 		{"evicted hashes are miscounted", func(ix *Index) { ix.ghosts.count++ }, "evicted hashes"},
 		{"an evicted hash changed", func(ix *Index) {
-			for ok := true; ok; ok = ix.ghosts.find(&ix.ghosts.keys[0]) != none { // until it belongs in another bucket
+			// Until the key belongs in another bucket.
+			for ok := true; ok; ok = ix.ghosts.find(&ix.ghosts.keys[0]) != none {
 				ix.ghosts.keys[0][0]++
 			}
 		}, "not found by its hash"},

@@ -49,8 +49,8 @@ func TestTheNextTwinAnswersWhenTheFirstFallsOutOfUse(t *testing.T) {
 		return pages
 	}
 	add(t, ix, "", "abcd", 1)
-	add(t, ix, "", "abcdefgh", 2, 3) // 2 waits after 1; 3 is the first with efgh
-	add(t, ix, "", "abcd", 4)        // waits too
+	add(t, ix, "", "abcdefgh", 2, 3) // 2 is a duplicate of 1; 3 is the first page with efgh
+	add(t, ix, "", "abcd", 4)        // page 4 is a duplicate, too
 	if got := answer(); !slices.Equal(got, []int32{1, 3}) {
 		t.Fatalf("pages %v", got)
 	}
@@ -131,7 +131,7 @@ func TestClearFreesIdlePagesAndForgetsTheRest(t *testing.T) {
 	if ix.Has(3) || ix.Drop(3) {
 		t.Error("page 3 is still stored")
 	}
-	for _, prompt := range []string{"aabb.", "ee."} { // stored before, and evicted before
+	for _, prompt := range []string{"aabb.", "ee."} { // these were stored and evicted before
 		if _, m := ix.Lookup(ix.Root(nil), tokens(prompt), 1, nil); m.Stop != StopUnknown {
 			t.Errorf("%s: %v after Clear", prompt, m)
 		}
@@ -139,9 +139,9 @@ func TestClearFreesIdlePagesAndForgetsTheRest(t *testing.T) {
 	add(t, ix, "", "aabb", 2, 1)
 }
 
-// weak hashes by the last byte only: pages that end in the same token under any parent collide.
+// weak hashes only the last token, so that pages with the same last token collide under any parent.
 func weak(b []byte) (h [32]byte) {
-	h[0] = b[len(b)-4] // low byte of the last token, or of the salt's tail
+	h[0] = b[len(b)-4] // low byte of the last token, or of the end of the salt
 	return h
 }
 
@@ -201,7 +201,7 @@ func TestTheMemoryOfEvictedPagesIsBounded(t *testing.T) {
 	}
 	evict(1)
 	evict(2)
-	evict(2) // stored once
+	evict(2) // the page was stored once
 	if why(1) != StopEvicted || why(2) != StopEvicted {
 		t.Errorf("1: %v, 2: %v", why(1), why(2))
 	}
@@ -211,7 +211,7 @@ func TestTheMemoryOfEvictedPagesIsBounded(t *testing.T) {
 	}
 }
 
-// journal writes events down.
+// journal records events as text.
 type journal struct{ lines []string }
 
 func (j *journal) Stored(s Stored) {
@@ -231,7 +231,7 @@ func TestEventsTellWhatIsReusable(t *testing.T) {
 	aa := ix.hash.page(root, tokens("aa"))
 	bb := ix.hash.page(aa, tokens("bb"))
 	add(t, ix, "", "aabb", 1, 2)
-	add(t, ix, "", "aa", 3) // a duplicate is no change
+	add(t, ix, "", "aa", 3) // a duplicate page causes no event
 	drop(ix, 3)
 	drop(ix, 1, 2) // idle pages are reusable
 	ix.Evict()

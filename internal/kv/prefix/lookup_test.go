@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// tokens spells one token per letter.
+// tokens returns one token for each letter of s.
 func tokens(s string) []int32 {
 	var ts []int32
 	for _, r := range s {
@@ -27,7 +27,7 @@ func add(t testing.TB, ix *Index, salt, prompt string, pages ...Page) {
 	check(t, ix)
 }
 
-// drop stops using pages, the last one first, and returns those the index does not keep.
+// drop stops using pages, the last one first, and returns the pages that the index does not keep.
 func drop(ix *Index, pages ...Page) (freed []Page) {
 	for _, p := range slices.Backward(pages) {
 		if !ix.Drop(p) {
@@ -47,7 +47,7 @@ func check(t testing.TB, ix *Index) {
 func TestLookupSaysHowFarItMatchedAndWhyItStopped(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 16, PageTokens: 4})
 	add(t, ix, "", "the cat sat.", 1, 2, 3)
-	add(t, ix, "", "the cow ran.", 1+8, 4, 5) // the first page is a duplicate of page 1
+	add(t, ix, "", "the cow ran.", 1+8, 4, 5) // the first page duplicates page 1
 	add(t, ix, "acme", "the dog", 6)
 	add(t, ix, "", "gone", 7)
 	drop(ix, 7)

@@ -34,7 +34,7 @@ func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
 	return nil, nil, nil
 }
 
-// load loads pages from a disk and returns how many were read.
+// load loads pages from a disk and returns how many pages were read and the reason to stop.
 func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, string) {
 	return d.Load(ctx, keys, func(context.Context) *Page { return s.Room() }, func(p *Page) bool {
 		p.Drop()
@@ -42,7 +42,8 @@ func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, stri
 	})
 }
 
-// A FIFO in place of a page's file is treated as a damaged page: nothing waits for a writer, at the start or later.
+// A FIFO in place of a page's file is treated as a damaged page. No call waits for a writer of the FIFO, at the start
+// or later.
 func TestAFIFOIsNoPage(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	for _, k := range keys {
@@ -64,8 +65,8 @@ func TestAFIFOIsNoPage(t *testing.T) {
 	}
 }
 
-// A file system that does not respond blocks one thread, however many requests there are, and Close does not wait for
-// it. When it responds again it is used again, and all memory is released.
+// A file system that does not respond blocks only one thread, however many requests there are, and Close does not wait
+// for the file system. When the file system responds again, it is used again, and all memory is released.
 func TestADiskThatHangs(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})
@@ -90,7 +91,7 @@ func TestADiskThatHangs(t *testing.T) {
 	if n, why := load(t.Context(), d, s, keys); n != 2 {
 		t.Errorf("%d pages came after it answers again, then %q", n, why)
 	}
-	// Requests end while the file system hangs, and then the process ends.
+	// In this case requests end while the file system hangs, and then the process ends.
 	answers = make(chan struct{})
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -164,7 +165,7 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	other := chain(s, 2, 1)
 	keep(t, s, other, Stored)
 	d.mu.Lock()
-	d.remove(other[0].Hash) // the writer waits in here
+	d.remove(other[0].Hash) // the writer is blocked in this removal
 	d.mu.Unlock()
 	await.Value(t, "a file is removed", asked)
 	d.mu.Lock()
@@ -184,8 +185,8 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	}
 }
 
-// Close waits for reads whose results are no longer wanted. If they do not return, this is logged; their pages are
-// released when they return.
+// Close waits for reads whose results are no longer wanted. If the reads do not return in time, Close logs this, and
+// their pages are released when they return.
 func TestCloseWaitsForReads(t *testing.T) {
 	d, s, keys := diskOf(t, 1)
 	answers := make(chan struct{})
@@ -195,7 +196,7 @@ func TestCloseWaitsForReads(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	for len(d.reading) == 0 { // a request that has ended begins a read or not
+	for len(d.reading) == 0 { // a request that has ended may or may not begin a read
 		if n, why := load(ctx, d, s, keys); n != 0 || why != noAnswer {
 			t.Fatalf("%d pages came, then %q", n, why)
 		}
@@ -213,7 +214,7 @@ func TestCloseWaitsForReads(t *testing.T) {
 	d.lock, _ = lockFolder(d.dir) // the stack closes it again
 }
 
-// A page whose file is written while the tier is cleared is not in the tier, and its file is removed.
+// If a page's file is written while the tier is cleared, the page is not in the tier and its file is removed.
 func TestAFileThatIsWrittenWhileTheTierIsCleared(t *testing.T) {
 	d, s, _ := diskOf(t, 1)
 	asked, answers := make(chan struct{}), make(chan struct{})

@@ -17,8 +17,8 @@ import (
 	"sparrow/internal/testkit/respserver"
 )
 
-// Invariants of this file: a tier returns the requested page, to the byte, or nothing; whatever its disk or store does,
-// nothing waits longer than its limit, and all host memory is released.
+// Invariants of this file: a tier returns the requested page, to the byte, or nothing. Whatever its disk or store does,
+// no call waits longer than its limit, and all host memory is released.
 
 var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Whole: true, Layout: "bf16+f32/4", PageTokens: 4,
 	Bytes: 1000}
@@ -82,7 +82,7 @@ func closeStack(t *testing.T, s *Stack) {
 	}
 }
 
-// keep passes pages to a stack and waits until they are written.
+// keep stores pages in a stack and waits until they are written.
 func keep(t *testing.T, s *Stack, list []*Page, on ...Occasion) {
 	t.Helper()
 	for _, p := range list {
@@ -99,7 +99,7 @@ func keep(t *testing.T, s *Stack, list []*Page, on ...Occasion) {
 	}
 }
 
-// bring fetches pages to the end and compares them; it returns how many arrived and why it stopped.
+// bring fetches pages, compares them with the expected rows, and returns how many arrived and why the fetch stopped.
 func bring(t *testing.T, s *Stack, keys []prefix.Hash, want func(i int) []byte) (n int, why string) {
 	t.Helper()
 	woken := make(chan struct{}, 1)
@@ -127,7 +127,7 @@ func bring(t *testing.T, s *Stack, keys []prefix.Hash, want func(i int) []byte) 
 	}
 }
 
-// rows returns a function that makes the rows of page i of a chain.
+// rows returns a function that returns the rows of page i of a chain.
 func rows(seed byte, each int) func(i int) []byte {
 	return func(i int) []byte {
 		b := make([]byte, each)
@@ -189,7 +189,7 @@ func TestHostMemoryKeepsWhatWasUsedLast(t *testing.T) {
 	}
 	keep(t, s, a, Leaving)
 	keep(t, s, b[:1], Leaving)
-	if n, _ := bring(t, s, ka, rows(1, 1000)); n != 2 { // used again: b is older
+	if n, _ := bring(t, s, ka, rows(1, 1000)); n != 2 { // uses a again, so that b is older
 		t.Errorf("%d pages came back", n)
 	}
 	keep(t, s, b[1:], Leaving)
@@ -246,7 +246,7 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(left) != 5+2 { // pages, lock and notes
+	if len(left) != 5+2 { // five pages, the lock and the notes
 		t.Errorf("files left: %v", left)
 	}
 	if n, why := bring(t, s, keys, rows(1, 1000)); n != 5 || why != "disk: not held" {
@@ -322,11 +322,11 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 	}
 }
 
-// paged is a spec with pages large enough for a store.
+// paged is a Spec with pages large enough for a store.
 var paged = Spec{Model: "test", Whole: true, Layout: "x", PageTokens: 4, Bytes: 5000}
 
-// A store in every failure mode: no wrong page is returned, a fetch waits for at most one missing response, and when
-// the store works again it is used again.
+// For each failure mode of a store, no wrong page is returned and a fetch waits for at most one missing response. When
+// the store works again, it is used again.
 func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	const pages = 80
 	for _, mode := range respserver.Modes {
@@ -343,7 +343,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 				t.Fatalf("%d pages were written", server.Len())
 			}
 			server.Set(mode)
-			if mode == respserver.Hangs { // nothing else waits without effect
+			if mode == respserver.Hangs { // in the other modes no request waits in vain
 				stored.wait = 20 * time.Millisecond
 			}
 			n, why := bring(t, s, keys, rows(1, paged.Bytes))
@@ -359,7 +359,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 			server.Set(respserver.Works)
 			stored.wait = await.Hang
 			stored.mu.Lock()
-			stored.down, stored.full, stored.pause = time.Time{}, time.Time{}, 0 // the pause is over
+			stored.down, stored.full, stored.pause = time.Time{}, time.Time{}, 0 // ends the pause
 			stored.mu.Unlock()
 			if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != pages {
 				t.Errorf("works again: %d pages came: %q", n, why)
@@ -368,8 +368,8 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	}
 }
 
-// If a store's answer does not state whether it has a page, no page is sent: an answer of another type is not a number
-// of pages.
+// If the answer of a store does not state whether it has a page, for example because it has another type, no page is
+// sent.
 func TestAStoreThatAnswersAnotherCommandGetsNothing(t *testing.T) {
 	server := respserver.Start(t)
 	server.Set(respserver.Another)
@@ -396,7 +396,7 @@ func TestADamagedPageIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// Fetches of many prompts at once, closed at random times, release everything.
+// Fetches of many prompts that are closed at random times release all their memory.
 func TestFetchesThatEndEarlyLeaveNothing(t *testing.T) {
 	server := respserver.Start(t)
 	s := openStack(t, Options{StoreURL: server.URL(), HostBytes: 40_000, DiskDir: t.TempDir(), DiskBytes: 1 << 20},
@@ -489,7 +489,7 @@ func (c *counting) Free(b []byte) error {
 	return nil
 }
 
-// After a restart the files that were written or used last are kept, whatever their names.
+// After a restart the most recently written or used files are kept, whatever their names.
 func TestADiskCacheForgetsTheOldestAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{DiskDir: dir, DiskBytes: int64(4 * spec.Size())}
@@ -499,7 +499,7 @@ func TestADiskCacheForgetsTheOldestAfterARestart(t *testing.T) {
 	keep(t, s, list, Stored)
 	closeStack(t, s)
 	slices.SortFunc(keys, func(a, b prefix.Hash) int { return bytes.Compare(a[:], b[:]) })
-	for i, k := range keys { // the first of the folder is the youngest
+	for i, k := range keys { // the first file of the folder is the most recently used
 		at := time.Unix(int64(1000-i), 0)
 		if err := os.Chtimes(filepath.Join(dir, k.String()+pageSuffix), at, at); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/testkit/respserver"
 )
 
-// Invariants of this file: counters, orders of use and pauses are exact.
+// Invariants of this file: counters, the order of use and pauses are exact.
 
 // Reading a page of a disk counts as a use: the page that was not read for the longest time is dropped first, and sizes
 // include headers.
@@ -38,7 +38,8 @@ func TestADiskKeepsWhatWasReadLast(t *testing.T) {
 	}
 }
 
-// If the device evicts a page again that host memory already holds, this counts as a use, though nothing is copied.
+// If the device evicts a page that host memory already holds, this counts as a use of the page, although nothing is
+// copied.
 func TestAPageThatLeavesAgainIsUsed(t *testing.T) {
 	s := openStack(t, Options{HostBytes: 2000}, spec)
 	a, b := chain(s, 1, 2), chain(s, 2, 1)
@@ -59,8 +60,8 @@ func TestAPageThatLeavesAgainIsUsed(t *testing.T) {
 	}
 }
 
-// A store that fails is paused for twice as long each time, up to a limit; one success ends the pause. Pages that were
-// found there, or written, are not written again.
+// A store that fails is paused for twice as long each time, up to a limit; one success ends the pause. Pages that the
+// store already has are not written again.
 func TestThePauseOfAStore(t *testing.T) {
 	s := newStore("store", resp.Address{}, time.Hour, func() *Spec { return &paged }, quiet)
 	defer s.stop()
@@ -80,7 +81,7 @@ func TestThePauseOfAStore(t *testing.T) {
 		t.Error("after a pause one caller tries it, and no second one")
 	}
 	s.answered()
-	for range 2 { // every caller, not only the first
+	for range 2 { // every caller gets the error, not only the first
 		if !s.Has(k) {
 			t.Error("it answers and is not asked")
 		}
@@ -104,7 +105,7 @@ func TestThePauseOfAStore(t *testing.T) {
 	}
 }
 
-// The counters of peers are summed.
+// The counters of all peers are summed field by field.
 func TestCountersOfPeersAreSums(t *testing.T) {
 	s := openStack(t, Options{Pull: true}, spec)
 	s.stopped("peer", "gone")
@@ -138,7 +139,7 @@ func (s *scarce) Take(n int) ([]byte, error) {
 	return s.plain.Take(n)
 }
 
-// If the system has no memory left, memory is requested only once.
+// If an allocation fails, the allocator is not called again.
 func TestMemoryThatIsNotThere(t *testing.T) {
 	from := &scarce{}
 	m := &memory{from: from, each: slabBytes / 2, most: 100}
@@ -163,7 +164,7 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// At most maxPeers other engines are stored; one more replaces all others.
+// The tier remembers at most maxPeers other engines. One more engine replaces all remembered ones.
 func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
 	s := openStack(t, Options{Pull: true}, spec)
 	for i := range maxPeers {
@@ -178,7 +179,7 @@ func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
 	}
 }
 
-// A page that cannot be written leaves no file behind and is not held; the next one is written.
+// If a page cannot be written, no file remains and the tier does not have the page. The next page is written.
 func TestAFileThatIsNotWrittenIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := openStack(t, Options{DiskDir: dir, DiskBytes: int64(8 * spec.Size())}, spec)
@@ -204,7 +205,7 @@ func TestAFileThatIsNotWrittenIsRemoved(t *testing.T) {
 	}
 }
 
-// A store keeps a bounded number of connections, and none once it is closed.
+// A store keeps a bounded number of idle connections, and none after it was closed.
 func TestKeptConnections(t *testing.T) {
 	server := respserver.Start(t)
 	at, err := resp.ParseURL(server.URL())
@@ -212,7 +213,7 @@ func TestKeptConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newStore("store", at, await.Hang, func() *Spec { return &paged }, quiet)
-	close(s.stopped) // nothing is written
+	close(s.stopped) // stops the writer
 	var list []*resp.Conn
 	for range storeIdle + 2 {
 		c, kept, err := s.connect(t.Context(), false)

@@ -81,7 +81,7 @@ func TestPagesStayOnTheMachineUntilAllWeightsAreKnown(t *testing.T) {
 	if n := server.Len(); n != 64 {
 		t.Errorf("%d pages are in the store", n)
 	}
-	// Weights that are equal in the sampled bytes but differ elsewhere have different pages.
+	// Weights that are equal in the sampled bytes but differ elsewhere do not share pages.
 	edited := paged
 	edited.Weights = Fingerprint{5}
 	e := openStack(t, Options{StoreURL: server.URL()}, edited)
@@ -99,7 +99,8 @@ func TestWeightsThatCannotBeReadStayUnknown(t *testing.T) {
 	}
 }
 
-// Pages on disk stay valid when the digest of all weights becomes known, but not after an edit of the files.
+// When the digest of all weights becomes known, pages on disk stay valid. After the weight files were edited, they are
+// not valid.
 func TestPagesOnTheDiskFollowTheFilesOfTheWeights(t *testing.T) {
 	o := Options{DiskDir: t.TempDir(), DiskBytes: 1 << 20}
 	s, err := Open(o, sampled(), nil, quiet)

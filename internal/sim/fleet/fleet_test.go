@@ -31,7 +31,7 @@ func simulated(t *testing.T, c Config) *Report {
 	return r
 }
 
-// Routing by prefix finds more in caches than round-robin and answers earlier; both answer everything.
+// Routing by prefix finds more cached tokens than round-robin and gives earlier first tokens. Both answer all requests.
 func TestPrefixRoutingFindsMore(t *testing.T) {
 	turns, prefix := simulated(t, small(RoundRobin)), simulated(t, small(Prefix))
 	asked := 0
@@ -53,8 +53,8 @@ func TestPrefixRoutingFindsMore(t *testing.T) {
 	}
 }
 
-// Replicas that share a machine are as fast as on their own machines if it can do the work of all of them, and slower
-// if it can do less.
+// Replicas that share a machine are as fast as on machines of their own if the machine can do the work of all of them,
+// and slower otherwise.
 func TestASharedMachine(t *testing.T) {
 	c := small(LeastLoaded)
 	own := simulated(t, c)
@@ -92,14 +92,15 @@ func TestMachine(t *testing.T) {
 		work("c", 30*time.Second, time.Second)
 		v.Sleep(time.Minute)
 	})
-	// a is alone until 4, shares with b until b has had 3 of 6 seconds at 10, and has then done 7 of 10.
+	// Work a is alone until second 4. It shares with b until b has had 3 of 6 seconds, at second 10. By then a has done
+	// 7 of 10 seconds.
 	want := map[string]time.Duration{"a": 13 * time.Second, "b": 10 * time.Second, "c": 31 * time.Second}
 	if err != nil || !reflect.DeepEqual(ended, want) {
 		t.Errorf("%v, %v; want %v", ended, err, want)
 	}
 }
 
-// Requests on a replica that ends are sent again; if there is no replica they wait for one.
+// Requests on a replica that ends are sent again. If no replica is left, they wait for one.
 func TestDeaths(t *testing.T) {
 	c := small(LeastLoaded)
 	c.Deaths = []Death{{Replica: 1, At: 4 * time.Second}, {Replica: 0, At: 5 * time.Second, Back: time.Second},

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// server answers completions with the ids of tokens, one step for each, and stores the lengths of its prompts.
+// server answers completions with token ids, one step for each token, and stores the lengths of its prompts.
 type server struct {
 	mu      sync.Mutex
 	prompts []int
@@ -52,7 +52,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"\"prompt_tokens_details\":{\"cached_tokens\":5}}}\n\ndata: [DONE]\n\n", len(q.Prompt), q.MaxTokens)
 }
 
-// Every turn sends the whole conversation before it, answers included, to a server.
+// Every turn of a replayed conversation sends the whole conversation before it, including answers, to a server.
 func TestReplay(t *testing.T) {
 	own := [2]server{}
 	s := Servers{Policy: RoundRobin}
@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Loads are sent to one server first and then to all; servers that cannot be measured are refused.
+// Measure sends loads to one server first and then to all servers. It refuses servers that cannot be measured.
 func TestMeasure(t *testing.T) {
 	own := [2]server{{cache: 2048}, {cache: 2048}}
 	var urls []string
@@ -114,7 +114,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Fit finds the costs that produced the times, and none below 0.
+// Fit finds the costs that produced the measured times, and no cost below 0.
 func TestFit(t *testing.T) {
 	want := small(Prefix).Cost
 	want.Keys = 3 * time.Microsecond
@@ -127,7 +127,7 @@ func TestFit(t *testing.T) {
 			s.Took = time.Duration(s.Steps)*want.Pass + time.Duration(s.Prompt)*want.Row +
 				time.Duration(s.Decode)*want.Decode + time.Duration(s.Keys/1000)*want.Keys
 			if decode == 0 && i%7 == 6 {
-				s.Took -= time.Microsecond // as if decodes took less than no time
+				s.Took -= time.Microsecond // would give a negative cost of decodes
 			}
 			list = append(list, s)
 		}

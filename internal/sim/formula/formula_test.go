@@ -46,7 +46,7 @@ func newBench(t *testing.T, s Shape, dev *Device) *bench {
 	return &bench{m, run, cfg.Page}
 }
 
-// logits computes a sequence in chunks and returns the last row.
+// logits computes a sequence in chunks and returns the logits of the last row.
 func (b *bench) logits(t *testing.T, tokens, pages []int32, chunk int) []float32 {
 	t.Helper()
 	var state model.State
@@ -71,8 +71,8 @@ func (b *bench) logits(t *testing.T, tokens, pages []int32, chunk int) []float32
 	return row
 }
 
-// Logits depend on the tokens and their positions in the sequence, not on pages or chunks; a row that another sequence
-// has overwritten changes them.
+// Logits depend on the tokens and their positions in the sequenceand not on pages or chunks. If another sequence has
+// overwritten a row, the logits change.
 func TestLogitsAreReadThroughPages(t *testing.T) {
 	for _, s := range []Shape{{Vocab: 50, Context: 700}, {Vocab: 50, Context: 700, Windows: true}} {
 		b := newBench(t, s, NewDevice(Settings{}))
@@ -146,7 +146,7 @@ func TestFaults(t *testing.T) {
 			case Panic:
 				ok = panicked
 			case NaN:
-				if ok = err == nil; ok && op != OpFetch && op != OpWait { // those come after the results
+				if ok = err == nil; ok && op != OpFetch && op != OpWait { // these two come after the results
 					ok = res.Row(0)[0] != res.Row(0)[0]
 				}
 			}

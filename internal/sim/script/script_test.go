@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// The engine returns replies unchanged, in every format.
+// The engine returns scripted replies unchanged, in every chat format.
 func TestRepliesArePlayed(t *testing.T) {
 	replies := []chat.Message{
 		{Content: "Hello, Köln."},
@@ -49,7 +49,7 @@ func TestRepliesArePlayed(t *testing.T) {
 				if want.Role, want.Reasoning = chat.Assistant, ""; thinking {
 					want.Reasoning = replies[i].Reasoning
 				}
-				for range 2 { // the second time from the cache
+				for range 2 { // the second prompt comes from the cache
 					got, err := e.Generate(t.Context(), sparrow.Request{Chat: c})
 					if err != nil {
 						t.Fatalf("%s: %v", format, err)
@@ -72,7 +72,7 @@ func TestRepliesArePlayed(t *testing.T) {
 	}
 }
 
-// Many sequences run concurrently, each with its own reply.
+// Many sequences run at the same time, and each gets its own reply.
 func TestRepliesAtOnce(t *testing.T) {
 	e, err := Open(t.Context(), sparrow.Config{}, 1<<14, func(prompt string) chat.Message {
 		_, rest, _ := strings.Cut(prompt, "number ")

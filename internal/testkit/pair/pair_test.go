@@ -22,7 +22,8 @@ func (d wider) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// Both devices compute, their results are compared, and the second continues with the results of the first.
+// The pair runs each operation on both devices and compares the results. The second device continues with the results
+// of the first.
 func TestSettle(t *testing.T) {
 	sm90 := kernel.Hardware{Arch: "sm90"}
 	found := pair.Differences{}
@@ -45,7 +46,7 @@ func TestSettle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := []byte{0x80, 0x3F, 0x80, 0x3F, 0, 0x40, 0, 0xC0} // 1, 1 and 2, -2
+	in := []byte{0x80, 0x3F, 0x80, 0x3F, 0, 0x40, 0, 0xC0} // the rows 1, 1 and 2, -2
 	if err := d.Write(x, in); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestSettle(t *testing.T) {
 	if err := d.Read(raw, x); err != nil {
 		t.Fatal(err)
 	}
-	// Without eps every value becomes 1 or -1; with it 1/2 and 2/sqrt(7), which is 0.7559.
+	// Without eps every value becomes 1 or -1. With eps the values are 1/2 and 2/sqrt(7), which is 0.7559.
 	for i, want := range []float32{1, 1, 1, -1} {
 		if got := num.FromBF16(binary.LittleEndian.Uint16(raw[2*i:])); got != want {
 			t.Errorf("element %d is %v, want the first device's %v", i, got, want)

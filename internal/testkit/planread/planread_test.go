@@ -24,10 +24,10 @@ import (
 
 const module = "sparrow/"
 
-// runs are the packages in which passes run: they read a plan to act on it. Code that prints plans is not included.
+// runs lists the packages that run passes and therefore read plans. Code that prints plans is not included.
 var runs = []string{"internal/step", "internal/attn/...", "internal/model/...", "engine"}
 
-// made are the functions that make or compare plans: a field that only they read has no effect on a pass.
+// made lists the functions that make or compare plans. A field that only they read has no effect on a pass.
 var made = []string{planned + ".Build", planned + ".Resolve", planned + ".ShapeOf", "(*" + planned + ".Shaper).Of",
 	"(*" + planned + ".Plan).Bytes"}
 
@@ -43,7 +43,7 @@ func TestUnreadFieldsAreThoseOfOtherEngines(t *testing.T) {
 	}
 }
 
-// unreadFields lists the fields of plans that no code acts on and that explain does not print.
+// unreadFields returns the fields of plans that no code acts on and that explain does not print.
 func unreadFields() ([]string, error) {
 	acted, err := reading()
 	if err != nil {
@@ -73,7 +73,7 @@ func unreadFields() ([]string, error) {
 	return list, nil
 }
 
-// reading has the fields that running code reads, directly or through functions of plan.
+// reading returns the fields that running code reads, directly or through functions of package plan.
 var reading = sync.OnceValues(func() (map[string]bool, error) {
 	r := reader{files: token.NewFileSet(), reads: map[string]map[string]bool{}, calls: map[string]map[string]bool{}}
 	if err := r.load(); err != nil {
@@ -97,8 +97,8 @@ var reading = sync.OnceValues(func() (map[string]bool, error) {
 	return fields, nil
 })
 
-// reader records which fields of plan are read, and which functions of plan are called, by each function of plan; ""
-// is all running code.
+// reader records which fields of plan are read, and which functions of plan are called, for each function of plan. The
+// name "" stands for all running code.
 type reader struct {
 	files        *token.FileSet
 	imports      types.Importer
@@ -111,7 +111,7 @@ type source struct {
 	GoFiles                 []string
 }
 
-// acts reports whether a package is plan itself or one that runs.
+// acts reports whether a package is plan itself or a package that runs passes.
 func (s *source) acts() bool {
 	return s.ImportPath == planned || slices.ContainsFunc(runs, func(pattern string) bool {
 		below, deep := strings.CutSuffix(module+pattern, "/...")

@@ -24,7 +24,8 @@ func TestRounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 3, 4 | 7, 7 and 0, 2 | 7, 7: the first two columns are normalised in place, the others are unchanged.
+	// The rows are 3, 4 | 7, 7 and 0, 2 | 7, 7. The first two columns are normalised in place and the others are
+	// unchanged.
 	err = errors.Join(d.Write(x,
 		[]byte{0x40, 0x40, 0x80, 0x40, 0xe0, 0x40, 0xe0, 0x40, 0, 0, 0, 0x40, 0xe0, 0x40, 0xe0, 0x40}),
 		kernel.WriteF32(d, w, []float32{1, 2}))
@@ -42,7 +43,7 @@ func TestRounds(t *testing.T) {
 	for i := range got {
 		got[i] = num.FromBF16(binary.LittleEndian.Uint16(raw[2*i:]))
 	}
-	// Divided by sqrt(12.5) and sqrt(2), times the weights, to the nearest of eight bits.
+	// The values are divided by sqrt(12.5) and sqrt(2), multiplied by the weights, and rounded to eight bits.
 	if want := []float32{0.84765625, 2.265625, 7, 7, 0, 2.828125, 7, 7}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

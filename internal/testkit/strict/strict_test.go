@@ -29,12 +29,12 @@ import (
 	"sparrow/verify"
 )
 
-// narrow lists the shapes that the CUDA operations refuse although the test models need them: later kernels must take
-// them, and then their lines are removed. A refusal that is not listed fails the tests, and so does an unused line.
+// narrow lists the shapes that the CUDA operations refuse although the test models need them. When later kernels
+// support them, their lines must be removed. A refusal that is not listed fails the tests, and so does an unused line.
 var narrow = map[string]string{}
 
 // ragged lists the matrices [out, in] of our own models whose sides are not both multiples of 16, which CUDA products
-// require: the operation must pad them when it prepares them, or support them without padding.
+// require. The operation must pad these matrices when it prepares them, or support them without padding.
 var ragged = map[[2]int]string{
 	{4, 128}:  "head weights of 4 index heads, oracle checkpoints",
 	{4, 256}:  "head weights of 4 index heads, built-in model",
@@ -54,7 +54,7 @@ func newRefusals() *refusals {
 	return &refusals{seen: map[string]bool{}, matrices: map[[2]int]bool{}}
 }
 
-// shapes is a device that records the matrices it is given.
+// shapes is a device that records the shapes of the matrices it prepares.
 type shapes struct {
 	*strict.Device
 	*refusals
@@ -77,7 +77,7 @@ func (r *refusals) note(err error) error {
 	return err
 }
 
-// load puts a model on a strict device.
+// load loads a model on a strict device.
 func load(t *testing.T, src *family.Source, r *refusals) (*strict.Device, model.Model) {
 	t.Helper()
 	dev, err := strict.Open(cpu.Open(vec.Best(), kernel.Options{}))
@@ -97,7 +97,7 @@ func load(t *testing.T, src *family.Source, r *refusals) (*strict.Device, model.
 	return dev, m
 }
 
-// resolve plans for the hardware whose rules the device follows.
+// resolve returns a configuration for the hardware whose rules the device follows.
 func resolve(t *testing.T, dev *strict.Device, m model.Model, kv string) plan.Config {
 	t.Helper()
 	hw, err := model.Hardware(dev)
@@ -139,14 +139,14 @@ func TestOurModels(t *testing.T) {
 var long = flag.Bool("long", false, "every layout of every checkpoint (make long)")
 
 // Every operation of every oracle checkpoint, in every layout that has CUDA kernels, has shapes that a GPU supports,
-// whole and in chunks, and with bfloat16 activations the answers equal those of the independent implementation as far
-// as rounding allows.
+// whole and in chunks. With bfloat16 activations the answers equal those of the independent implementation as far as
+// rounding allows.
 func testOracle(t *testing.T, r *refusals) {
 	all := map[string][]string{
 		"deepseek_v32-1": {"bf16", "fp8", "fp8-576"}, "deepseek_v32-fp8-1": {"bf16", "fp8", "fp8-576"},
 		"glm_moe_dsa-1": {"bf16", "fp8", "fp8-576"}, "deepseek_v4-1": {"fp8"}, "deepseek_v41-1": {"fp8"},
 	}
-	if !*long { // the models of DeepSeek-V3.2's family have the same operations: each has one layout
+	if !*long { // models of DeepSeek-V3.2's family have the same operations, so each is tested in one layout
 		all["deepseek_v32-1"], all["deepseek_v32-fp8-1"], all["glm_moe_dsa-1"] = []string{"bf16"}, []string{"fp8"},
 			[]string{"fp8-576"}
 	}
@@ -171,7 +171,7 @@ func testOracle(t *testing.T, r *refusals) {
 						t.Fatal(err)
 					}
 					for _, c := range report.Cases {
-						// With 8-bit rows without scales the long case of random weights has no margin.
+						// With 8-bit rows without scales, random weights leave no margin in the long case.
 						if kv == "fp8-576" && c.Name == "long" {
 							continue
 						}
@@ -204,7 +204,7 @@ func testOracle(t *testing.T, r *refusals) {
 	}
 }
 
-// atWork checks that the CUDA operations were called for the model: all operations that have a kernel and occur in
+// atWork checks that the CUDA operations were called for the model: all operations that have a kernel and are used by
 // its family.
 func atWork(t *testing.T, dev *strict.Device) {
 	t.Helper()
@@ -212,7 +212,7 @@ func atWork(t *testing.T, dev *strict.Device) {
 		"ProjectArgs", "AngleArgs", "RotateArgs", "ExpertArgs", "TakeArgs")
 }
 
-// checkedAll checks that the CUDA operations saw calls of all these.
+// checkedAll checks that each of the named CUDA operations was called.
 func checkedAll(t *testing.T, dev *strict.Device, operations ...string) {
 	t.Helper()
 	seen := slices.Collect(maps.Keys(dev.Checked()))
@@ -223,7 +223,7 @@ func checkedAll(t *testing.T, dev *strict.Device, operations ...string) {
 	}
 }
 
-// The built-in model answers its golden prompts with activations of bfloat16.
+// The built-in model answers its golden prompts with bfloat16 activations.
 func testBuiltin(t *testing.T, r *refusals) {
 	text, err := os.ReadFile("../../../builtin/testdata/golden.json")
 	if err != nil {
@@ -250,7 +250,7 @@ func testBuiltin(t *testing.T, r *refusals) {
 	cfg := resolve(t, dev, m, "bf16")
 	for i, c := range golden.Cases {
 		if i%4 != 0 {
-			continue // all of them give the same result, and take half a minute
+			continue // the other prompts give the same result and take half a minute
 		}
 		got := generate(t, m, cfg, c.Prompt, len(c.Output))
 		if !slices.Equal(got, c.Output) {
@@ -297,7 +297,8 @@ func TestReleasedTypes(t *testing.T) {
 	})
 }
 
-// The same for DeepSeek-V4.1: FP8 in blocks of 32 x 32, FP8 tables, and a DSpark head.
+// A checkpoint with the types of DeepSeek-V4.1, which are FP8 in blocks of 32 x 32, FP8 tables and a DSpark head, also
+// has shapes that a GPU supports.
 func TestReleasedTypesOfV41(t *testing.T) {
 	c, err := synth.New("released", []byte(testmodel.V41SparkConfig), synth.Options{DType: synth.FP8})
 	dir := t.TempDir()
@@ -483,7 +484,7 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
-		want string // empty: it is taken
+		want string // expected error; empty if the arguments are accepted
 	}{
 		{"activations of bfloat16", kernel.Do(d, kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8),
 			Eps: 1}), ""},

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// pair opens both ends of a connection.
+// pair returns both ends of a connection.
 func pair(t *testing.T, server, client Config) (*Conn, *Conn) {
 	t.Helper()
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
-	// A pipe has no buffer: both ends write first.
+	// A pipe has no buffer, and both ends write first, so they are opened concurrently.
 	opened := make(chan *Conn, 1)
 	go func() {
 		c, err := Open(buffered(b), client)
@@ -32,7 +32,7 @@ func pair(t *testing.T, server, client Config) (*Conn, *Conn) {
 	return c, <-opened
 }
 
-// buffered writes while the reader reads, like the buffer of a socket.
+// buffered returns a connection that writes while the other end is not reading, like a socket with a buffer.
 func buffered(c net.Conn) io.ReadWriter {
 	queue := make(chan []byte, 64)
 	go func() {

@@ -28,7 +28,7 @@ func TestReplies(t *testing.T) {
 	}
 	next(Reply{Kind: Nil})
 	next(Reply{Kind: Bulk})
-	next(Reply{Kind: Bulk, Len: 3}) // nothing reads it
+	next(Reply{Kind: Bulk, Len: 3}) // the contents of this reply are not read
 	next(Reply{Kind: Status, Text: "END"})
 	if _, err := r.Reply(); !errors.Is(err, io.EOF) {
 		t.Fatalf("at the end: %v", err)
