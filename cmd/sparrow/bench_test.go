@@ -96,7 +96,7 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 			"--max-running 16 or", []string{"--streams", "4", "--stream-choices", "2", "--max-running", "8",
 			"--model", "none"}},
 		{"the weights of deepseek-v3.2 take", []string{"--dummy", "--model", "deepseek-v3.2", "--kernels", "cpu"}},
-		{"0 requests", []string{"--requests", "0"}},
+		{"number of requests is 0, want at least 1", []string{"--requests", "0"}},
 		{"--rate 0: want a positive number", []string{"--rate", "0"}},
 		{"no server is listening at http://127.0.0.1:1", []string{"--url", "http://127.0.0.1:1"}},
 		{"does not respond as expected", []string{"--url", "http://127.0.0.1:1"}},
