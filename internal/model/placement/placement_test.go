@@ -81,7 +81,8 @@ func TestCheck(t *testing.T) {
 	}{
 		{func(p *Placement) { p.Prefill = p.Prefill[:1] }, "2 layers of decode and 1 of prefill"},
 		{func(p *Placement) { p.Decode[1] = p.Decode[1][:2] }, "layer 1 has methods for 2 experts"},
-		{func(p *Placement) { p.Prefill[0][3] = 9 }, "expert 3 of layer 0 has method resident for decode and method(9) for prefill"},
+		{func(p *Placement) { p.Prefill[0][3] = 9 },
+			"expert 3 of layer 0 has method resident for decode and method(9) for prefill"},
 	} {
 		p := Uniform(2, 4, 0)
 		c.spoil(p)
