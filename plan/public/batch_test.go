@@ -437,6 +437,12 @@ func TestPublicBatchDetails(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a graph has the plan of its capture at every length", func(t *testing.T) {
+		cfg := public("sm90")
+		short, long := build(t, cfg, inGraph(plan.GraphReplay, decode(5))), build(t, cfg,
+			inGraph(plan.GraphReplay, decode(163840)))
+		want(t, "key", short.Key, long.Key)
+	})
 	t.Run("a bf16 prefix of a dense batch is not dequantised", func(t *testing.T) {
 		for _, hw := range []string{"sm90", "sm100", "gfx95"} {
 			for kvName, convert := range map[string]plan.Convert{"bf16": plan.ConvertNone,

@@ -14,6 +14,9 @@ func Build(cfg Config, b plan.Batch) (*plan.Plan, error) {
 		return nil, &plan.Error{Code: plan.E20, Asked: "a mixed batch while speculation is on",
 			Supported: "extend and verify batches apart", Try: "no speculation"}
 	}
+	if b.TablePages == 0 && (b.Graph == plan.GraphCapture || b.Graph == plan.GraphReplay) {
+		b.TablePages = capturedPages(&cfg)
+	}
 	base, err := plan.NewBuilder(&cfg.Config, &catalogue, &b)
 	if err != nil || b.Mode == plan.ModeIdle {
 		return base.Plan(), err
@@ -25,6 +28,16 @@ func Build(cfg Config, b plan.Batch) (*plan.Plan, error) {
 		return nil, err
 	}
 	return base.Finish(*s), nil
+}
+
+// capturedPages returns the width of the page tables of captured graphs (dispatch 14.5): the whole context and the
+// drafts, which may lie beyond it.
+func capturedPages(cfg *Config) int {
+	tokens := cfg.Model.Context
+	if cfg.N > 1 {
+		tokens += cfg.N
+	}
+	return (tokens + cfg.Page - 1) / cfg.Page
 }
 
 // builder carries one call of Build.
