@@ -44,6 +44,15 @@ func firstLayout(s Set[Layout], kv DType) Layout {
 	return LayoutNone
 }
 
+// onlyLayout returns the layout of the set with the given element type, if there is exactly one.
+func onlyLayout(s Set[Layout], kv DType) Layout {
+	l := firstLayout(s, kv)
+	if l != LayoutNone && firstLayout(s&^SetOf(l), kv) != LayoutNone {
+		return LayoutNone
+	}
+	return l
+}
+
 // mainLayouts are the layouts of rows, in the order of preference.
 var mainLayouts = []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, BF16Row1024,
 	FP8Row528, F32Row2048, V41Row288}
@@ -163,7 +172,7 @@ func (e *Entry) against(d *Demand) []Objection {
 	}
 	if family && d.KV != DTypeUnset && firstLayout(e.readable(d.Phase)&d.Model.layouts(), d.KV) == LayoutNone {
 		rows := d.KV.String() + " rows"
-		if l := firstLayout(d.Model.layouts(), d.KV); l != LayoutNone {
+		if l := onlyLayout(d.Model.layouts(), d.KV); l != LayoutNone {
 			rows = "rows of the layout " + l.String()
 		}
 		add(E03, "it cannot read %s in %s", rows, d.Phase)

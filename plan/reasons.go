@@ -18,7 +18,8 @@ var (
 	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; no row reads indices, so nothing is scored"}
 	ReasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
 	reasonShort         = Reason{"dispatch 6",
-		"short variant: no request of the segment sees more than index_topk keys, so all are selected without scores"}
+		"short variant: no request of the segment has more keys than a selection holds, so all are selected without " +
+			"scores"}
 	ReasonRagged      = Reason{"dispatch 6", "the selection needs scores over the gathered index keys"}
 	ReasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row on its own"}
 	ReasonPagedNative = Reason{"dispatch 12",

@@ -72,15 +72,17 @@ func (n *Notes) Threshold(asked, topk int) {
 	}
 }
 
-// AgainstDense lists the reasons against the dense form that hold on all hardware.
+// AgainstDense lists the reasons against the dense form that hold on all hardware. A model that never has a dense form
+// has no other reason.
 func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
+	if m.V4() {
+		return []string{fmt.Sprintf("%s has no dense form", m.Family)}
+	}
 	var list []string
 	if wish == SwitchOff {
 		list = append(list, "it was switched off")
 	}
-	if m.V4() {
-		list = append(list, fmt.Sprintf("%s has no dense form", m.Family))
-	} else if !m.LayerSupportsDense {
+	if !m.LayerSupportsDense {
 		list = append(list, "the model's layer does not implement it")
 	}
 	if deterministic {

@@ -107,4 +107,10 @@ func TestARefusalNamesTheLayout(t *testing.T) {
 	if text := joinObjections(against); text != "it cannot read rows of the layout v41-288 in prefill" {
 		t.Error(text)
 	}
+	s = newSetup(t, "sm90", kv("fp8-576")) // FP8 rows have two layouts
+	against = sparrowCatalogue.Entry(SparseFlat).against(&Demand{Hardware: &s.hw, Model: &s.model, KV: FP8E4M3,
+		Phase: PhaseDecode})
+	if text := joinObjections(against); text != "it cannot read fp8_e4m3 rows in decode" {
+		t.Error(text)
+	}
 }

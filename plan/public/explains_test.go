@@ -44,6 +44,21 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		want(t, "running", cfg.MaxRunning, 48)
 		want(t, "running v4", newSetup(t, "sm90", family(t, "deepseek_v4")).resolve(t).MaxRunning, 256)
 	})
+	t.Run("a rejection names a layout only where there is one", func(t *testing.T) {
+		for _, r := range newSetup(t, "sm100").resolve(t).Rejected {
+			if r.Kernel == plan.FlashMLASparse && r.Phase == plan.PhaseDecode {
+				want(t, "reason", r.Reason, "it cannot read fp8_e4m3 rows in decode")
+			}
+		}
+	})
+	t.Run("a model without a dense form has no other reason against it", func(t *testing.T) {
+		for _, s := range []*setup{newSetup(t, "sm120", family(t, "deepseek_v4")),
+			newSetup(t, "sm90", family(t, "deepseek_v4"), wish(func(p *Policy) {
+				p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall
+			}))} {
+			want(t, "reasons", strings.Join(s.resolve(t).DenseAgainst, "; "), "deepseek_v4 has no dense form")
+		}
+	})
 	t.Run("hisparse decode is not fused", func(t *testing.T) {
 		cfg := newSetup(t, "sm90", kv("fp8"), wish(func(p *Policy) { p.HiSparse = true })).resolve(t)
 		want(t, "decode", only(t, build(t, cfg, decode(5))).FusedTopK, false)

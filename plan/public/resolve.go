@@ -234,8 +234,13 @@ func (r *resolver) page() error {
 // chunk settles the prompt tokens of a step (dispatch 16).
 func (r *resolver) chunk() error {
 	if r.cfg.ChunkedPrefill = r.policy.ChunkedPrefill; r.cfg.ChunkedPrefill == 0 {
-		r.cfg.ChunkedPrefill = chunkByMemory(r.hw.MemoryBytes) / max(r.policy.DP, 1)
-		r.Because("dispatch 16", "prompts in chunks of %d tokens, by device memory", r.cfg.ChunkedPrefill)
+		all := chunkByMemory(r.hw.MemoryBytes)
+		r.cfg.ChunkedPrefill = all / max(r.policy.DP, 1)
+		why := "by device memory"
+		if r.policy.DP > 1 {
+			why = fmt.Sprintf("the %d by device memory divided by %d data-parallel ranks", all, r.policy.DP)
+		}
+		r.Because("dispatch 16", "prompts in chunks of %d tokens, %s", r.cfg.ChunkedPrefill, why)
 	}
 	return nil
 }
@@ -263,11 +268,15 @@ func (r *resolver) denseForm() error {
 		r.Threshold(p.DenseThreshold, r.model.K)
 	}
 	c.DenseAgainst = plan.AgainstDense(p.Dense, p.Deterministic, r.model)
+	if r.model.V4() {
+		c.DenseOK = r.Dense(&c.Config, p.Dense, "")
+		return nil
+	}
 	against := func(text string) { c.DenseAgainst = append(c.DenseAgainst, text) }
 	if arch != plan.SM90 && !arch.SM100Family() && arch != plan.GFX95 {
 		against(fmt.Sprintf("%s is neither sm90, sm100 to sm109 nor gfx95", arch))
 	}
-	if r.model.Heads < 2 && !r.model.V4() {
+	if r.model.Heads < 2 {
 		against("the dense kernel needs more than one head")
 	}
 	if c.CP.Kind != CPNone {
