@@ -298,6 +298,10 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	if err != nil {
 		return err
 	}
+	if p.SplitKeys != 0 {
+		return fmt.Errorf("explain: --split-keys %s splits the rows of Sparrow's kernels; omit it with "+
+			"--catalog public", f.split)
+	}
 	if out.V4Q8 && q.Model.Family != plan.DeepSeekV4 {
 		return fmt.Errorf("explain: --v4-q8 applies to DeepSeek-V4, but the model family is %v; omit it",
 			q.Model.Family)
@@ -306,6 +310,7 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 		p.DenseThreshold
 	out.Deterministic, out.Speculation, out.MaxTransient = p.Deterministic, p.Speculation, p.MaxTransient
 	out.V4SparsePrefill, out.CarryIndices = p.V4SparsePrefill, f.carry
+	out.FP4Index, out.Running = p.FP4Index, p.Running
 	if out.AttentionTP = f.tp; q.Model.ByRequests() {
 		out.AttentionTP, out.DP = 1, q.Model.Ranks
 	}

@@ -437,6 +437,15 @@ func TestPublicBatchDetails(t *testing.T) {
 			}
 		}
 	})
+	t.Run("four-bit keys are never scored contiguously", func(t *testing.T) {
+		fp4 := wish(func(p *Policy) { p.FP4Index = true })
+		cfg := public("sm90", family(t, "deepseek_v4"), fp4)
+		want(t, "layout", cfg.IndexLayout, plan.IndexPage68)
+		want(t, "indexer", only(t, build(t, cfg, extend(9000))).Indexer.Kind, plan.IndexerPagedSplit)
+		want(t, "schedule on a workstation", public("sm120", family(t, "deepseek_v4"), fp4).Schedule,
+			plan.ScheduleLibrary)
+		newSetup(t, "sm90", fp4).refused(t, plan.E05)
+	})
 	t.Run("a graph has the plan of its capture at every length", func(t *testing.T) {
 		cfg := public("sm90")
 		short, long := build(t, cfg, inGraph(plan.GraphReplay, decode(5))), build(t, cfg,

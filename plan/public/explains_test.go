@@ -44,6 +44,14 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		want(t, "running", cfg.MaxRunning, 48)
 		want(t, "running v4", newSetup(t, "sm90", family(t, "deepseek_v4")).resolve(t).MaxRunning, 256)
 	})
+	t.Run("a number of running sequences is kept", func(t *testing.T) {
+		most := wish(func(p *Policy) { p.Running = 7 })
+		for name, s := range map[string]*setup{"v32": newSetup(t, "sm90", most),
+			"v4":     newSetup(t, "sm90", most, family(t, "deepseek_v4")),
+			"drafts": newSetup(t, "sm90", most, drafts(4))} {
+			want(t, name, s.resolve(t).MaxRunning, 7)
+		}
+	})
 	t.Run("a rejection names a layout only where there is one", func(t *testing.T) {
 		for _, r := range newSetup(t, "sm100").resolve(t).Rejected {
 			if r.Kernel == plan.FlashMLASparse && r.Phase == plan.PhaseDecode {

@@ -103,7 +103,9 @@ type Policy struct {
 	HiSparse    bool             `json:"hisparse,omitempty"`
 	RadixCache  bool             `json:"radix_cache,omitempty"`
 	Speculation plan.Speculation `json:"speculation,omitzero"`
-	TBO         bool             `json:"tbo,omitempty"` // two-batch overlap
+	// Running is the maximum number of sequences in a batch; 0 means that of these engines.
+	Running int  `json:"max_running,omitempty"`
+	TBO     bool `json:"tbo,omitempty"` // two-batch overlap
 	// CarryIndices reports that each sub-batch and each pipeline stage passes selected indices on to the layers that
 	// share them.
 	CarryIndices bool `json:"carry_indices,omitempty"`
@@ -116,6 +118,8 @@ type Policy struct {
 	V4SparsePrefill plan.SparsePrefill `json:"v4_sparse_prefill,omitempty"`
 	V4Schedule      plan.Schedule      `json:"v4_schedule,omitempty"`
 	V4Q8            bool               `json:"v4_q8,omitempty"`
+	// FP4Index keeps the indexer keys of V4 in four bits.
+	FP4Index bool `json:"fp4_index,omitempty"`
 	// ChunkedPrefill is the most prompt tokens of one step; 0 means by memory.
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
@@ -148,10 +152,10 @@ type Config struct {
 // check refuses words and numbers that mean nothing.
 func (p *Policy) check() error {
 	if p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0 || p.ScoreCap < 0 ||
-		p.MaxTransient < 0 {
+		p.MaxTransient < 0 || p.Running < 0 {
 		return fmt.Errorf("public: policy: dense threshold %d, chunk capacity %d, page %d, chunked prefill %d, score "+
-			"cap %d and transient reserve %d must not be negative", p.DenseThreshold, p.ChunkCapacity, p.Page,
-			p.ChunkedPrefill, p.ScoreCap, p.MaxTransient)
+			"cap %d, transient reserve %d and running sequences %d must not be negative", p.DenseThreshold,
+			p.ChunkCapacity, p.Page, p.ChunkedPrefill, p.ScoreCap, p.MaxTransient, p.Running)
 	}
 	for _, err := range []error{
 		oneOf(plan.E09, "selection", p.TopK, TopKUnset, TopKSGL, TopKFlashInfer, TopKTorch),

@@ -14,15 +14,15 @@ func Resolve(hw plan.Hardware, m plan.Model, p Policy) (Config, []plan.Notice, e
 	hw, m = hw.Clone(), m.Clone()
 	p.PipelineCuts = slices.Clone(p.PipelineCuts)
 	r := &resolver{hw: &hw, model: &m, policy: &p}
-	r.cfg = Config{MixedAllowed: true, Wishes: p, HiSparse: p.HiSparse, TBO: p.TBO, Role: p.Role,
-		Unsliced: p.Slicing == plan.SwitchOff, DecodeSkip: p.DecodeSkip == plan.SwitchOn,
+	r.cfg = Config{MixedAllowed: true, MaxRunning: p.Running, Wishes: p, HiSparse: p.HiSparse, TBO: p.TBO,
+		Role: p.Role, Unsliced: p.Slicing == plan.SwitchOff, DecodeSkip: p.DecodeSkip == plan.SwitchOn,
 		Config: plan.Config{Catalog: plan.CatalogPublic, Hardware: hw, Model: m,
 			C:            cmp.Or(p.ChunkCapacity, plan.DefaultChunkCapacity),
 			ScoreCap:     cmp.Or(p.ScoreCap, plan.DefaultScoreCap),
 			MaxTransient: p.MaxTransient, Shared: m.SharedLayers(), IndexLayout: plan.IndexPage132}}
 	for _, step := range []func() error{
-		r.inputs, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels, r.page, r.selection, r.offload,
-		r.v4Prefill, r.chunk, r.denseForm, r.determinism, r.checkReserve,
+		r.inputs, r.indexKeys, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels, r.page, r.selection,
+		r.offload, r.v4Prefill, r.chunk, r.denseForm, r.determinism, r.checkReserve,
 	} {
 		if err := step(); err != nil {
 			return Config{}, r.Notices, err
@@ -78,12 +78,26 @@ func (r *resolver) inputs() error {
 	return nil
 }
 
+// indexKeys settles the layout of the indexer keys (dispatch 9).
+func (r *resolver) indexKeys() error {
+	if !r.policy.FP4Index && !r.model.IndexFP4 {
+		return nil
+	}
+	if r.model.Family != plan.DeepSeekV4 {
+		return &plan.Error{Code: plan.E05, Asked: "four-bit indexer keys for " + r.model.Family.String(),
+			Supported: "four-bit keys of " + plan.DeepSeekV4.String(), Try: "8-bit keys"}
+	}
+	r.model.IndexFP4, r.cfg.Model.IndexFP4, r.cfg.IndexLayout = true, true, plan.IndexPage68
+	r.Because("dispatch 9", "indexer keys in four bits, as asked")
+	return nil
+}
+
 // speculation settles n, the rows verified per request (dispatch 12, 16).
 func (r *resolver) speculation() (err error) {
 	if r.cfg.N, err = r.policy.Speculation.Chain(&r.Notes); err != nil || r.cfg.N == 1 {
 		return err
 	}
-	r.cfg.MixedAllowed, r.cfg.MaxRunning = false, 48
+	r.cfg.MixedAllowed, r.cfg.MaxRunning = false, cmp.Or(r.cfg.MaxRunning, 48)
 	r.Notice(plan.NoticeInfo, "dispatch 2", "speculation turns mixed batches off")
 	return nil
 }
