@@ -80,7 +80,7 @@ type Policy struct {
 	Dense          Switch `json:"dense,omitempty"`           // the dense form for short prompt rows
 	DenseThreshold int    `json:"dense_threshold,omitempty"` // T
 	Deterministic  bool   `json:"deterministic,omitempty"`
-	// SplitKeys is the number of keys after which rows of FP8 pages are cut on sm90; if unset, Running decides.
+	// SplitKeys is the number of keys after which rows of FP8 pages are cut on a GPU; if unset, Running decides.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	// Running is the maximum number of concurrent sequences of the server; 0 means unknown.
 	Running     int         `json:"running,omitempty"`

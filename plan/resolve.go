@@ -219,8 +219,8 @@ func (r *resolver) kernels() error {
 	}
 	if c.IndexLayout = IndexPage132; r.model.V41() {
 		c.IndexLayout = V41Index68
-		r.Because("v41 4.3", "indexer keys and queries in four bits, as the model was trained")
-		r.Because("v41 1.2", "%s", r.model.Sharing.says(r.model))
+		r.Because("dispatch 9", "indexer keys and queries in four bits, as the model was trained")
+		r.Because("dispatch 6", "%s", r.model.Sharing.says(r.model))
 	}
 	if r.kv == F32 || r.policy.ExactIndex {
 		c.IndexLayout = IndexF32Row512

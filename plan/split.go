@@ -82,8 +82,8 @@ func (r *resolver) split() error {
 		}
 		return &Error{Code: E02,
 			Asked: fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
-			Supported: fmt.Sprintf("a split of keys with decode %s, %s or %s on sm90", SparseBlock, SparseRaw,
-				DenseLatent),
+			Supported: fmt.Sprintf("a split of keys with decode %s, %s, %s over FP8 rows, or %s on a GPU", SparseBlock,
+				SparseRaw, SparsePools, DenseLatent),
 			Try: "--split-keys auto"}
 	}
 	if r.model.Dense() {
@@ -128,9 +128,12 @@ func (r *resolver) splitPortable() {
 	if rows*r.model.Heads >= portableHeads {
 		c.SplitKeys = Split512
 	}
-	r.Because("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once (--max-running); on an "+
-		"H200, portable attention of 1 row of 128 heads takes 28 us cut after 256 keys and 44 after 512, of 8 rows 54 "+
-		"and 47", c.SplitKeys.Says(), rows, r.model.Heads)
+	many := fmt.Sprintf("up to %d rows of %d heads decode at once", rows, r.model.Heads)
+	if r.policy.Running == 0 {
+		many = "for a single sequence, because the number of concurrent sequences was not given (--max-running)"
+	}
+	r.Because("dispatch 16", "rows over FP8 pages %s: %s; on an H200, portable attention of 1 row of 128 heads takes "+
+		"28 us cut after 256 keys and 44 after 512, of 8 rows 54 and 47", c.SplitKeys.Says(), many)
 }
 
 // portableHeads is the number of heads, over all rows, from which on parts of 512 keys also occupy a whole GPU.

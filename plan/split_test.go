@@ -70,6 +70,29 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 	}
 }
 
+// On GPUs with the portable kernels rows are cut for a single sequence unless more are named, and the reason says which
+// of the two it was.
+func TestSplitOfPortableKernels(t *testing.T) {
+	for _, c := range []struct {
+		running int
+		split   KeySplit
+		because string
+	}{
+		{0, Split256, "for a single sequence, because the number of concurrent sequences was not given (--max-running)"},
+		{1, Split256, "up to 1 rows of 128 heads decode at once"},
+		{7, Split256, "up to 7 rows of 128 heads decode at once"},
+		{8, Split512, "up to 8 rows of 128 heads decode at once"},
+	} {
+		cfg := newSetup(t, "sm89", kv("fp8"), wish(func(p *Policy) { p.Running = c.running }),
+			func(s *setup) { s.model.Heads = 128 }).resolve(t)
+		want(t, fmt.Sprintf("%d sequences", c.running), cfg.SplitKeys, c.split)
+		text := fmt.Sprintf("rows over FP8 pages %s: %s; on an H200, portable", c.split.Says(), c.because)
+		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, text) }) {
+			t.Errorf("no reason begins %q: %q", text, cfg.Reasons)
+		}
+	}
+}
+
 func TestSplitsAreWords(t *testing.T) {
 	for word, k := range map[string]KeySplit{"auto": SplitUnset, "": SplitUnset, "whole": SplitWhole,
 		"Whole": SplitWhole, "256": Split256, "512": Split512} {
