@@ -375,14 +375,18 @@ var reasonChecks = []reasonCheck{
 		return s.NextN > 0 && s.Kernel == c.cfg.Decode && !c.some(s, "gather ") && !c.some(s, "convert ") && !c.some(s,
 			"unpack ")
 	}},
-	{"pages the batch refers to are rewritten", mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool {
-		pages := 0
-		for _, l := range s.Launches {
-			pages += l.Pages.Count
-		}
-		held := c.pass.Plan.Requests * c.pass.Plan.TablePages * len(s.Launches)
-		return c.some(s, "convert ") && pages > 0 && pages <= held
-	}},
+	{"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts",
+		mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool {
+			pages, converted := 0, 0
+			for _, l := range s.Launches {
+				pages += l.Pages.Count
+			}
+			for _, e := range c.events[s] {
+				converted += strings.Count(e, "convert ")
+			}
+			held := c.pass.Plan.Requests * c.pass.Plan.TablePages * len(s.Launches)
+			return converted >= len(s.Launches) && converted%len(s.Launches) == 0 && pages > 0 && pages <= held
+		}},
 	{"deterministic: splits are fixed", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.some(s, "densely") && (!c.some(s, "over pages") || c.some(s, "over pages, 1 at once"))
 	}},
@@ -392,7 +396,8 @@ var reasonChecks = []reasonCheck{
 	{"every visible key fits the selection", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.scored(s) && c.some(s, "select all") && all(c.keys(s), func(n int) bool { return n <= c.keptKeys() })
 	}},
-	{"short variant: ", "", false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"short variant: no request of the segment has more keys than a selection holds", "", false, func(c *claims,
+		s *plan.Segment, _ string) bool {
 		return !c.scored(s) && c.some(s, "select all") && all(c.keys(s), func(n int) bool { return n <= c.keptKeys() })
 	}},
 	{"the selection needs scores over the gathered index keys", "", false, func(c *claims, s *plan.Segment,

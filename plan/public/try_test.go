@@ -23,6 +23,10 @@ func apply(p *Policy, try string) bool {
 			p.Prefill = words[i+1]
 		case "--decode":
 			p.Decode = words[i+1]
+		case "--topk":
+			p.TopK = TopK(words[i+1])
+		case "--tie-break":
+			p.TieBreak = TieBreak(words[i+1])
 		default:
 			return false
 		}
@@ -71,5 +75,19 @@ func TestEverySuggestionWorks(t *testing.T) {
 	}
 	if tried < 1000 || accepted < 200 {
 		t.Errorf("%d suggestions tried, %d configurations accepted: the walk is too small", tried, accepted)
+	}
+}
+
+// If deterministic mode is refused, the suggestion contains every flag that it needs.
+func TestSuggestionsOfDeterministicModeAreWhole(t *testing.T) {
+	for _, hw := range []string{"sm90", "sm100", "sm103", "gfx95"} {
+		for _, kvName := range []string{"bf16", "fp8"} {
+			s := newSetup(t, hw, kv(kvName), wish(func(p *Policy) { p.Deterministic = true }))
+			e := s.refused(t, plan.E13)
+			if !apply(&s.policy, e.Try) {
+				t.Fatalf("%s %s suggests %q", hw, kvName, e.Try)
+			}
+			want(t, hw+" "+kvName+" with "+e.Try, s.resolve(t).Deterministic, true)
+		}
 	}
 }
