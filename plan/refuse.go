@@ -147,7 +147,13 @@ func (c *Chooser) nearest(k Kernel, p Phase) string {
 	if c.Named != "" {
 		order = []func() string{keepKV, keepKernel}
 	}
-	for _, option := range order {
+	anyPair := func() string {
+		for _, q := range c.legalPairs(1, c.settled) {
+			return c.flags(q)
+		}
+		return ""
+	}
+	for _, option := range append(order, anyPair) {
 		if flags := option(); flags != "" {
 			return flags
 		}

@@ -78,6 +78,12 @@ func TestEverySuggestionWorks(t *testing.T) {
 	}
 }
 
+// Kernels that are named only on request are not suggested where another pair serves the model.
+func TestSuggestionsComeBeforeTheReference(t *testing.T) {
+	s := newSetup(t, "sm90", kv("bf16"), heads(130))
+	want(t, "130 heads", s.refused(t, plan.E08).Try, "--kv bf16 --prefill fa3 --decode fa3")
+}
+
 // If deterministic mode is refused, the suggestion contains every flag that it needs.
 func TestSuggestionsOfDeterministicModeAreWhole(t *testing.T) {
 	for _, hw := range []string{"sm90", "sm100", "sm103", "gfx95"} {
