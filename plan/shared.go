@@ -156,5 +156,5 @@ func (w *Builder) sharedArrays(pairs int) {
 }
 
 // reasonSharedPaged is the indexer path of V4.1's prompts.
-var reasonSharedPaged = Reason{"dispatch 6", "prompt rows score keys in place: layers share them, and candidates differ " +
-	"from row to row"}
+var reasonSharedPaged = Reason{"dispatch 6", "prompt rows score keys in place: layers share them, and candidates " +
+	"differ from row to row"}

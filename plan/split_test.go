@@ -78,7 +78,8 @@ func TestSplitOfPortableKernels(t *testing.T) {
 		split   KeySplit
 		because string
 	}{
-		{0, Split256, "for a single sequence, because the number of concurrent sequences was not given (--max-running)"},
+		{0, Split256, "for a single sequence, because the number of concurrent sequences was not given " +
+			"(--max-running)"},
 		{1, Split256, "up to 1 rows of 128 heads decode at once"},
 		{7, Split256, "up to 7 rows of 128 heads decode at once"},
 		{8, Split512, "up to 8 rows of 128 heads decode at once"},
