@@ -314,15 +314,17 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	emptied(t, e)
 	_, run := running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
 	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 1, Trace: true})
+	const queued = time.Second // passes before the sequence is admitted, and is not part of the wait
+	clock.at.Store(int64(queued))
 	e.iterations(1)
 	begun := clock.Now()
 	for _, late := range []time.Duration{0, wait - 1} {
-		clock.at.Store(int64(late))
+		clock.at.Store(int64(queued + late))
 		if e.loop.tiers.advance() || len(e.loop.tiers.restoring) != 1 {
 			t.Fatalf("after %v it waits no longer", late)
 		}
 	}
-	clock.at.Store(int64(wait))
+	clock.at.Store(int64(queued + wait))
 	if !e.loop.tiers.advance() || len(e.loop.tiers.restoring) != 0 {
 		t.Fatalf("after %v it still waits", wait)
 	}

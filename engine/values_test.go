@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -422,6 +423,124 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	if got := fmt.Sprint(j.usage.CachedTokens, " ", x.stats.Tokens); got != "384 320" {
 		t.Errorf("tokens cached and restored: %s", got)
 	}
+}
+
+// held adds the full pages of a prompt to the tiers of an engine, with rows of zeros. The pages have the given tokens,
+// as if their hashes collided with those of the prompt.
+func held(t *testing.T, e *Engine, prompt, given []int32) {
+	t.Helper()
+	x := e.loop.tiers
+	chain, err := x.pools[0].Chain(prompt, kv.OpenOptions{})
+	if err != nil || len(chain) == 0 {
+		t.Fatalf("%d pages, %v", len(chain), err)
+	}
+	size := e.info.PageTokens
+	for i, h := range chain {
+		p := x.stack.Room()
+		clear(p.Data)
+		p.Stored = prefix.Stored{Hash: h, Tokens: slices.Clone(given[i*size : (i+1)*size])}
+		if i > 0 {
+			p.Parent = chain[i-1]
+		}
+		if x.stack.Keep(p, tier.Leaving); !x.stack.Has(h) {
+			t.Fatalf("no tier keeps page %d", i)
+		}
+	}
+}
+
+// A fetched page is used only if it has the tokens of the prompt. If one token differs, because two hashes collide, the
+// prompt is computed from that page on.
+func TestAPageOfOtherTokensIsNotUsed(t *testing.T) {
+	prompt := tokens(1, 150)
+	for _, differs := range []int{-1, 0, 63, 64, 127} {
+		e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
+		emptied(t, e)
+		_, run := running(t, e)
+		other, want := slices.Clone(prompt), 128
+		if differs >= 0 {
+			other[differs]++
+			want = differs / 64 * 64
+		}
+		held(t, e, prompt, other)
+		run()
+		r := generate(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1, Trace: true})
+		if r.Usage.CachedTokens != want || r.Trace.Restored.Tokens != want ||
+			(differs >= 0) != strings.Contains(r.Trace.Restored.Stop, "other tokens") {
+			t.Errorf("token %d differs: %d tokens are cached, %+v; want %d", differs, r.Usage.CachedTokens,
+				r.Trace.Restored, want)
+		}
+	}
+}
+
+// The loop does not wait while fetched pages are ready, although one iteration copies only some of them.
+func TestTheLoopContinuesWhilePagesAreReady(t *testing.T) {
+	clock := &idle{do: func() {}}
+	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26})
+	c.Clock = clock
+	e := still(t, testmodel.V32(t), c)
+	emptied(t, e)
+	_, run := running(t, e)
+	prompt := tokens(1, 400)
+	held(t, e, prompt, prompt)
+	x := e.loop.tiers
+	x.most = 1 // one page in each iteration
+	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1})
+	await.True(t, "all pages", func() bool { return x.stack.Counts()[0].Hits == 6 })
+	clock.do = func() {
+		n := x.stats.RestoredPages
+		if n > 0 && n < 6 {
+			t.Errorf("the loop waits after %d of 6 pages", n)
+		}
+		if n > 0 && len(x.restoring) > 0 {
+			e.inbox.signal() // so that it continues even then
+		}
+	}
+	run()
+	if _, err := j.whole(); err != nil || j.Usage().CachedTokens != 384 {
+		t.Errorf("%d tokens are cached, %v", j.Usage().CachedTokens, err)
+	}
+}
+
+// The work of an item has the fields of the item and the state of its choice, for the target and for the drafting
+// layer.
+func TestWorksHaveTheFieldsOfTheirItems(t *testing.T) {
+	alone(t, "the test names a second rank itself")
+	e := still(t, testmodel.V4Draft(t), Config{})
+	running(t, e)
+	prompt := tokens(1, 20)
+	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true,
+		Record: &Record{Experts: true}})
+	e.iterations(1)
+	c := j.choices[0]
+	if c.state == nil || c.seq.Pages() == nil || c.seq.Windows() == nil {
+		t.Fatalf("state %v, pages %v, windows %v", c.state, c.seq.Pages(), c.seq.Windows())
+	}
+	c.sampled, c.drafted = 6, 7
+	it := sched.Item{Seq: &c.seq, Tokens: prompt[3:7], Cached: 3, Rank: 1, Logits: 2,
+		Record: sched.Span{From: 1, To: 3}, Pages: []int32{4, 5}, Windows: []int32{6, 7}}
+	draft := step.Draft{Kind: plan.ModeExtend, Cached: 3, Rank: 1, Pages: c.seq.Pages(), Windows: c.seq.Windows(),
+		State: c.state, Best: true, From: 8}
+	work := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Before: prompt[:3], Cached: 3, Rank: 1,
+		Pages: it.Pages, Windows: it.Windows, Logits: 2, Best: true, State: c.state,
+		Record: plan.Record{Experts: true}, RecordFrom: 1, RecordTo: 3}
+	check := func(name string) {
+		t.Helper()
+		if got := workOf(&it); !reflect.DeepEqual(got, work) {
+			t.Errorf("%s: %+v\nwant %+v", name, got, work)
+		}
+		if got := draftOf(&it, 8); !reflect.DeepEqual(got, draft) {
+			t.Errorf("%s, drafting layer: %+v\nwant %+v", name, got, draft)
+		}
+	}
+	check("part of a prompt")
+	it.Decode, work.Kind, draft.Kind = true, plan.ModeDecode, plan.ModeDraft
+	check("one token")
+	it.Unknown, work.Sampled = true, 6
+	check("a token that the host does not know")
+	it.Unknown, work.Sampled = false, 0
+	it.Drafts, work.Kind, work.Drafted = 2, plan.ModeVerify, 7
+	check("drafts")
+	c.sampled, c.drafted = 0, 0
 }
 
 // waiting is a runner whose draft passes take a given time in Wait.
