@@ -99,11 +99,23 @@ func TestMappedWeights(t *testing.T) {
 	}
 }
 
-// The cache of a GPU leaves free the memory that operations need and a sixteenth of the free memory.
+// The cache of a GPU leaves free the memory that operations need and a sixteenth of the free memory. On the CPU the
+// limit depends on the whole memory and the weights, not on what is free now. If the size of the memory is unknown,
+// only integer overflow limits the cache.
 func TestACacheLeavesWhatIsReserved(t *testing.T) {
-	z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100}}, free: 1600, total: 2000}
-	if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: plan.SM90}}); got != 1400 {
-		t.Errorf("%d bytes, want 1400", got)
+	for _, c := range []struct {
+		arch        plan.Arch
+		free, total int64
+		want        int64
+	}{
+		{plan.SM90, 1600, 2000, 1400}, {plan.SM90, 106, 2000, 0}, {plan.SM90, 0, 2000, 0},
+		{plan.SM90, 0, 0, maxCacheBytes}, {plan.CPU, 1600, 2000, 1450}, {plan.CPU, 0, 2000, 1450},
+		{plan.CPU, 0, 0, maxCacheBytes},
+	} {
+		z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100, WeightBytes: 300}}, free: c.free, total: c.total}
+		if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: c.arch}}); got != c.want {
+			t.Errorf("%d of %d bytes free on %v: at most %d bytes, want %d", c.free, c.total, c.arch, got, c.want)
+		}
 	}
 }
 
@@ -265,13 +277,15 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 // ticks is a clock whose waits call the given functions one after the other and then end.
 type ticks struct {
 	machine
-	now  time.Time
-	todo []func()
+	now    time.Time
+	todo   []func()
+	limits []time.Duration // of the waits
 }
 
 func (c *ticks) Now() time.Time { return c.now }
 
-func (c *ticks) Wait(<-chan struct{}, time.Duration) bool {
+func (c *ticks) Wait(_ <-chan struct{}, limit time.Duration) bool {
+	c.limits = append(c.limits, limit)
 	if len(c.todo) == 0 {
 		return true
 	}
@@ -304,6 +318,19 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	for words, want := range map[string]int{"longer than the watchdog allows": 2, "has ended": 2} {
 		if n := strings.Count(log.String(), words); n != want {
 			t.Errorf("%q is %d times in the log, want %d", words, n, want)
+		}
+	}
+}
+
+// The watchdog looks eight times within its limit, but at most once per millisecond. Without a limit it does not run.
+func TestHowOftenTheWatchdogLooks(t *testing.T) {
+	for after, want := range map[time.Duration][]time.Duration{0: nil, -1: nil, time.Second: {time.Second / 8},
+		8*time.Millisecond - 1: {time.Millisecond}} {
+		c := &ticks{now: time.Unix(1000, 0)}
+		w := &watchdog{tally: &tally{}, after: after, setup: &setup{cfg: Config{Clock: c}}}
+		w.watch(nil)
+		if !slices.Equal(c.limits, want) {
+			t.Errorf("with a limit of %v it waits for %v, want %v", after, c.limits, want)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 				return slices.ContainsFunc(works, func(w step.Work) bool { return w.Sampled > 0 })
 			})}
 		}},
-		{"waited for", func(r runner) runner { return &late{runner: r, every: 7} }},
+		{"waited for", func(r runner) runner { return &late{t: t, runner: r, every: 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{Policy: deterministic(""), CacheTokens: 64 * 64}
@@ -189,13 +189,33 @@ func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 	}
 }
 
-// late makes passes of several requests fail in Wait.
+// late makes passes of several requests fail in Wait. It checks that the loop waits for every pass, also for those
+// whose results are not used: when a pass begins, at most one other is in flight.
 type late struct {
 	runner
+	t           *testing.T
 	every, seen int
+	flying      int
+}
+
+func (l *late) Begin(works []step.Work) (step.Started, error) {
+	if l.flying > 1 {
+		l.t.Errorf("a pass begins while %d others are in flight", l.flying)
+		l.flying = 1 // reports each pass once
+	}
+	return l.runner.Begin(works)
+}
+
+func (l *late) End(s *step.Started) (step.Pending, error) {
+	p, err := l.runner.End(s)
+	if err == nil {
+		l.flying++
+	}
+	return p, err
 }
 
 func (l *late) Wait(p step.Pending) (step.Result, error) {
+	l.flying--
 	res, err := l.runner.Wait(p)
 	if err == nil && p.Plan().Requests > 1 {
 		if l.seen++; l.seen%l.every == 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"sparrow/internal/device/group"
 	"sparrow/internal/model/family"
+	"sparrow/internal/step"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -61,6 +63,17 @@ func byGPURules(t *testing.T, mark func() error) kernel.Device {
 // onRanks returns an engine on two ranks, one of which calls mark before each operation.
 func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
 	t.Helper()
+	how, err := plan.ParseDivision(*division)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dividedBy(t, how, open, rank, timeout, mark)
+}
+
+// dividedBy is onRanks with the given division of attention.
+func dividedBy(t *testing.T, how plan.Division, open opening, rank int, timeout time.Duration, mark func() error) (
+	*Engine, *group.Group) {
+	t.Helper()
 	source, err := family.Open(testmodel.V32(t))
 	if err != nil {
 		t.Fatal(err)
@@ -77,10 +90,6 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 	if err != nil {
 		t.Fatal(err)
 	}
-	how, err := plan.ParseDivision(*division)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m, err := source.LoadRanks(g, how, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +100,54 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 		t.Fatal(err)
 	}
 	return e, g
+}
+
+// A sequence has its pages on one rank: where ranks have pages of their own, the cache is that of all ranks together,
+// and the context is at most that of one.
+func TestTheContextFitsOnOneRank(t *testing.T) {
+	for how, pools := range map[plan.Division]int{plan.ByHeads: 1, plan.ByRequests: 2} {
+		e, g := dividedBy(t, how, onCPU, 0, 0, nil)
+		i := e.Info()
+		if i.ContextTokens != 1024 || i.CacheTokens != 1024*pools || i.Pages*i.PageTokens != i.CacheTokens {
+			t.Errorf("attention by %v: a context of %d tokens, a cache of %d and %d pages", how, i.ContextTokens,
+				i.CacheTokens, i.Pages)
+		}
+		go e.Run()
+		e.Close(t.Context())
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every draft of a chain is made on the rank with the pages of its sequence, and follows the latest draft.
+func TestDraftsAreMadeOnTheRankOfTheirSequence(t *testing.T) {
+	e, g := dividedBy(t, plan.ByRequests, onCPU, 0, 0, nil)
+	var jobs []*Job
+	for i := range 2 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 9,
+			IgnoreEOS: true}))
+	}
+	e.iterations(1)
+	for rank, j := range jobs {
+		c := j.choices[0]
+		c.seq.Drafts = []int32{7, 8}
+		p, k := &passes{drafts: make([]step.Draft, 3)}, &chain{c: c, work: 2}
+		p.draftNext(k)
+		want := step.Draft{Kind: plan.ModeDraft, Tokens: []int32{8}, Cached: 21, Rank: rank, Pages: c.seq.Pages(),
+			Logits: true, Best: true, From: 2}
+		if got := p.drafts[3]; c.seq.Rank() != rank || !reflect.DeepEqual(got, want) || k.work != 3 {
+			t.Errorf("a sequence on rank %d: %+v, work %d; want %+v", c.seq.Rank(), got, k.work, want)
+		}
+		c.seq.Drafts = nil
+		j.Cancel()
+	}
+	go e.Run()
+	e.Close(t.Context())
+	checkEmpty(t, e)
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // failures runs requests on two ranks until the given rank fails, and checks that everything is released. It runs under
