@@ -79,7 +79,7 @@ func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	if err := s.claim(); err != nil {
+	if err := s.claim(filelock.Try); err != nil {
 		return nil, err
 	}
 	if err := s.load(); err != nil {
@@ -89,13 +89,13 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// claim locks the folder.
-func (s *Store) claim() error {
+// claim locks the folder with the given function, which is filelock.Try.
+func (s *Store) claim(try func(*os.File) (bool, error)) error {
 	f, err := os.OpenFile(filepath.Join(s.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	ok, err := filelock.Try(f)
+	ok, err := try(f)
 	if errors.Is(err, filelock.ErrNone) {
 		s.o.Log.Warn("the folder of batches cannot be locked on this file system; make sure that only one server "+
 			"uses it", "folder", s.o.Dir)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/filelock"
 	"sparrow/internal/testkit/await"
 )
 
@@ -349,6 +351,32 @@ func TestTheFolderHasOneOwner(t *testing.T) {
 	defer s.Stop()
 	if _, err := Open(Options{Dir: s.o.Dir}); !errors.Is(err, ErrFolder) || !strings.Contains(err.Error(), "another") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A folder is used without a lock only if its file system has no locks. If locking fails in another way, it is refused.
+func TestFoldersThatCannotBeLocked(t *testing.T) {
+	fault := errors.New("fault")
+	for _, c := range []struct {
+		ok        bool
+		err, want error
+		log       string
+	}{
+		{true, nil, nil, ""}, {false, filelock.ErrNone, nil, "cannot be locked"}, {false, nil, ErrFolder, ""},
+		{false, fault, fault, ""},
+	} {
+		var log strings.Builder
+		s := &Store{o: Options{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		err := s.claim(func(*os.File) (bool, error) { return c.ok, c.err })
+		if !errors.Is(err, c.want) || c.want != nil && !errors.Is(err, ErrFolder) || (s.lock != nil) != (err == nil) ||
+			!strings.Contains(log.String(), c.log) || c.log == "" && log.Len() > 0 {
+			t.Errorf("%+v: %v, the file is kept: %v, log %q", c, err, s.lock != nil, log.String())
+		}
+		if s.lock != nil {
+			if err := s.lock.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -1,12 +1,16 @@
 package batch
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -133,6 +137,95 @@ func TestTornEntriesAreRemoved(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != whole || seen != 1 {
 			t.Errorf("cut after %d bytes: %q, %d entries, %v", cut, got, seen, err)
 		}
+	}
+}
+
+// A worker continues after every line and every end of a batch, until the store stops.
+func TestWorkersContinueAfterABatch(t *testing.T) {
+	s := open(t, Options{})
+	var ran []string
+	r := runner(func(_ context.Context, l Line) (Result, error) {
+		ran = append(ran, l.CustomID)
+		return Result{Succeeded, []byte("{}")}, nil
+	})
+	for range 2 {
+		b := create(t, s, "", lines(2))
+		for i := range 3 { // two lines and the end
+			if !s.runNext(r) {
+				t.Fatalf("a worker stops after step %d", i)
+			}
+		}
+		if got, err := s.Batch("", b.ID); err != nil || got.State != Completed || got.Counts.Succeeded != 2 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if want := []string{"r0", "r1", "r0", "r1"}; !slices.Equal(ran, want) {
+		t.Errorf("lines %v were run, want %v", ran, want)
+	}
+	if err := s.Stop(); err != nil || s.runNext(r) {
+		t.Errorf("%v; a worker continues after its store has stopped", err)
+	}
+}
+
+// A line is read whole, however many times it fills the reader's buffer. Only its first bytes are kept.
+func TestLinesOfAnyLength(t *testing.T) {
+	const buffer = 16
+	for _, n := range []int{0, 1, buffer - 2, buffer - 1, buffer, buffer + 1, 2*buffer - 1, 2 * buffer, 100} {
+		text := strings.Repeat("x", n)
+		for _, keep := range []int{1, buffer, buffer + 1, 200} {
+			r := bufio.NewReaderSize(strings.NewReader(text+"\n"+text), buffer)
+			for _, line := range []string{text + "\n", text} {
+				head, length, whole, err := readLine(r, keep)
+				if want := line[:min(keep, len(line))]; err != nil || string(head) != want ||
+					length != int64(len(line)) || whole != strings.HasSuffix(line, "\n") {
+					t.Errorf("line of %d bytes, %d kept: %q, length %d, whole %v, %v", len(line), keep, head, length,
+						whole, err)
+				}
+			}
+		}
+	}
+	failing := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("ab\n"))) // fails at the second byte
+	if _, _, _, err := readLine(bufio.NewReaderSize(failing, buffer), 9); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("a file that cannot be read: %v", err)
+	}
+}
+
+// A journal with results that are longer than a buffer is read again, and its results are returned without the heads of
+// entries, in pieces of any size.
+func TestLongResultsAreRead(t *testing.T) {
+	path, want := filepath.Join(t.TempDir(), "journal"), ""
+	var journal []byte
+	for i, n := range []int{3, 1<<16 - headBytes - 1, 1<<16 - headBytes, 1 << 16, 1 << 18, 0, 5} {
+		text := strings.Repeat(string(rune('a'+i)), n)
+		journal, want = appendEntry(journal, i, Result{Succeeded, []byte(text)}), want+text+"\n"
+	}
+	if err := os.WriteFile(path, journal, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var seen []int
+	f, err := recoverJournal(path, func(line int, _ Class) error { seen = append(seen, line); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != int64(len(journal)) ||
+		!slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6}) {
+		t.Errorf("entries %v, appending continues at byte %d of %d, %v", seen, at, len(journal), err)
+	}
+	for _, piece := range []int{1000, 1 << 16, 1 << 20} {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		r, p := newResults(f), make([]byte, piece)
+		for n, err := r.Read(p); err == nil; n, err = r.Read(p) {
+			got.Write(p[:n])
+		}
+		if got.String() != want {
+			t.Errorf("in pieces of %d bytes: %d bytes are returned, want %d", piece, got.Len(), len(want))
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
