@@ -49,6 +49,32 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 	}
 }
 
+// A background sequence waits while a prompt of another is computed or can be admitted, but not while that prompt waits
+// for pages that are fetched: then nothing else would run.
+func TestTheBackgroundRunsWhilePagesAreFetched(t *testing.T) {
+	f := newTestFake(t, 100, 4, Limits{BatchTokens: 16, MaxRunning: 4})
+	f.sched.OnAdmit(func(q *Sequence) bool { return q.Tenant == "kept" })
+	behind := mustAdd(t, f, &Sequence{Tokens: prompt(500, 40), Tenant: "batch", Background: true}, 42)
+	kept := mustAdd(t, f, &Sequence{Tokens: prompt(100, 30), Tenant: "kept"}, 32)
+	mustStep(t, f) // admits the prompt
+	for i := range 2 {
+		if items := mustStep(t, f); find(items, kept) != nil || find(items, behind) == nil {
+			t.Errorf("batch %d while pages are fetched: prompt %v, background %v", i, find(items, kept) != nil,
+				find(items, behind) != nil)
+		}
+	}
+	f.sched.EndRestore(kept)
+	for i := range 2 {
+		if items := mustStep(t, f); find(items, kept) == nil || find(items, behind) != nil {
+			t.Errorf("batch %d of the prompt: prompt %v, background %v", i, find(items, kept) != nil,
+				find(items, behind) != nil)
+		}
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+}
+
 // Random background and foreground sequences all end.
 func TestTheBackgroundBesideAnything(t *testing.T) {
 	for seed := range uint64(40) {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 
 	"sparrow/internal/kv"
@@ -55,5 +56,50 @@ func TestRanksOfSequences(t *testing.T) {
 	}
 	if _, err := New(nil, Limits{BatchTokens: 1, MaxRunning: 1}); err == nil {
 		t.Error("a scheduler without pools")
+	}
+}
+
+// If no rank has enough pages, others give up pages on the rank that lacks the fewest, or on the first of several that
+// lack the same number.
+func TestPagesAreGivenUpOnTheNearestRank(t *testing.T) {
+	for _, c := range []struct {
+		prompts [4]int // tokens; the scheduler places these sequences on ranks 0, 1, 0, 1
+		nearest int
+	}{{[4]int{9, 5, 9, 5}, 1}, {[4]int{5, 9, 5, 9}, 0}, {[4]int{9, 9, 9, 9}, 0}} {
+		f, err := newRanked(2, 8, 4, kv.Window{}, Limits{BatchTokens: 64, MaxRunning: 8, MaxPrompts: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running []*Sequence
+		for i, n := range c.prompts {
+			q := &Sequence{Tokens: make([]int32, n), Tenant: "a", Request: i}
+			for at := range q.Tokens {
+				q.Tokens[at] = int32(100*i + at)
+			}
+			if err := f.add(q, n+9); err != nil {
+				t.Fatal(err)
+			}
+			running = append(running, q)
+			step(t, f)
+			if q.Rank() != i%2 {
+				t.Fatalf("sequence %d is on rank %d", i, q.Rank())
+			}
+		}
+		late := &Sequence{Tokens: make([]int32, 28), Tenant: "b", Request: "late"}
+		if err := f.add(late, 29); err != nil {
+			t.Fatal(err)
+		}
+		running[0].request.serve(1) // the tenant of late was served less
+		o := f.sched.roster
+		if o.canAdmit(late) {
+			t.Fatalf("%v: a rank has enough pages", c.prompts)
+		}
+		if got := o.nearest(late); got != c.nearest {
+			t.Errorf("%v: rank %d is the nearest, want %d", c.prompts, got, c.nearest)
+		}
+		if got, want := o.excess(late), running[2+c.nearest]; got != want {
+			t.Errorf("%v: %d gives up its pages, want %d", c.prompts, slices.Index(running, got),
+				slices.Index(running, want))
+		}
 	}
 }

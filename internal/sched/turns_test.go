@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -59,6 +60,35 @@ func TestLongPromptsHoldNoPlaces(t *testing.T) {
 			t.Errorf("the late prompt is in neither of two batches; %d run, %d wait", f.sched.Running(),
 				f.sched.Waiting())
 		})
+	}
+}
+
+// Prompts in progress take turns for the places of a batch: each of two tenants gets one of two places, and inside a
+// tenant its flows alternate, although they began in another order.
+func TestPromptsInProgressTakeTurns(t *testing.T) {
+	f := newTestFake(t, 1000, 64, Limits{BatchTokens: 64, MaxRunning: 10, MaxPrompts: 2})
+	var all []*Sequence
+	add := func(tenant, flow string) {
+		all = append(all, mustAdd(t, f, &Sequence{Tokens: prompt(int32(10_000*len(all)), 1000), Tenant: tenant,
+			Flow: flow, Request: len(all)}, 1001))
+	}
+	add("a", "x")
+	add("a", "y")
+	step(t, f)
+	add("b", "")
+	for find(step(t, f), all[2]) == nil { // until it has begun
+	}
+	got := make([]int, len(all))
+	for range 6 {
+		items := step(t, f)
+		for i, q := range all {
+			if find(items, q) != nil {
+				got[i]++
+			}
+		}
+	}
+	if want := []int{3, 3, 6}; !slices.Equal(got, want) {
+		t.Errorf("the prompts are in %v of 6 batches, want %v", got, want)
 	}
 }
 
