@@ -492,6 +492,20 @@ func TestAReplayOlderThanWhatIsKeptIsTheWholeState(t *testing.T) {
 	}
 }
 
+// The state that a new subscriber gets is counted as a snapshot, not as a replay.
+func TestJoinsAreCountedAsSnapshots(t *testing.T) {
+	p := open(t)
+	newCache(t, 50, 5, p.Listener(GPU)).store()
+	p.Run(Topic("here", "m"))
+	for n := range int64(3) {
+		follow(t, p)
+		await.True(t, "the state was sent", func() bool { s := p.Stats(); return s.Snapshots+s.Replays > n })
+		if s := p.Stats(); s.Snapshots != n+1 || s.Replays != 0 || int64(s.Subscribers) != n+1 {
+			t.Errorf("after %d joins: %+v", n+1, s)
+		}
+	}
+}
+
 // A subscriber that never reads loses frames; the cache and other subscribers are not affected.
 func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	p := open(t)
