@@ -188,3 +188,29 @@ func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 		}
 	}
 }
+
+// A short sequence that is suspended for one of higher priority waits until that one runs. It does not take its pages
+// back as a short prompt that may overtake others.
+func TestASuspendedSequenceOvertakesNobody(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		f := newTestFake(t, 10, 4, Limits{BatchTokens: 16, MaxRunning: 8, MaxPrompts: 2, KeepSuspended: keep,
+			RecordRows: 1})
+		short := mustAdd(t, f, &Sequence{Tokens: prompt(100, 4), Tenant: "b", Priority: -1}, 12)
+		// One row of this prompt is computed in each batch, so that its tenant is served least.
+		long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 20), Tenant: "a", Record: Span{To: 20}}, 21)
+		step(t, f)
+		high := mustAdd(t, f, &Sequence{Tokens: prompt(200, 12), Tenant: "b"}, 14)
+		if f.sched.roster.canAdmit(high) || long.ready || len(short.Tokens) > 8 {
+			t.Fatalf("keep %v: the pages suffice for all, or a sequence is not as intended", keep)
+		}
+		if items := step(t, f); find(items, short) != nil || find(items, long) == nil || find(items, high) == nil {
+			t.Errorf("keep %v: the batch after the suspension is %+v", keep, items)
+		}
+		for len(f.goals) > 0 {
+			step(t, f)
+		}
+		if short.Preempted != 1 {
+			t.Errorf("keep %v: the short sequence was suspended %d times, want once", keep, short.Preempted)
+		}
+	}
+}
