@@ -58,8 +58,7 @@ func newKimiParser(req Request, inReasoning bool) Parser {
 
 // Parser parses calls between tokens.
 func (f Kimi) Parser(req Request) Parser {
-	p, err := f.Render(req)
-	return newKimiParser(req, err == nil && p.InReasoning)
+	return newKimiParser(req, begun(f, req))
 }
 
 // Render writes the prompt.
