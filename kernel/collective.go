@@ -274,10 +274,10 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 		return Weight{}, fmt.Errorf("%w: columns %d to %d cut an element of %s, which holds %d values", ErrArgument,
 			from, to, w.Data.DType, values)
 	}
-	own, first := max(n-from, 0), 0 // first: number of the first column in its block
+	own := max(n-from, 0)
 	if own > 0 {
 		if w.Scale.Given() {
-			if first = from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
+			if first := from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
 				return Weight{}, fmt.Errorf("%w: columns %d to %d (%d of them padding) begin inside a block of "+
 					"%d and end after it", ErrArgument, from, to, to-n, w.BlockCols)
 			}
@@ -289,7 +289,7 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	}
 	var errs [3]error
 	if w.Scale.Given() {
-		columns, scales := 0, ceilDiv(first+to-from, w.BlockCols)
+		columns, scales := 0, ceilDiv(to-from, w.BlockCols)
 		if own > 0 {
 			columns = w.Scale.Cols
 		}
