@@ -71,7 +71,7 @@ func (b *bench) logits(t *testing.T, tokens, pages []int32, chunk int) []float32
 	return row
 }
 
-// Logits depend on the tokens and their positions in the sequenceand not on pages or chunks. If another sequence has
+// Logits depend on the tokens and their positions in the sequence and not on pages or chunks. If another sequence has
 // overwritten a row, the logits change.
 func TestLogitsAreReadThroughPages(t *testing.T) {
 	for _, s := range []Shape{{Vocab: 50, Context: 700}, {Vocab: 50, Context: 700, Windows: true}} {
@@ -111,6 +111,40 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 	if fillLogits(want, h); !slices.Equal(b.logits(t, tokens, []int32{4, 3, 2, 1}, 64), want) {
 		t.Error("the logits are not those of the formula")
 	}
+}
+
+// Every state that was made, restored or copied counts until it is released, and a copy goes on by itself.
+func TestStatesAreCounted(t *testing.T) {
+	b := newBench(t, Shape{Vocab: 50, Context: 700, Windows: true}, NewDevice(Settings{}))
+	m := b.model.(*Windowed)
+	held := func(want int) {
+		t.Helper()
+		if got := m.States(); got != want {
+			t.Errorf("%d states are held, want %d", got, want)
+		}
+	}
+	first, err := m.NewState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(1)
+	second, err := first.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(2)
+	m.Commit(&model.Input{States: []model.State{second}, Tokens: [][]int32{{1, 2}}})
+	if first.Len() != 0 || second.Len() != 2 {
+		t.Errorf("lengths %d and %d after a commit of the copy, want 0 and 2", first.Len(), second.Len())
+	}
+	first.Release()
+	held(1)
+	second.Release()
+	held(0)
+	if _, err := m.Restore(1, nil); err == nil {
+		t.Error("a state was restored from no windows")
+	}
+	held(0)
 }
 
 // Every fault is detected at every operation, with its own error.
