@@ -145,3 +145,35 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 		t.Errorf("with the first weights again: %q, want %q", got, want)
 	}
 }
+
+// A closed engine is not asleep, whether it was asleep before or not, and nothing wakes it up.
+func TestAClosedEngineIsNotAsleep(t *testing.T) {
+	ctx, dir := t.Context(), testmodel.V32(t)
+	for _, sleeps := range []bool{false, true} {
+		e, err := Open(ctx, Config{Model: dir, MaxRunning: 1})
+		if err == nil && sleeps {
+			err = e.Sleep(ctx, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if _, err := e.Generate(ctx, Request{Tokens: tokens(1, 5), Sampling: greedy()}); !errors.Is(err,
+				ErrClosed) || e.Stats().Asleep {
+				t.Errorf("asleep before: %t: asleep %t, %v", sleeps, e.Stats().Asleep, err)
+			}
+			if err := e.Wake(ctx); !errors.Is(err, ErrClosed) {
+				t.Errorf("asleep before: %t: woke up: %v", sleeps, err)
+			}
+			if err := e.UpdateWeights(ctx, dir, false); !errors.Is(err, ErrClosed) {
+				t.Errorf("asleep before: %t: took weights: %v", sleeps, err)
+			}
+			if err := e.Sleep(ctx, false); err != nil {
+				t.Errorf("asleep before: %t: %v", sleeps, err)
+			}
+		}
+	}
+}

@@ -218,27 +218,33 @@ func expertCounts(t *testing.T, dir string) *usage.Table {
 	return u
 }
 
-// Expert choices of the drafting layer are counted for the drafting layer, and no row is counted twice.
+// Expert choices of a drafting layer are counted for this layer, and no row is counted twice.
 func TestDraftingLayersCountTheirOwnExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
-	for _, n := range []int{0, 2} {
-		dir := testmodel.V32Draft(t)
-		u := expertCounts(t, dir)
-		c, rows := Config{Usage: u, Draft: spec.Off()}, 0
-		if n > 0 {
-			c.Draft = drafts(t, n)
-		}
-		e := start(t, dir, c, counted(&rows))
-		generate(t, e, Request{Prompt: tokens(1, 30), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
-		e.Close(t.Context())
-		last := len(u.Counts) - 1
-		for l := range last {
-			if got := u.Choices(l); got != 0 && got != float64(rows*u.Chosen) {
-				t.Errorf("%d drafts: layer %d has %v choices of %d rows", n, l, got, rows)
+	for _, c := range []struct {
+		dir    string
+		layers int // that draft
+	}{{testmodel.V32Draft(t), 1}, {testmodel.V4Spark(t), 2}, {testmodel.V41Spark(t), 2}} {
+		for _, n := range []int{0, 2} {
+			u := expertCounts(t, c.dir)
+			cfg, rows := Config{Usage: u, Draft: spec.Off()}, 0
+			if n > 0 {
+				cfg.Draft = drafts(t, n)
 			}
-		}
-		if got := u.Choices(last); (got > 0) != (n > 0) {
-			t.Errorf("%d drafts: the drafting layer has %v choices", n, got)
+			e := start(t, c.dir, cfg, counted(&rows))
+			generate(t, e, Request{Prompt: tokens(1, 30), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+			e.Close(t.Context())
+			first := len(u.Counts) - c.layers
+			for l := range first {
+				if got := u.Choices(l); got != 0 && got != float64(rows*u.Chosen) {
+					t.Errorf("%s, %d drafts: layer %d has %v choices of %d rows", c.dir, n, l, got, rows)
+				}
+			}
+			for l := first; l < len(u.Counts); l++ {
+				if got := u.Choices(l); (got > 0) != (n > 0) || got != u.Choices(first) {
+					t.Errorf("%s, %d drafts: drafting layer %d has %v choices", c.dir, n, l, got)
+				}
+			}
 		}
 	}
 }
