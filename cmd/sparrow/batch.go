@@ -23,7 +23,7 @@ type batchFlags struct {
 
 func (f *batchFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.batchDir, "batch-dir", "", "folder for files and batches (/v1/files, /v1/batches, "+
-		"/v1/messages/batches), of this server alone; without it they are off")
+		"/v1/messages/batches), used by this server only; without it they are disabled")
 	s.StringVar(&f.batchBudget, "batch-budget", "4G", "maximum bytes of --batch-dir, such as 512M")
 }
 

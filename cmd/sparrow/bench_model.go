@@ -50,17 +50,17 @@ func benchModelCommand() *cobra.Command {
 		Use:   "model [DIR, GGUF file or SHAPE]",
 		Short: "Time decode and prefill steps of a model at depths of context",
 		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
-scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
-steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
-step; the median of all steps and their spread are printed next to it. Without a model the small one inside the binary is measured. Cells that do not fit
-are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time; of a model with a DSpark
-head also a draft pass and the step that verifies all its drafts.
+scan, selection, attention, products, the head and the rest. Contexts are not computed: the KV cache is filled with random rows, and for
+DeepSeek-V4 the sequence state is that after a reused prefix. The measured steps are complete forward passes. "step ms", tokens/s and the
+shares are those of the best step; the median of all steps and their spread are printed next to it. Without a model the small one inside the
+binary is measured. Cases that do not fit the memory are listed with the reason. With --draft, answers to a few questions are timed with drafts
+and without, one at a time; for a model with a DSpark head, also a draft pass and the step that verifies all its drafts.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types of
-GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits
-for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
-microsecond for each, and the shares are of that step.`,
+released, are random values that a GPU generates in its own memory. FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types
+of GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits for the host. The launches of one
+more step are timed one by one, without overlapping. "launches", "kernels ms" (the sum of these times, with about a microsecond for each launch)
+and the shares are those of this step.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json

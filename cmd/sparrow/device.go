@@ -91,7 +91,7 @@ func addRanks(f *pflag.FlagSet, ranks *int) {
 // addAttention adds --attention.
 func addAttention(f *pflag.FlagSet, attention *string) {
 	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole "+
-		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
+		"cache), dp (by requests; each holds the pages of its own), auto (tp if the ranks divide the heads)")
 }
 
 // devices returns the devices that the flags select, for the kernels of --kernels.

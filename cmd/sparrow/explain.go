@@ -112,7 +112,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, an architecture such as sm90 or gfx95, a device such as h200, "+
 		"b200 or a100, or H200s that share the model, such as 8xh200")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
-	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
+	s.IntVar(&f.heads, "heads", 0, "query heads per rank, if they differ from the model's")
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
 		"maximum number of keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.Running, "max-running", 0, "maximum number of sequences in a batch; 0 means not given")

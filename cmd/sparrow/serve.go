@@ -74,7 +74,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one per line, each with an optional tenant name; without it no key is needed")
 	s.StringVar(&f.admins, "admin-keys", "",
-		"file of keys, one per line, for the endpoints of administrators such as /flush_cache; without it they are off")
+		"file of keys, one per line, for the endpoints of administrators such as /flush_cache; without it they are "+
+			"disabled")
 	s.StringVar(&f.tenantLimits, "tenant-limits", "", "limits of the tenants of --api-keys, such as 'team-a "+
 		"requests=8 "+
 		"tokens=60000 share=0.5; * requests=2', or a file with one tenant per line: concurrent requests, tokens per "+

@@ -37,7 +37,7 @@ var planWords = []struct {
 	{"dense-prompt", "every key for prompt tokens",
 		"prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",
 		func(p *Plan, _ string) error { p.Policy.DenseThreshold = denseKeys; return nil }},
-	{"deterministic", "one arithmetic for every row", "sparse form for every row, fixed splits",
+	{"deterministic", "the same arithmetic for every row", "sparse form for every row, fixed splits",
 		func(p *Plan, _ string) error { p.Policy.Deterministic = true; return nil }},
 	{"kv=", "cache layout: bf16, fp8, fp8-576, f32", "cache rows in the layout %s",
 		func(p *Plan, v string) error { p.Policy.KV = v; return nil }},
