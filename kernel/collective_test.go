@@ -9,7 +9,7 @@ import (
 // refused.
 type shardCase struct {
 	from, to    int
-	data, scale int64 // bytes before the first value and the first scale
+	data, scale int64 // offset in bytes of the first value and of the first scale
 	scales      int   // number of rows or columns of scales
 	skip        int   // rows of the first block before the shard
 	refused     bool
@@ -78,8 +78,8 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 	}
 }
 
-// Rows and columns beyond the end of a weight are zeros and have as many scales as other rows and columns; the rest are
-// the values of the weight.
+// Rows and columns beyond the end of a weight are zeros and have as many scales as other rows and columns; rows and
+// columns inside keep the values of the weight.
 func TestPaddedParts(t *testing.T) {
 	const rows, cols, block = 6, 8, 4
 	w := Weight{BlockRows: block, BlockCols: block,

@@ -5,7 +5,7 @@ type EmbedArgs struct {
 	Out   Tensor // activation [T, hidden]
 	Table Matrix // [vocabulary, hidden], LookedUp or Tied
 	IDs   Tensor // i32 [T, 1]
-	Part  Part   // which rows of the vocabulary Table holds, where ranks share them
+	Part  Part   // range of vocabulary rows in Table, if ranks share the vocabulary
 }
 
 // Embedder looks up embeddings.
@@ -82,7 +82,7 @@ func (a MultiplyArgs) Check() error {
 
 // TakeArgs copies chosen rows: Out[i] = X[Rows[i]].
 type TakeArgs struct {
-	Out  Tensor // activation or f32 [n, w]; i32 where X is
+	Out  Tensor // activation or f32 [n, w]; i32 if X is i32
 	X    Tensor // activation, f32 or i32 [T, w]
 	Rows Tensor // i32 [n, 1]
 }
