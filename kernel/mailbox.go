@@ -62,7 +62,7 @@ type Mailbox struct {
 	MailboxShape
 	X       Tensor // activation [Rows, Hidden]
 	IDs     Tensor // i32 [Pairs, 1]: the chosen experts, row after row without gaps
-	Results Tensor // activation [Pairs, Hidden], by row and choice; undefined for choices of experts that the workers do not have
+	Results Tensor // activation [Pairs, Hidden], by row and choice; undefined for experts of the device
 	// Awake is optional and set before the first call of Next. Next calls it with true when exchanges are expected, and
 	// with false before it sleeps, which it does after no exchange was expected for the time lingers.
 	Awake func(on bool)

@@ -36,7 +36,7 @@ func (n *nodes) Prefer(node int) error {
 
 func (n *nodes) Thread() int { return 7 }
 
-// half returns a random bf16 weight.
+// half returns a random bf16 weight [out, in].
 func half(rng *rand.Rand, out, in int) kernel.Weight {
 	data := make([]byte, 2*out*in)
 	for i := range out * in {
@@ -154,7 +154,7 @@ func TestNodesShareProducts(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Worker 0 is bound once, however often it starts a run on the same thread.
+	// Worker 0 is bound once, even if it starts several runs on one thread.
 	count := map[int]int{}
 	for _, cpus := range sys.bound {
 		count[cpus[0]]++
