@@ -54,6 +54,7 @@ func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
 // Mailbox is host memory through which a device passes rows of a layer to workers on the host. The workers compute some
 // of the layer's experts and return results. Device and workers run at the same time and read each other's words in
 // that memory; neither waits for the other inside an operation.
+//
 // An exchange: the device writes rows, ids and the message, and then MailPosted. The workers compute, write results,
 // and then set MailFinished to the value of MailPosted. The device waits for MailFinished, with a time-out, before it
 // reads results, and only then begins the next exchange. If operations of the device run later than they are enqueued,

@@ -2,10 +2,11 @@
 
 package vec
 
-// indexBlock is the number of keys scored together: their products with every head stay in the L2 cache.
+// indexBlock is the number of keys that are scored together, so that their products with every head stay in the L2
+// cache.
 const indexBlock = 64
 
-// indexScratch is the memory of one query. It grows to the largest number of heads so far.
+// indexScratch is the memory of one query. It grows to the maximum number of heads so far.
 type indexScratch struct {
 	q        []float32 // [heads, IndexDim] widened
 	products []float32 // [heads, indexBlock]
@@ -21,8 +22,8 @@ func (is *indexScratch) grow(heads int) {
 	is.q, is.products = is.q[:heads*IndexDim], is.products[:heads*indexBlock]
 }
 
-// indexScores multiplies every head with a block of keys in dot form, and then adds the heads' rectified rows. Reducing
-// the registers of a sum takes a third of its time, because the sum is short.
+// indexScores multiplies every head by a block of keys in dot form, and then adds the rectified products of the heads.
+// Adding up the lanes of a register takes a third of the time of a product, because a product has only 128 elements.
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.get()
 	defer indexScratches.put(is)
@@ -44,17 +45,17 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 	}
 }
 
-// unitScale is the scale of keys, whose own scale is applied to their score.
+// unitScale replaces the scale of keys, which is applied to their scores instead.
 var unitScale = [1]float32{1}
 
 // indexColumns holds keys. A block of keys is widened and transposed when a query first needs it, and kept for later
-// queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a
-// dot product is one running sum.
+// queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a dot
+// product is one running sum.
 type indexColumns struct {
 	isa   *isa
 	keys  [IndexBlockKeys * IndexDim]byte
-	wide  int                         // blocks that are widened
-	turn  [IndexDim * indexBlock]byte // a block transposed
+	wide  int                         // number of blocks that are widened
+	turn  [IndexDim * indexBlock]byte // a transposed block of codes
 	lines []float32                   // [IndexBlockKeys/indexBlock, IndexDim, indexBlock]
 	indexScratch
 }
@@ -62,7 +63,7 @@ type indexColumns struct {
 func (c *indexColumns) add(n int, keys []byte) {
 	c.wide = min(c.wide, n/indexBlock)
 	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
-	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // the remaining keys of the last block
+	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // padding of the last block
 }
 
 func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {
@@ -80,7 +81,7 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 	}
 }
 
-// block is block i of keys as [IndexDim, indexBlock] float32.
+// block returns block i of keys as [IndexDim, indexBlock] float32.
 func (c *indexColumns) block(sc *scratch, i int) []float32 {
 	if c.lines == nil {
 		c.lines = onLines[float32](IndexBlockKeys * IndexDim)
@@ -96,7 +97,7 @@ func (c *indexColumns) block(sc *scratch, i int) []float32 {
 	return lines
 }
 
-// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, times the scale of key s to scores.
+// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, times the scale of key s, to scores.
 func (s *isa) addHeads(sc *scratch, scores, products, w []float32, scales []byte) {
 	v := &sc.vec
 	for from := 0; from < len(scores); from += s.vec.lanes {

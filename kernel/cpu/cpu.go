@@ -1,5 +1,6 @@
 // Package cpu is the fast implementation of the operations on a CPU: package vec's arithmetic on package pool's
 // workers.
+//
 // Its inputs and outputs are tensors in host memory; activations are float32. Weights and cache rows are read as they
 // are stored and widened in registers or in small per-worker scratch memory. Products with the block formats of GGUF
 // files quantise activations to eight bits, unless the device was opened with Options.Precise. The order of every sum

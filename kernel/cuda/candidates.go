@@ -1,6 +1,7 @@
 package cuda
 
 // CandidatesArgs are the arguments of the kernels that find the best logits of every row.
+//
 // The best logits of a row are listed in descending order; among equal logits the lower column comes first, and -0
 // equals 0. NaN is ordered as minus infinity. LogSum is log(sum of exp(logit)) over the whole row, so the
 // log-probability of a candidate is its value minus LogSum. It is NaN for a row with a NaN, and equals the best logit

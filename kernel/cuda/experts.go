@@ -308,6 +308,7 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 
 // Experts describes the memory of a layer's experts: Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t])
 // * up[e] X[t] ), e = IDs[t,j], in the order of the choice.
+//
 // For e4m3, and for e2m1 that is widened to e4m3, X is quantised per 128 columns, gate and up are summed in float32,
 // and their activation is quantised per 128 inner columns without another rounding. For bf16 the activation is rounded
 // to bf16. The result of each expert is rounded to bf16; the weighted sum is float32 and is rounded once with Out. The

@@ -9,6 +9,7 @@ import (
 
 // Pool allocates device memory and keeps freed memory for reuse, so that a step that needs no more scratch memory than
 // an earlier step makes no driver call. It is owned by one goroutine.
+//
 // Freed memory is reused at once in program order, which is safe if all work of the pool's users is enqueued on one
 // stream. Memory returns to the device only in Close, because captured graphs contain its addresses.
 type Pool struct {

@@ -39,6 +39,7 @@ func (d *Device) NewStream() (*Stream, error) {
 // SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start
 // before the previous kernel has finished, and waits in its code before it first reads results of the previous kernel.
 // Every embedded kernel does this; other kernels might not.
+//
 // Portable kernels do not overlap, because GPUs before Hopper have no such launch.
 func (s *Stream) SetOverlap(on bool) { s.overlap = on && !s.device.portable }
 
