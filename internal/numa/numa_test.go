@@ -43,8 +43,8 @@ func TestDamagedTreesAreRefused(t *testing.T) {
 	}
 }
 
-// Workers and rows are divided in proportion to the processors: every worker and every row has a node, and a worker's
-// share of the rows is on its own node except for rows that are kept together.
+// Workers and rows are divided in proportion to the processors: every worker and every row has a node, and the rows
+// that a worker reads are on its own node, except for rows in a group that is not divided.
 func TestWorkersAndRowsAreDivided(t *testing.T) {
 	m := &Machine{Nodes: []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}, {4, []int{6, 7}}}}
 	for workers := 1; workers < 20; workers++ {
