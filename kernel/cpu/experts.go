@@ -134,7 +134,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	}
 	own, ok := a.Experts.(*experts)
 	if !ok {
-		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+		return fmt.Errorf("%w: experts: the experts were prepared by another device", kernel.ErrArgument)
 	}
 	for t := 0; t < a.X.Rows; t += expertTokens {
 		end := min(t+expertTokens, a.X.Rows)

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows of two requests give the same results in one call as in one call for each request. The keys of the second
-// request follow those of the first; rotary parts are inside gathered rows.
+// Rows of two requests give equal results in one call and in one call for each request. The keys of the second request
+// follow those of the first; rotary parts are inside gathered rows.
 func TestGPUDenseAttend(t *testing.T) {
 	b := onGPU(t)
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0}

@@ -10,8 +10,8 @@ import (
 	"sparrow/layout"
 )
 
-// Operations that are launched together with a neighbour give the same bytes as separate launches: everything between
-// the matrix products of a layer, for few and for many rows, with joined and with separate weights.
+// Operations that are fused with a neighbour give bitwise equal results to separate launches: everything between the
+// matrix products of a layer, for few and for many rows, with joined and with separate weights.
 func TestGPUHeldOperationsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {

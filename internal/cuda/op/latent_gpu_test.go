@@ -45,7 +45,7 @@ func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU
 	return onRef, onGPU, tables
 }
 
-// nearHeads compares the outputs of each head relative to their norm.
+// nearHeads checks the relative L2 error of the output of each head.
 func (b *bench) nearHeads(what string, x both, heads int) {
 	b.Helper()
 	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)
@@ -63,7 +63,7 @@ func (b *bench) nearHeads(what string, x both, heads int) {
 
 // Attention over every key agrees with the reference in every layout, for rows of several sequences in one call,
 // lengths around the boundaries of blocks and segments, a row without keys, and numbers of heads that do not fill a
-// tile. A row has the same bits alone, in a batch and with a wider table.
+// tile. A row is bitwise equal alone, in a batch and with a wider table.
 func TestGPULatentAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int{4200, 1025, 513, 65, 64}
@@ -129,8 +129,8 @@ func TestGPULatentAttend(t *testing.T) {
 	}
 }
 
-// More rows than one launch supports, with many different lengths, have the same bits as two calls with half of the
-// rows each.
+// More rows than one launch supports, with many different lengths, are bitwise equal to two calls with half of the rows
+// each.
 func TestGPUManyLatentRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)
 	const rows, heads, width = 3000, 65, 20

@@ -75,7 +75,7 @@ func TestGPUMultiply(t *testing.T) {
 		kind    kernel.DType
 		out, in int
 		block   int
-		tol     float64 // allowed error relative to the norm of the result
+		tol     float64 // allowed relative L2 error of the result
 	}{
 		{kernel.F32, 4, 256, 0, 0.02}, {kernel.F16, 8, 128, 0, 0.02}, {kernel.BF16, 1, 16, 0, 0.02},
 		{kernel.BF16, 272, 1040, 0, 0.005},
@@ -123,8 +123,8 @@ func TestGPUMultiply(t *testing.T) {
 	}
 }
 
-// Matrix products of the same rows that are launched together have the same bits as separate products, for any types of
-// the other weights.
+// Matrix products of one set of rows that are launched together are bitwise equal to separate products, for any types
+// of the other weights.
 func TestGPUProject(t *testing.T) {
 	b := onGPU(t)
 	for _, rows := range []int{1, 40, 200} {
@@ -152,7 +152,7 @@ func TestGPUProject(t *testing.T) {
 	}
 }
 
-// A tied table can be both looked up and multiplied, also if the vocabulary size is not a multiple of 16.
+// A tied table can be both looked up and multiplied, including tables whose vocabulary size is not a multiple of 16.
 func TestGPUTiedTable(t *testing.T) {
 	b := onGPU(t)
 	onRef, onGPU := b.prepared(b.weight(kernel.F32, 643, 256), kernel.Tied)
@@ -239,7 +239,7 @@ func TestGPUCopy(t *testing.T) {
 	}
 }
 
-// The candidates are the same as those of the reference; a row that contains NaN has no sum.
+// The candidates equal those of the reference; the LogSum of a row with NaN is NaN.
 func TestGPUCandidates(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, columns, best int }{{1, 640, 1}, {3, 129280, 20}, {5, 8193, 64}} {
@@ -267,8 +267,8 @@ func TestGPUCandidates(t *testing.T) {
 	}
 }
 
-// Products of adjacent columns with joined matrices that are launched together have the same bytes as separate
-// products. The same is true for incomplete sequences and for sequences out of order.
+// Products of adjacent columns with joined matrices that are launched together are bitwise equal to separate products,
+// also for incomplete sequences of calls and for calls in another order.
 func TestGPUBands(t *testing.T) {
 	b := onGPU(t)
 	const bands, in, out = 4, 256, 128

@@ -36,7 +36,7 @@ func TestGPUPickedRows(t *testing.T) {
 	b.must(b.gpu.Sync())
 }
 
-// Angles are the exact values rounded once, also at positions far into a long context.
+// Angles are the exact values rounded once, including positions at the end of a long context.
 func TestGPUAngles(t *testing.T) {
 	b := onGPU(t)
 	positions := []int32{0, 1, 2, 3, 100, 4095, 163839, 1048575, 1 << 30}
@@ -143,7 +143,7 @@ func TestGPUExperts(t *testing.T) {
 	}
 }
 
-// close checks that the norm of the difference of two tensors is within tol.
+// close checks that the relative L2 error of x is at most tol.
 func (b *bench) close(what string, x both, tol float64) {
 	b.Helper()
 	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)

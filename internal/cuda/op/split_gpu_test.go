@@ -18,9 +18,10 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// The tests of this file check these invariants: fetched experts give the same bits as resident ones. With experts that
-// the host computes, the bits of a row depend only on the row, in launches and in graphs, and the results equal those
-// of the host's kernels, rounded once. Workers that fail or hang end the pass with an error that names them.
+// The tests of this file check these invariants: results of fetched experts are bitwise equal to those of resident
+// experts. With experts that the host computes, the result of a row depends only on the row, in launches and in graphs,
+// and equals the result of the host's kernels, rounded once. Workers that fail or hang end the pass with an error that
+// names them.
 
 // splitBench holds a layer of experts for tests with different placement methods.
 type splitBench struct {
@@ -130,7 +131,7 @@ func (b *splitBench) rows(n int) kernel.ExpertArgs {
 		Weights: b.normal(n, splitTop).gpu, Limit: 7}
 }
 
-// run computes the rows from..to of a batch into zeroed memory and returns the result.
+// run computes rows [from, to) of a batch into zeroed memory and returns the result.
 func (b *splitBench) run(x kernel.Experts, a kernel.ExpertArgs, from, to int, post bool) []byte {
 	b.Helper()
 	out := b.place(b.gpu, kernel.BF16, to-from, splitHidden, nil)
@@ -157,7 +158,7 @@ func TestGPUFetchedExperts(t *testing.T) {
 				want := b.run(whole, a, 0, n, false)
 				for _, prompt := range []int{0, n / 2, n} {
 					a.Prompt = prompt
-					for range 3 { // the halves of the buffer are reused
+					for range 3 { // the runs reuse the halves of the buffer
 						if !bytes.Equal(b.run(x, a, 0, n, false), want) {
 							t.Fatalf("%v, %s: %d of %d rows of prompts: other bits than of resident experts", kind, m,
 								prompt, n)
@@ -234,8 +235,8 @@ func TestGPUSplitGraphs(t *testing.T) {
 	}
 }
 
-// Experts that were moved give the same bits as experts that were placed there from the beginning, also in a graph that
-// was captured before the move.
+// Results of experts that were moved are bitwise equal to those of experts that were placed there from the beginning,
+// including in a graph that was captured before the move.
 func TestGPUMovedExperts(t *testing.T) {
 	for _, kind := range splitKinds {
 		b := newSplitBench(t, kind, offload.Options{}, func() error { return nil })

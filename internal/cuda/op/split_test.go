@@ -60,7 +60,7 @@ func TestSplitLaunches(t *testing.T) {
 		{"rrrccc", "rrrccc", 4, 0, 7, 1},
 		{"cccccc", "rrrrrr", 4, 0, 4, 1},      // no launches for sort and products
 		{"cccccc", "rrrrrr", 4, 4, 5, 0},      // launches: places, sort, gate and up, down, sum
-		{"rrrfff", "rrrfff", 4, 0, 10, 0},     // 5 more for the group: places, fetch, sort, 2 products
+		{"rrrfff", "rrrfff", 4, 0, 10, 0},     // 5 further launches for the group: places, fetch, sort, 2 products
 		{"rrrfff", "rrrfff", 4, 4, 11, 0},     // two copies replace the fetch: bf16 has no scales
 		{"cccccc", "cccccc", 600, 600, 8, 2},  // so many rows need two exchanges
 		{"rrrccc", "rrrccc", 600, 300, 14, 2}, // launches of both phases

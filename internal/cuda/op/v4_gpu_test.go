@@ -46,7 +46,7 @@ func TestGPUHeadNorm(t *testing.T) {
 	}
 }
 
-// Put writes rows to positions of tensors of every type, also of column views. Negative positions write nothing;
+// Put writes rows to positions of tensors of every type, including column views. Negative positions write nothing;
 // positions beyond the end raise a fault.
 func TestGPUPut(t *testing.T) {
 	b := onGPU(t)
@@ -152,9 +152,9 @@ func TestGPURouteRoot(t *testing.T) {
 	}
 }
 
-// Experts of e2m1 at the widths of DeepSeek-V4-Flash: few and many tokens have the same bits, which equal those of e4m3
-// experts with the same values. Each of the routers chooses the experts in the launch that also prepares the products.
-// If the scales of one block cannot be folded, the bits equal those of bf16 experts.
+// Experts of e2m1 at the widths of DeepSeek-V4-Flash: results for few and for many tokens are bitwise equal, and equal
+// to those of e4m3 experts with equal values. Each of the routers chooses the experts in the launch that also prepares
+// the products. If the scales of one block cannot be folded, the results are bitwise equal to those of bf16 experts.
 func TestGPUPackedExperts(t *testing.T) {
 	b := onGPU(t)
 	for _, folds := range []bool{true, false} {
@@ -251,8 +251,8 @@ func TestGPUTally(t *testing.T) {
 	}
 }
 
-// Experts whose bytes repeat a pattern, from any offset and over more than one period, give the same results as experts
-// with the same bytes in host memory.
+// Experts whose bytes repeat a pattern, from any offset and over more than one period, give bitwise equal results to
+// experts with these bytes in host memory.
 func TestGPURepeatedExperts(t *testing.T) {
 	b := onGPU(t)
 	const hidden, inner = 4096, 2048
