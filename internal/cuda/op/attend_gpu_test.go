@@ -131,7 +131,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 		bits = append(bits, b.bytes(b.gpu, out.gpu))
 	}
 	if !bytes.Equal(bits[0], bits[1]) {
-		t.Error("a row has other bits beside a longer list")
+		t.Error("the result of a row changes next to a longer list")
 	}
 	kv := b.random(300, layout.V4Dim)
 	indices, counts := b.selected(rows, 128, 300, []int32{128, 0, 5, 64, 128})

@@ -184,7 +184,7 @@ func (l *heldLayer) run(alone bool) map[string][]byte {
 	q.Add(kernel.CopyArgs{Out: packed, X: kv})
 	b.must(q.Run(), g.Sync())
 	if !bytes.Equal(b.bytes(g, packed), b.bytes(g, single)) {
-		b.Error("a matrix has other bits alone than among those that multiply the same rows")
+		b.Error("the product of a matrix differs alone and in a joint launch")
 	}
 	wrote := map[string][]byte{}
 	for name, t := range map[string]kernel.Tensor{"residual rows": h, "first products": first, "second products": both,

@@ -96,7 +96,7 @@ func TestGPULatentAttend(t *testing.T) {
 				b.nearHeads(what, out, heads)
 				for range 3 {
 					if !bytes.Equal(run(out.gpu, 0, rows, table.gpu), all) {
-						t.Errorf("%s: a repeated call has other bits", what)
+						t.Errorf("%s: a repeated call gives a different result", what)
 					}
 				}
 				size := len(all) / rows
@@ -104,7 +104,7 @@ func TestGPULatentAttend(t *testing.T) {
 				b.must(err)
 				for r := range rows {
 					if !bytes.Equal(run(one, r, r+1, table.gpu), all[r*size:][:size]) {
-						t.Errorf("%s: row %d of %d keys has other bits alone", what, r, seen[r])
+						t.Errorf("%s: row %d of %d keys differs alone", what, r, seen[r])
 					}
 				}
 				// A wider table has more segments, but each row is still divided into the same segments.
@@ -113,7 +113,7 @@ func TestGPULatentAttend(t *testing.T) {
 					copy(wide[s*4*width:], list[s*width:][:width])
 				}
 				if !bytes.Equal(run(out.gpu, 0, rows, b.ints(len(lens), 4*width, wide).gpu), all) {
-					t.Errorf("%s: rows have other bits beside a wider table", what)
+					t.Errorf("%s: results change with a wider table", what)
 				}
 				b.gpu.Free(one.Buf)
 			}

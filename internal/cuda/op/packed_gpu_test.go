@@ -177,7 +177,7 @@ func TestGPUPackedProducts(t *testing.T) {
 					one := b.place(b.gpu, out.gpu.DType, 1, c.out, nil)
 					b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
 					if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-						t.Errorf("%s: a row alone has other bits", what)
+						t.Errorf("%s: a row alone differs from the row in the batch", what)
 					}
 				}
 			}
@@ -334,7 +334,7 @@ func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int)
 		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
 			Weights: by.gpu.Slice(r, r+1), Experts: onGPU}))
 		if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-			b.Errorf("%s: a row alone has other bits", what)
+			b.Errorf("%s: a row alone differs from the row in the batch", what)
 		}
 	}
 }

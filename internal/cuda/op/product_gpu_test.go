@@ -111,7 +111,7 @@ func TestGPUMultiply(t *testing.T) {
 						b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU,
 							Accumulate: add}))
 						if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-							t.Errorf("%s: a row alone has other bits", what)
+							t.Errorf("%s: a row alone differs from the row in the batch", what)
 						}
 					}
 				}
@@ -146,7 +146,7 @@ func TestGPUProject(t *testing.T) {
 			one := b.place(b.gpu, p.Out.DType, rows, p.Out.Cols, nil)
 			b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x, W: p.W}))
 			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, p.Out)) {
-				t.Errorf("%d rows: product %d has other bits than alone", rows, i)
+				t.Errorf("%d rows: product %d differs from a separate product", rows, i)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func TestGPULatent(t *testing.T) {
 					b.gpu.Expand(kernel.ExpandArgs{Out: first, U: u.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}))
 				if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, absorbed.gpu.Slice(r, r+1))) ||
 					!bytes.Equal(b.bytes(b.gpu, first), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-					t.Errorf("%s: a row alone has other bits", what)
+					t.Errorf("%s: a row alone differs from the row in the batch", what)
 				}
 			}
 			rows, up := b.random(9, d.Latent), b.random(9, d.KVB())

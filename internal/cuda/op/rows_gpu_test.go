@@ -105,7 +105,7 @@ func TestGPUNormOfARowAlone(t *testing.T) {
 		one := b.random(1, cols)
 		b.must(b.gpu.Norm(kernel.NormArgs{Out: one.gpu, X: x.gpu.Slice(5, 6), Weight: w.gpu, Eps: 1e-6}))
 		if !bytes.Equal(b.bytes(b.gpu, one.gpu), b.bytes(b.gpu, out.gpu.Slice(5, 6))) {
-			t.Errorf("%d columns: a row alone has other bits", cols)
+			t.Errorf("%d columns: a row alone differs from the row in the batch", cols)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func TestGPUFetchedExperts(t *testing.T) {
 					a.Prompt = prompt
 					for range 3 { // the runs reuse the halves of the buffer
 						if !bytes.Equal(b.run(x, a, 0, n, false), want) {
-							t.Fatalf("%v, %s: %d of %d rows of prompts: other bits than of resident experts", kind, m,
+							t.Fatalf("%v, %s: %d of %d prompt rows differ from those of resident experts", kind, m,
 								prompt, n)
 						}
 					}
@@ -198,7 +198,7 @@ func TestGPUHostExperts(t *testing.T) {
 				for _, post := range []bool{false, true} {
 					got := b.run(x, a, part[0], part[1], post)
 					if !bytes.Equal(got, all[part[0]*splitHidden*2:part[1]*splitHidden*2]) {
-						t.Errorf("%v, %s: rows %v have other bits alone than among %d, posted early %v", kind, m, part,
+						t.Errorf("%v, %s: rows %v alone differ from those among %d, posted early %v", kind, m, part,
 							n, post)
 					}
 				}
@@ -228,7 +228,7 @@ func TestGPUSplitGraphs(t *testing.T) {
 				b.gpu.Write(live.IDs, b.bytes(b.gpu, from.IDs)),
 				b.gpu.Write(live.Out, make([]byte, live.Out.Extent())), g.Launch())
 			if !bytes.Equal(b.bytes(b.gpu, live.Out), wants[round%2]) {
-				t.Fatalf("%s, round %d: other bits than of plain launches", m, round)
+				t.Fatalf("%s, round %d: result differs from that of plain launches", m, round)
 			}
 		}
 		b.must(g.Close())
@@ -260,14 +260,14 @@ func TestGPUMovedExperts(t *testing.T) {
 			for _, prompt := range []int{0, n / 2, n} {
 				a.Prompt = prompt
 				if !bytes.Equal(b.run(x, a, 0, n, false), b.run(y, a, 0, n, false)) {
-					t.Errorf("%v, %v: %d of %d rows of prompts: other bits than of experts placed so", kind, methods,
+					t.Errorf("%v, %v: %d of %d prompt rows differ from those of experts placed so", kind, methods,
 						prompt, n)
 				}
 			}
 			a.Prompt = 0
 			b.must(b.gpu.Write(live.Out, make([]byte, live.Out.Extent())), g.Launch())
 			if !bytes.Equal(b.bytes(b.gpu, live.Out), b.run(y, a, 0, n, false)) {
-				t.Errorf("%v, %v: a graph has other bits than experts placed so", kind, methods)
+				t.Errorf("%v, %v: the result of a graph differs from that of experts placed so", kind, methods)
 			}
 			b.must(g.Close())
 		}
@@ -290,7 +290,7 @@ func TestGPUHostThatFails(t *testing.T) {
 	}
 	fault = nil
 	if !bytes.Equal(b.run(x, a, 0, 5, false), want) {
-		t.Error("other bits after workers that failed")
+		t.Error("the result differs after workers that failed")
 	}
 }
 

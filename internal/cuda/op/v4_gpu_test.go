@@ -215,7 +215,7 @@ func (b *bench) packedExperts(folds bool) {
 	for _, part := range [][2]int{{0, 1}, {7, 16}, {16, 80}, {149, 150}} {
 		got := run(onPacked, part[0], part[1])
 		if !bytes.Equal(got, whole[part[0]*hidden*2:part[1]*hidden*2]) {
-			b.Errorf("scales fold %v: rows %d to %d have other bits alone than among %d", folds, part[0], part[1], rows)
+			b.Errorf("scales fold %v: rows %d to %d alone differ from those among %d", folds, part[0], part[1], rows)
 		}
 	}
 }
