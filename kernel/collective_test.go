@@ -109,7 +109,7 @@ func TestPaddedParts(t *testing.T) {
 			}
 			scale, _ := p.ScaleRow(i)
 			if whole, _ := w.ScaleRow(c.from + i); own && at(p.Scale, scale, 1) != at(w.Scale, whole, 1) {
-				t.Errorf("rows %d to %d: row %d has another scale", c.from, c.to, i)
+				t.Errorf("rows %d to %d: row %d has the wrong scale", c.from, c.to, i)
 			}
 		}
 	}

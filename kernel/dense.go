@@ -1,6 +1,6 @@
 package kernel
 
-// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]], or zeros where another rank has the row.
+// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]], or zeros if another rank has the row.
 type EmbedArgs struct {
 	Out   Tensor // activation [T, hidden]
 	Table Matrix // [vocabulary, hidden], LookedUp or Tied
@@ -55,7 +55,7 @@ func (a NormArgs) Check() error {
 
 // MultiplyArgs is a matrix product with a stored weight: Out = X * Wᵀ, or Out += X * Wᵀ.
 type MultiplyArgs struct {
-	Out        Tensor // activation [T, out]; f32 where more precision is needed (router, logits)
+	Out        Tensor // activation [T, out]; f32 if more precision is needed (router, logits)
 	X          Tensor // activation [T, in]
 	W          Matrix // [out, in], any role but LookedUp
 	Accumulate bool

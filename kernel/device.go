@@ -59,7 +59,7 @@ type Hardware struct {
 
 // MemoryMeter is a device that reports its memory.
 type MemoryMeter interface {
-	// MemoryFree returns the free memory and the size of all memory, in bytes; 0 where the system does not report it.
+	// MemoryFree returns the free memory and the size of all memory, in bytes; 0 if the system does not report it.
 	MemoryFree() (free, total int64, err error)
 }
 

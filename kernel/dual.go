@@ -12,7 +12,7 @@ type Stream struct {
 // Given reports whether the stream was set at all.
 func (s Stream) Given() bool { return s.Pool.Mem.Given() }
 
-// DualArgs is V4 attention over a window and, where the layer has one, a compressed stream, with one softmax over
+// DualArgs is V4 attention over a window and, if the layer has one, a compressed stream, with one softmax over
 // both (v4 spec, 2.2, 4.1):
 //
 //	p = exp(Scale * Q[r,h]·v_i - M), Out[r,h] = sum of p_i * v_i / (sum of p_i + exp(Sinks[h] - M))

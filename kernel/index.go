@@ -13,7 +13,7 @@ type IndexQueryArgs struct {
 	W        Tensor // f32 [T, OutHeads]
 	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
-	Angles   Tensor // f32 [T, 64]; not given where heads are not rotated
+	Angles   Tensor // f32 [T, 64]; not given if heads are not rotated
 	Heads    int
 	Padded   int // OutHeads; heads from Heads on, and their weights, are zero; 0 means Heads
 	Offset   int // first rotated element of a head: 0 or 64

@@ -10,7 +10,7 @@ const (
 	NopeF32Bytes    = LatentDim * 4             // 2048
 )
 
-// Width returns the number of values of a row of a main layout: 576, or 512 where rows have no rotated part.
+// Width returns the number of values of a row of a main layout: 576, or 512 if rows have no rotated part.
 func Width(k Kind) int {
 	switch k {
 	case FP8Row528, BF16Row1024, F32Row2048:

@@ -161,7 +161,7 @@ func TestRoundingBetweenEveryPairOfNeighbours(t *testing.T) {
 				lo, hi := mags[c], mags[c+1]
 				mid := float32((lo + hi) / 2)
 				if float64(mid) != (lo+hi)/2 {
-					t.Fatalf("midpoint of codes %#x and %#x is no float32", c, c+1)
+					t.Fatalf("midpoint of codes %#x and %#x is not a float32 value", c, c+1)
 				}
 				even := uint32(c + c%2)
 				for _, p := range []struct {

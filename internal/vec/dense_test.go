@@ -86,7 +86,7 @@ func TestAttendDense(t *testing.T) {
 					t.Fatalf("%s: column %d is %v, want %v", name, c, got[c], want)
 				}
 			}
-			wantSame(t, name+": beside it", h.Out[i*h.LdOut+h.V:(i+1)*h.LdOut], before[i*h.LdOut+h.V:(i+1)*h.LdOut])
+			wantSame(t, name+": after the row", h.Out[i*h.LdOut+h.V:(i+1)*h.LdOut], before[i*h.LdOut+h.V:(i+1)*h.LdOut])
 			one := h.row(i)
 			one.Out = make([]float32, h.V)
 			tier.AttendDense(one)

@@ -106,7 +106,7 @@ func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float
 func TestMulGroups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if tier.ops.blocks == nil || tier.ops.blocks.groups == nil {
-			t.Skip("no such products")
+			t.Skip("this tier has no products with scales per group")
 		}
 		r := newRand(77)
 		for i, c := range []struct {

@@ -123,7 +123,7 @@ func TestNodesShareProducts(t *testing.T) {
 	// Rows are placed in order, and the system's policy is restored after each weight.
 	if len(sys.preferred) < 3*3 || !slices.Equal(sys.preferred[:3], []int{0, 5, -1}) ||
 		sys.preferred[len(sys.preferred)-1] != -1 {
-		t.Errorf("memory was asked of nodes %v", sys.preferred)
+		t.Errorf("memory was requested from nodes %v", sys.preferred)
 	}
 	// The first rows that each worker reads are on its own node, except for blocks of rows at the boundary between
 	// nodes.

@@ -144,7 +144,7 @@ func (k *Kernels) gatherSlots(s *Stream, kernel string, kind layout.Kind, from, 
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// GatherPages copies all tokens of some requests to consecutive bf16 rows of 1152 bytes, dequantised.
+// GatherPages copies all tokens of the listed requests to consecutive bf16 rows of 1152 bytes, dequantised.
 func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -156,7 +156,7 @@ func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) e
 	return k.gatherPages(s, names.pages, kind, names.rowBytes, layout.BF16RowBytes, a)
 }
 
-// RawToBlockPages is RawToBlockSlots for all tokens of some requests.
+// RawToBlockPages is RawToBlockSlots for all tokens of the listed requests.
 func (k *Kernels) RawToBlockPages(s *Stream, a *GatherPagesArgs) error {
 	return k.gatherPages(s, "raw_to_block_pages", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
 }

@@ -65,8 +65,8 @@ var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0"
 // PackedFormat is the name of a form of packed weights.
 type PackedFormat string
 
-// packedShape describes a unit of a format: 64 rows of some columns, and the power of two by which its sums must be
-// multiplied.
+// packedShape describes a unit of a format: 64 rows by a number of columns, and the power of two by which its sums must
+// be multiplied.
 type packedShape struct {
 	columns  int32
 	bytes    int64

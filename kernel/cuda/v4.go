@@ -86,8 +86,8 @@ func (k *Kernels) GatherV4Slots(s *Stream, a *GatherSlotsArgs) error {
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// gatherV4Pages copies all entries of some requests to consecutive bf16 rows of 512 values, dequantised; KScale is
-// not used. A whole pool is one request whose page table counts from 0.
+// gatherV4Pages copies all entries of the listed requests to consecutive dequantised bf16 rows of 512 values; KScale
+// is not used. A whole pool is one request whose page table counts from 0.
 func (k *Kernels) gatherV4Pages(s *Stream, a *GatherPagesArgs) error {
 	c := checks{kernel: "gather_pages_v4"}
 	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)

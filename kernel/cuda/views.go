@@ -23,7 +23,7 @@ type SlotListView struct {
 	Slots Ptr // i32 [count]; negative: no row, zeros are written
 }
 
-// PageTableView selects all tokens of some requests, through their page tables. Request r supplies rows Starts[r] to
+// PageTableView selects all tokens of requests, through their page tables. Request r supplies rows Starts[r] to
 // Starts[r+1].
 type PageTableView struct {
 	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical page; negative: no row

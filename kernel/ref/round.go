@@ -9,19 +9,19 @@ import (
 	"sparrow/kernel"
 )
 
-// The places where products of a GPU round, besides the activations, which are bf16 there:
+// The places where products of a GPU round, in addition to the activations, which are bf16:
 //
-//   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
-//     e2m1 that fold (kernel.ExpertWeights.Fold), and matrices (kernel.Weight.Folds), are such blocks, and others of
-//     e2m1 are exact in bf16; e4m3 with a scale for each row, or one for all, is like such blocks, except for experts;
-//   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
-//   - values between an expert's products are quantised too, or rounded to bf16 where its weights are not such
-//     blocks;
-//   - what an expert gives is rounded to bf16, and so is a product that is added to other rows;
-//   - latent rows are rounded to bf16 before they are encoded, in every layout, and so are V4 entries and compressed
-//     indexer keys before they are rotated;
-//   - weights of keys multiply values as bf16 in dense attention and over bf16 rows (weigh); over FP8 rows they are
-//     half precision, which is left out here.
+//   - Weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16. Experts of
+//     e2m1 that fold (kernel.ExpertWeights.Fold), and e2m1 matrices that fold (kernel.Weight.Folds), count as such
+//     blocks; other e2m1 weights are exact in bf16. e4m3 with one scale for each row, or one scale for all rows, counts
+//     as such blocks, except in experts.
+//   - Rows that multiply such blocks are quantised to e4m3 for each 128 columns.
+//   - Rows between an expert's products are quantised to e4m3 if the weight is such blocks, otherwise rounded to bf16.
+//   - The result of an expert, and a product that is added to other rows, are rounded to bf16.
+//   - Latent rows are rounded to bf16 before they are encoded, in every layout. V4 entries and compressed indexer keys
+//     are rounded to bf16 before they are rotated.
+//   - Attention weights are rounded to bf16 before they multiply values, in dense attention and over bf16 rows (weigh).
+//     Over FP8 rows a GPU rounds them to half precision, which the reference does not do.
 
 // blockSide is the number of columns of a row that are quantised with one scale, and the side of weight blocks.
 const blockSide = 128

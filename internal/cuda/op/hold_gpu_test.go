@@ -23,7 +23,7 @@ func TestGPUHeldOperationsKeepBits(t *testing.T) {
 				all := l.run(false)
 				for name := range one {
 					if !bytes.Equal(one[name], all[name]) {
-						t.Errorf("%s: %s has other bytes", what, name)
+						t.Errorf("%s: %s differs from separate launches", what, name)
 					}
 				}
 			}

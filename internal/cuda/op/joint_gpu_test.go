@@ -22,7 +22,7 @@ func TestGPUHeldOperationsOfStreamsKeepBits(t *testing.T) {
 				one, all := l.run(true), l.run(false)
 				for name := range one {
 					if !bytes.Equal(one[name], all[name]) {
-						t.Errorf("%v, %d rows, shared expert added %v: %s has other bytes", kind, rows, shared, name)
+						t.Errorf("%v, %d rows, shared expert added %v: %s differs", kind, rows, shared, name)
 					}
 				}
 			}
@@ -149,7 +149,7 @@ func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 			one, all := l.run(true), l.run(false)
 			for name := range one {
 				if !bytes.Equal(one[name], all[name]) {
-					t.Errorf("%d columns, %d rows: %s has other bytes", hidden, rows, name)
+					t.Errorf("%d columns, %d rows: %s differs from separate launches", hidden, rows, name)
 				}
 			}
 		}
@@ -303,7 +303,7 @@ func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 		}
 		for i, name := range []string{"heads", "products"} {
 			if !bytes.Equal(wrote[0][i], wrote[1][i]) {
-				t.Errorf("%d rows: %s have other bytes", n, name)
+				t.Errorf("%d rows: %s differ from separate launches", n, name)
 			}
 		}
 	}

@@ -298,7 +298,7 @@ func TestGPUBands(t *testing.T) {
 			want := run([]int{0, 1, 2, 3}, true)
 			for _, order := range [][]int{{0, 1, 2, 3}, {0, 1, 3, 2}, {3, 0, 1, 2}, {0, 0, 1, 2, 3}, {2, 1, 0, 3}} {
 				if got := run(order, false); !bytes.Equal(got, want) {
-					t.Errorf("%v, %d rows in the order %v: other bytes than one by one", kind, rows, order)
+					t.Errorf("%v, %d rows in the order %v: result differs from separate products", kind, rows, order)
 				}
 			}
 			z := b.random(rows, bands*out)

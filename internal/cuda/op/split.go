@@ -35,7 +35,7 @@ const (
 // notHere is the table entry of experts that are neither on this device nor computed by the host's workers.
 const notHere = cuda.OnHost - 1
 
-// split describes where the experts of a layer are.
+// split describes in which memories the experts of a layer are.
 type split struct {
 	methods  kernel.ExpertMethods
 	resident []int            // experts packed on the device, in this order

@@ -212,7 +212,7 @@ func TestMovedExperts(t *testing.T) {
 	after := fmt.Sprint([]int32{n, c, c, 1, 2, 0}, []int32{n, n, c, 1, 2, 0}, []int32{0, 1, n, n, n, n})
 	if got := look(); got != after || len(h.swaps) != 4 || !slices.Equal(w.Methods.Decode[:1],
 		[]kernel.ExpertMethod{kernel.Resident}) {
-		t.Errorf("%s, want %s; the workers were asked for %v", got, after, h.swaps)
+		t.Errorf("%s, want %s; the workers swapped %v", got, after, h.swaps)
 	}
 	for _, swap := range [][2]int{{3, 1}, {0, 1}, {6, 0}, {0, -1}} {
 		if err := d.SwapExperts(p, swap[0], swap[1]); !errors.Is(err, kernel.ErrArgument) || look() != after {

@@ -330,7 +330,7 @@ func (b *bench) folded(w kernel.Weight) kernel.Weight {
 		for _, code := range []byte{even, odd} {
 			v := num.FromE2M1(code) * scale
 			if out = append(out, num.E4M3(v)); num.FromE4M3(out[len(out)-1]) != v {
-				b.Fatalf("%g is no value of e4m3", v)
+				b.Fatalf("%g is not a value of e4m3", v)
 			}
 		}
 	}

@@ -184,7 +184,7 @@ func (e *emitter) emitRecords() {
 	e.ret()
 }
 
-// emitPanelDot writes the kernel of some rows of x by a panel with so many scales of a row.
+// emitPanelDot writes the kernel that multiplies rows of x by a panel with the given number of scales of a row.
 //
 //	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
 //	CX runs left
@@ -327,7 +327,7 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 	e.ret()
 }
 
-// emitPairDot writes the kernel of some rows of x by panels of pairs.
+// emitPairDot writes the kernel that multiplies rows of x by panels of pairs.
 //
 //	AX arguments   R8 panels   SI records   DI results   R9 a panel   R10 codes of x
 //	R11 its sums and scales   CX pairs left

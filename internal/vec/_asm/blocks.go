@@ -7,7 +7,7 @@ import (
 
 // Kernels over the block formats of GGUF files. All of them take sixteen rows of weights at a time and leave the codes
 // of 64 values of a row in one register, in order. A step is 256 values of formats with blocks of 256, or a pair of
-// blocks of 32; where the number of blocks is odd the last pair is the same block twice, and x has a scale of zero for
+// blocks of 32; if the number of blocks is odd, the last pair is one block twice, and x has a scale of zero for
 // the second.
 //
 //	AX arguments   BX bytes from the start of the rows to the step   R8 a row's step   R13 bytes to prefetch ahead

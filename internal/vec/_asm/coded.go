@@ -201,7 +201,8 @@ func (c *coded) exponents(refused string) {
 		MOVQ attendScoreArgs_at(AX), R8`, 4*exponentRow, 2*exponentRow, loop, refused)
 }
 
-// rows decodes a chunk of some of 64 rows for queries; last is set for the chunk whose elements are not values.
+// rows decodes a chunk of the given rows, out of 64, for queries; last is set for the chunk of elements that are not
+// values.
 func (c *coded) rows(first, rows int, last bool) {
 	for row := first; row < first+rows; row++ {
 		z := row % 4 * 4

@@ -4,7 +4,7 @@
 //
 // It prints instruction text for two instruction sets from one description of
 // each loop, so that a tile shape is a parameter instead of a copy. Register
-// use and loop structure are described beside each emitter.
+// use and loop structure are described at each emitter.
 package main
 
 import (

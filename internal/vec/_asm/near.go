@@ -73,7 +73,7 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 	e.ret()
 }
 
-// copyRows copies 64 bytes of some of 64 rows, from byte from on, to the lines of the tiles of a slot.
+// copyRows copies 64 bytes of the given rows, out of 64, from byte from on, to the lines of the tiles of a slot.
 func (e *emitter) copyRows(from, slot, first, rows int) {
 	for row := first; row < first+rows; row++ {
 		z := row % 8

@@ -188,7 +188,7 @@ func (k *streamFP4) phase(multiply bool) {
 	k.nextWindows()
 }
 
-// nextWindows finds the windows of some rows of the next unit, so many that all phases together find those of a whole
+// nextWindows finds the windows of a part of the next unit's rows, such that all phases together find those of a whole
 // unit. If the windows of all rows of a call were found at its beginning, no weights would be fetched in that time.
 //
 //	R9 scales, scratch   R10 windows, scratch   R11 registers left   Z16 largest scales   Z17 to Z20 scratch
