@@ -70,8 +70,8 @@ func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 }
 
 // nextShort is nextPrompt among short prompts. A waiting one overtakes longer ones in the queue if these do not wait
-// for pages that it would take, or if its tenant has nothing else running. A suspended sequence overtakes none: it would
-// take its pages back from the sequence that it was suspended for, in every batch.
+// for pages that it would take, or if its tenant has nothing else running. A suspended sequence overtakes none, because
+// it would take its pages back from the sequence that it was suspended for, in every batch.
 func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	if begun = f.roster.firstOf(f.begun, func(q *Sequence) bool { return f.short(q.left()) }); begun != nil {
 		return begun, -1
