@@ -27,7 +27,8 @@ var amxReady = sync.OnceValue(func() error {
 	case !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8:
 		return errors.New("the processor has no AMX tiles with bfloat16 and int8 products")
 	case !x.HasAVX512BF16 || !x.HasAVX512VBMI || !x.HasAVX512GFNI || !x.HasAVX512VNNI:
-		return errors.New("the processor has no AVX-512 BF16, VBMI, GFNI and VNNI, which other kernels of this tier need")
+		return errors.New("the processor has no AVX-512 BF16, VBMI, GFNI and VNNI, which other kernels of this tier " +
+			"need")
 	case enabledState()&tileState != tileState:
 		return errors.New("the operating system does not save tiles")
 	}

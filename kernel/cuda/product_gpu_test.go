@@ -141,8 +141,8 @@ func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, 
 		got := float64(f32(exact, at))
 		worst = max(worst, math.Abs(got-sum)/size)
 		if !(math.Abs(got-sum) <= limit*size) {
-			t.Errorf("%s: row %d column %d of %d is %g, want %g: difference %.2g of the sum of magnitudes, want at most %g",
-				name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
+			t.Errorf("%s: row %d column %d of %d is %g, want %g: difference %.2g of the sum of magnitudes, want at "+
+				"most %g", name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
 			return false
 		}
 		return true

@@ -171,8 +171,8 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 		{slices.Repeat([]int{7}, 10), 1}} {
 		out, state := run(c.cuts, c.beside)
 		if !bytes.Equal(out, wantOut) || !bytes.Equal(state, wantState) {
-			t.Errorf("passes of %v rows together with %d sequences: outputs equal %v, states equal %v", c.cuts, c.beside,
-				bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
+			t.Errorf("passes of %v rows together with %d sequences: outputs equal %v, states equal %v", c.cuts,
+				c.beside, bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
 		}
 	}
 }

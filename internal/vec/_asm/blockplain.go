@@ -100,7 +100,7 @@ func (u unpacker) data() {
 	u.bytesTable("unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
 	u.bytesTable("unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
 	u.bytesTable("unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) }) // 0, 2, 4, 6, 8 ...
-	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // each of four words twice
+	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // four words, each twice
 	u.bytesTable("unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 	u.bytesTable("unpackIQ4", 32, func(i int) int { return values[i%16] })
