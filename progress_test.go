@@ -26,7 +26,8 @@ func TestProgressOfAStream(t *testing.T) {
 			}
 		}
 		if computed, cached := s.Progress(); computed != prompt || (cached > 0) != found {
-			t.Errorf("round %d: %d of %d tokens were read, %d of them cached", round, computed, prompt, cached)
+			t.Errorf("round %d: progress reports %d of %d prompt tokens, %d of them cached", round, computed, prompt,
+				cached)
 		}
 		s.Close()
 	}

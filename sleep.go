@@ -92,11 +92,11 @@ func (e *Engine) stop(ctx context.Context) error {
 	}
 	r.core.Close(ctx)
 	e.mu.Lock()
-	e.last = r.core.Stats() // with those that ended meanwhile
+	e.last = r.core.Stats() // includes the counters of requests that ended while the core closed
 	e.last.Asleep = !e.closed
 	e.mu.Unlock()
 	if l := e.cfg.CacheEvents; l != nil {
-		l.Cleared() // the loop, which reports changes, has ended
+		l.Cleared() // called here because the loop, which otherwise reports changes, has ended
 	}
 	err := r.dev.Close()
 	debug.FreeOSMemory()

@@ -92,7 +92,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	e := open(first)
 	want := ask(e)
 	if want == other {
-		t.Fatal("both weights give the same answer")
+		t.Fatal("the old and the new weights give the same answer")
 	}
 	stream, err := e.Stream(ctx, Request{Tokens: prompt, MaxTokens: 500, IgnoreEOS: true, Sampling: r.Sampling})
 	if err != nil {
@@ -104,7 +104,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	}
 	for ev := range stream.All() {
 		if ev.Finish != "" && !errors.Is(ev.Err, ErrClosed) {
-			t.Errorf("what ran ended with %+v", ev)
+			t.Errorf("the running request ended with %+v", ev)
 		}
 	}
 	if _, err := e.Generate(ctx, r); !errors.Is(err, ErrAsleep) || !e.Stats().Asleep || heard.cleared == cleared {
@@ -123,7 +123,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	}
 	for _, dir := range []string{smaller, broken, filepath.Join(first, "none")} {
 		if err := e.UpdateWeights(ctx, dir, false); err == nil {
-			t.Errorf("%s was taken", dir)
+			t.Errorf("UpdateWeights accepted %s", dir)
 		}
 		if got := ask(e); got != want {
 			t.Errorf("after a failed update: %q, want %q", got, want)
