@@ -151,7 +151,7 @@ func TestDraftsAreMadeOnTheRankOfTheirSequence(t *testing.T) {
 }
 
 // failures runs requests on two ranks until the given rank fails, and checks that everything is released. It runs under
-// synctest: there, time passes only while ranks wait, and the test waits for all goroutines to end.
+// synctest, so that time passes only while ranks wait and the test waits for all goroutines to end.
 func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(),
 	says ...string) {
 	t.Helper()
@@ -169,7 +169,7 @@ func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault f
 		}
 		for _, part := range says {
 			if !strings.Contains(fmt.Sprint(last.Err), part) {
-				t.Errorf("request %d: %q does not say %q", i, last.Err, part)
+				t.Errorf("request %d: error %q does not contain %q", i, last.Err, part)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault f
 		t.Errorf("a request after the loss: %v", err)
 	}
 	if st := e.Stats(); !strings.Contains(st.Device, says[0]) || st.Failed != 3 {
-		t.Errorf("device %q, %d failed", st.Device, st.Failed)
+		t.Errorf("Stats.Device is %q, %d requests failed", st.Device, st.Failed)
 	}
 	e.Close(context.Background())
 	checkEmpty(t, e)
@@ -211,7 +211,7 @@ func operations(t *testing.T, on opening) int {
 func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 	all := operations(t, on)
 	if all < 60 {
-		t.Fatalf("%d operations, want those of several passes", all)
+		t.Fatalf("the requests take %d operations, want those of several passes", all)
 	}
 	for at := 1; at <= all; at += each {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 }
 
 func TestARankThatFails(t *testing.T) {
-	each := 7 // operations between tested faults; the two ranks take turns
+	each := 7 // number of operations between tested faults; the two ranks take turns
 	switch {
 	case raceEnabled:
 		each = 17
@@ -240,10 +240,11 @@ func TestARankThatFails(t *testing.T) {
 	faults(t, onCPU, each, 0)
 }
 
-var everyFault = flag.Bool("every-fault", false, "ranks by the rules of a GPU fail at every operation instead of some")
+var everyFault = flag.Bool("every-fault", false, "let ranks with the rules of a GPU fail at every operation, not "+
+	"only at some")
 
-// A failing rank ends every request under the rules of a GPU, too. There, the other ranks wait in the exchange until
-// its timeout, as GPUs do.
+// A failing rank also ends every request under the rules of a GPU. The other ranks then wait in the exchange until its
+// timeout, as GPUs do.
 func TestARankByADevicesRulesThatFails(t *testing.T) {
 	notUnderRace(t)
 	testmodel.OnGPU(t)

@@ -75,7 +75,8 @@ type Shape struct {
 
 // LayerShape holds the choices of a row in one layer.
 type LayerShape struct {
-	// Index of the layer whose selection this layer uses, its own index if it selects; -1 without a selection.
+	// As is the index of the layer whose selection this layer uses, its own index if it selects; -1 without a
+	// selection.
 	As      int
 	Group   int // tokens of one compressed key; 0 if keys are tokens, or if there are only window keys
 	Window  int // window in tokens; 0 without a window
