@@ -216,11 +216,12 @@ func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 					batches++
 					most = max(most, float64(need)/float64(given))
 					if need > given {
-						rt.Fatalf("%+v within %+v needs %d bytes; given were %d", b, l, need, given)
+						rt.Fatalf("batch %+v within limits %+v needs %d bytes, but Measure returned %d bytes", b, l,
+							need, given)
 					}
 				}
 			})
-			t.Logf("%d batches; the largest needs %.3f of what Measure gives", batches, most)
+			t.Logf("%d batches; the largest batch needs %.3f of the bytes that Measure returns", batches, most)
 		})
 	}
 }
