@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A background sequence releases its place and its pages for any other sequence, waits while prompts of others are
-// computed, decodes in batches with them, and ends.
+// A background sequence releases its place and its pages for any other sequence, waits while prompts of other sequences
+// are computed, decodes in batches with other sequences, and ends.
 func TestTheBackgroundGivesWay(t *testing.T) {
 	for name, pages := range map[string]int{"by places": 1000, "by pages": 24} {
 		t.Run(name, func(t *testing.T) {
@@ -30,20 +30,21 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 			if err := f.add(long, 60); err != nil {
 				t.Fatal(err)
 			}
-			for at := 0; at < 40; at += 16 { // the batches contain nothing else until the first token
+			for at := 0; at < 40; at += 16 { // the batches contain only this prompt until its first token
 				items := step(t, f)
 				if len(items) != 1 || items[0].Seq != long {
-					t.Fatalf("%d items in the batch of a prompt, the first of %q", len(items), items[0].Seq.Tenant)
+					t.Fatalf("%d items in the batch of a prompt, the first of tenant %q", len(items),
+						items[0].Seq.Tenant)
 				}
 			}
 			if items := step(t, f); len(items) < 2 {
-				t.Errorf("%d items beside a sequence that decodes; the background has room", len(items))
+				t.Errorf("%d items in a batch with a decoding sequence, want also the background sequence", len(items))
 			}
 			for len(f.goals) > 0 {
 				step(t, f)
 			}
 			if long.Preempted > 0 {
-				t.Errorf("it was suspended %d times for the background", long.Preempted)
+				t.Errorf("the sequence was suspended %d times for the background", long.Preempted)
 			}
 		})
 	}

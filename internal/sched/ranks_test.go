@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence is admitted on the rank that caches the longest prefix of its tokens, else on the rank with the fewest
-// sequences; if pages are missing, a sequence of the same rank is preempted.
+// A sequence is admitted on the rank that caches the longest prefix of its tokens, or else on the rank with the fewest
+// sequences. If a rank has too few pages, a sequence of that rank is preempted.
 func TestRanksOfSequences(t *testing.T) {
 	f, err := newRanked(2, 4, 4, kv.Window{}, Limits{BatchTokens: 32, MaxRunning: 8})
 	if err != nil {
@@ -37,25 +37,26 @@ func TestRanksOfSequences(t *testing.T) {
 	a, b := add(&Sequence{Tokens: text(1, 5)}, 16), add(&Sequence{Tokens: text(2, 5)}, 16)
 	step()
 	if a.Rank() != 0 || b.Rank() != 1 {
-		t.Errorf("the first two are on ranks %d and %d", a.Rank(), b.Rank())
+		t.Errorf("the first two sequences are on ranks %d and %d", a.Rank(), b.Rank())
 	}
 	// The first page of c equals the first page of b.
 	c := add(&Sequence{Tokens: append(text(2, 4), 7, 8)}, 12)
 	step()
 	if c.Rank() != 1 || c.Match.Tokens != 4 {
-		t.Errorf("rank %d with %d tokens found, want rank 1 with 4", c.Rank(), c.Match.Tokens)
+		t.Errorf("the sequence is on rank %d with %d cached tokens, want rank 1 with 4", c.Rank(), c.Match.Tokens)
 	}
 	for f.sched.Preemptions() == 0 && len(f.goals) > 0 {
 		step()
 	}
 	if c.Preempted != 1 || a.Preempted+b.Preempted != 0 {
-		t.Errorf("preempted %d, %d and %d times, want the youngest of rank 1", a.Preempted, b.Preempted, c.Preempted)
+		t.Errorf("the sequences were preempted %d, %d and %d times, want only the youngest of rank 1", a.Preempted,
+			b.Preempted, c.Preempted)
 	}
 	for len(f.goals) > 0 {
 		step()
 	}
 	if _, err := New(nil, Limits{BatchTokens: 1, MaxRunning: 1}); err == nil {
-		t.Error("a scheduler without pools")
+		t.Error("a scheduler without pools was accepted")
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence that is suspended for another keeps its pages as long as nothing else needs them, so that nothing is
-// computed again when it continues. Running sequences, and those that can be admitted, have priority: if pages are
-// missing, the kept ones are released, the most recently kept first.
+// A sequence that is suspended for another sequence keeps its pages as long as no other sequence needs them, so that no
+// token is computed again when it continues. Running sequences and sequences that can be admitted have priority: if
+// they find no free pages, kept pages are released, the most recently kept first.
 
-// suspend puts a running sequence at its place in the queue. It keeps its pages if that is allowed.
+// suspend puts a running sequence at its place in the queue. The sequence keeps its pages if Limits.KeepSuspended and
+// its state allow that.
 func (o *roster) suspend(q *Sequence) {
 	o.running = without(o.running, q)
 	q.request.count(-1, 1)
@@ -19,8 +20,8 @@ func (o *roster) suspend(q *Sequence) {
 	o.preemptions++
 	o.waiting = insert(o.waiting, q)
 	o.kept = append(o.kept, q)
-	// Tokens in flight, and pages that are being fetched, are committed to running sequences only. With several ranks a
-	// sequence continues on any rank with free pages.
+	// Tokens in flight, and pages that are being fetched, can be committed only to running sequences. With several
+	// ranks a sequence continues on any rank with free pages.
 	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
 		len(o.pools) > 1 {
 		o.giveUp(q)
@@ -62,7 +63,7 @@ func (o *roster) reserve(q *Sequence, n int) error {
 	}
 }
 
-// findPages is hasPagesFor, and releases kept pages if that helps.
+// findPages reports whether a sequence fits on some rank, like hasPagesFor, and releases kept pages if that helps.
 func (o *roster) findPages(q, gone *Sequence) bool {
 	for !o.hasPagesFor(q, gone) {
 		if !o.giveUpForAnother(q) {
@@ -72,8 +73,8 @@ func (o *roster) findPages(q, gone *Sequence) bool {
 	return true
 }
 
-// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more, in addition to those
-// it has or could share, and how many are available.
+// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more token, in addition to
+// the pages that it holds or could share, and how many pages are available.
 func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
 	if slices.Contains(o.kept, q) {
 		return q.needs(q.left() + 1), pool.Available(), nil
