@@ -32,20 +32,20 @@ func TestLinesThatArePutOff(t *testing.T) {
 		s.mu.Lock()
 		j, n := s.choose()
 		if j != nil && n >= 0 {
-			j.pending = append([]int{n}, j.pending...) // so that runNext takes the line again
+			j.pending = append([]int{n}, j.pending...) // the line is first, so that runNext takes it again
 		}
 		s.mu.Unlock()
 		return j != nil && n >= 0
 	}
 	if !next() || !s.runNext(r) || ran != 1 {
-		t.Fatalf("the line ran %d times", ran)
+		t.Fatalf("the line ran %d times, want once", ran)
 	}
 	if next() {
-		t.Error("a line that was put off for a minute may run at once")
+		t.Error("a line that was postponed for a minute may run at once")
 	}
 	now = now.Add(time.Minute)
 	if !next() || !s.runNext(r) || ran != 2 {
-		t.Errorf("after a minute the line ran %d times", ran)
+		t.Errorf("after a minute the line has run %d times", ran)
 	}
 	s.mu.Lock()
 	s.batches[b.ID].late.Stop()
@@ -69,7 +69,7 @@ func TestCancelledAfterTheLastLine(t *testing.T) {
 		}
 		return Result{Succeeded, []byte("{}")}, nil
 	})
-	for range 2 { // one step runs the line, and one ends the batch
+	for range 2 { // the first step runs the line, the second ends the batch
 		s.runNext(r)
 	}
 	if got, err := s.Batch("", b.ID); err != nil || got.State != Cancelled || got.Counts.Succeeded != 1 {
@@ -86,7 +86,7 @@ func TestUploadsLeaveRoomForResults(t *testing.T) {
 		s := open(t, Options{Budget: 8 << 10})
 		_, err := s.Upload(File{Purpose: "batch"}, strings.NewReader(strings.Repeat("x", c.bytes)))
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrFull) {
-			t.Errorf("%d bytes: %v", c.bytes, err)
+			t.Errorf("upload of %d bytes: error %v", c.bytes, err)
 		}
 		s.Stop()
 	}
@@ -104,7 +104,7 @@ func TestFilesThatAreReadStay(t *testing.T) {
 	}
 	now = now.Add(2 * time.Hour)
 	if s.Sweep(); !s.HasFile(f.ID) {
-		t.Error("the input of a batch that runs was swept away")
+		t.Error("Sweep removed the input of a running batch")
 	}
 	r := runner(func(context.Context, Line) (Result, error) { return Result{Succeeded, []byte("{}")}, nil })
 	for range 2 {
@@ -114,7 +114,7 @@ func TestFilesThatAreReadStay(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if s.Sweep(); s.HasFile(f.ID) {
-		t.Error("an expired file stays after its batch")
+		t.Error("Sweep kept an expired file after its batch has ended")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestTornEntriesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != whole || seen != 1 {
-			t.Errorf("cut after %d bytes: %q, %d entries, %v", cut, got, seen, err)
+			t.Errorf("cut after %d bytes: journal %q, %d entries, error %v", cut, got, seen, err)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestListsThatEnd(t *testing.T) {
 		more bool
 	}{1: {1, true}, 2: {2, true}, 3: {3, false}, 4: {3, false}} {
 		if list, more := s.Files("", "", "", limit); len(list) != want.n || more != want.more {
-			t.Errorf("up to %d: %d files, more %v", limit, len(list), more)
+			t.Errorf("limit %d: %d files, more is %v", limit, len(list), more)
 		}
 	}
 }

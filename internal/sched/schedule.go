@@ -220,7 +220,7 @@ func (o *roster) pagesFor(q *Sequence) int {
 type space struct {
 	own int // number of pages that the sequence does not share
 	// short is the number of pages or window pages that are missing for the sequence and for running prompts; 0 or less
-	// means none
+	// means none.
 	short  int
 	others int // number of running sequences of the rank
 }
