@@ -37,7 +37,7 @@ import (
 type Limits struct {
 	BatchTokens int // maximum number of new tokens in one batch
 	// MaxRunning is the maximum number of sequences in a batch; at most BatchTokens, so that each sequence gets a token
-	// in every batch
+	// in every batch.
 	MaxRunning int
 	MaxPrompts int // maximum number of prompts in a batch; 0 means 4
 	// PromptLogits is the maximum number of rows of prompt logits in one batch, in addition to the row of the last

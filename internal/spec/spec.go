@@ -5,7 +5,8 @@ type Controller struct {
 	setting Setting
 	block   int   // maximum number of drafts of one pass; 0 means that each draft takes a pass
 	trust   trust // weight of the confidence of a drafter that drafts blocks
-	// Seconds of a step that the confidence of blocks saves, and that the device waits for it.
+	// worth is the seconds of a step that the confidence of blocks saves, and wait the seconds that the device waits
+	// for it.
 	worth, wait  float64
 	waits        int                    // number of waits that were measured
 	forward      pass                   // time of a forward pass by its rows

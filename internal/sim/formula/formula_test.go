@@ -87,16 +87,16 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 			chunk int
 		}{{[]int32{5, 3, 7, 0, 9}, 64}, {[]int32{11, 10, 2, 3, 4}, 7}, {[]int32{0, 1, 2, 3, 4}, 1}} {
 			if got := b.logits(t, tokens, c.pages, c.chunk); !slices.Equal(got, want) {
-				t.Errorf("windows %t, pages %v, chunks of %d: other logits", s.Windows, c.pages, c.chunk)
+				t.Errorf("windows %t, pages %v, chunks of %d: the logits differ", s.Windows, c.pages, c.chunk)
 			}
 		}
 		tokens[299] ^= 1
 		if slices.Equal(b.logits(t, tokens, []int32{0, 1, 2, 3, 4}, 64), want) {
-			t.Errorf("windows %t: another token gives the same logits", s.Windows)
+			t.Errorf("windows %t: another token gives equal logits", s.Windows)
 		}
 		tokens[299] ^= 1
 		if slices.Equal(b.logits(t, tokens, []int32{0, 0, 2, 3, 4}, 64), want) {
-			t.Errorf("windows %t: a page that is used twice gives the same logits", s.Windows)
+			t.Errorf("windows %t: a page that is used twice gives equal logits", s.Windows)
 		}
 	}
 	b := newBench(t, Shape{Vocab: 50, Context: 700}, NewDevice(Settings{}))
@@ -109,7 +109,7 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 		tokens[i] = int32(i % 50)
 	}
 	if fillLogits(want, h); !slices.Equal(b.logits(t, tokens, []int32{4, 3, 2, 1}, 64), want) {
-		t.Error("the logits are not those of the formula")
+		t.Error("the logits differ from those of the formula")
 	}
 }
 
@@ -180,7 +180,8 @@ func TestFaults(t *testing.T) {
 			case Panic:
 				ok = panicked
 			case NaN:
-				if ok = err == nil; ok && op != OpFetch && op != OpWait { // these two come after the results
+				// These two operations follow the computation of results.
+				if ok = err == nil; ok && op != OpFetch && op != OpWait {
 					ok = res.Row(0)[0] != res.Row(0)[0]
 				}
 			}
