@@ -58,9 +58,9 @@ func testEntryRefusals(p *pair) {
 			Angles: f(1, 64), Slots: at(6), Pool: keys}),
 		"store keys: a pool of entries": kernel.Do(d, kernel.KeyStoreArgs{Keys: p.random(1, 128).dev, Norm: f(1, 128),
 			Angles: f(1, 64), Slots: at(0), Pool: pool}),
-		"hash: token beyond table":       hash(2, 0),
-		"hash: token below zero":         hash(-1, 0),
-		"hash: expert that is not there": hash(1, 5),
+		"hash: token beyond table":         hash(2, 0),
+		"hash: token below zero":           hash(-1, 0),
+		"hash: expert that does not exist": hash(1, 5),
 	} {
 		if !errors.Is(err, kernel.ErrArgument) {
 			p.Errorf("%s: got error %v, want one that wraps ErrArgument", name, err)

@@ -62,10 +62,10 @@ type expertSet struct {
 	pattern, x    []byte // pattern that weights and rows repeat
 	scales        [2][]float32
 	ids           []int32
-	gateUp, downs int // bytes of these matrices of one expert
+	gateUp, downs int // bytes of the gate-up and of the down matrix of one expert
 }
 
-// expertCase returns a case in which every expert is chosen equally often, as far as the number of rows allows.
+// expertCase returns a case in which every expert is chosen equally often, if the number of rows allows that.
 func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	pairs := rows * expertTop
 	used := min(pairs, int(shape.Experts))

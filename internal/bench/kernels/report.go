@@ -38,7 +38,7 @@ type Verdict struct {
 	Met string `json:"met"`
 }
 
-// These are the values of Met.
+// Values of Met.
 const (
 	Met         = "met"
 	NotMet      = "not met"

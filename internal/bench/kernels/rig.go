@@ -200,7 +200,7 @@ func (r *Rig) fillBlocks(b []byte, f block.Format) {
 	}
 }
 
-// distinct is the number of different pages of a cache; the others are copies at other addresses.
+// distinct is the number of different pages of a cache; the other pages are copies at other addresses.
 const distinct = 8
 
 // mainPool returns a cache of random latent rows.

@@ -43,8 +43,7 @@ const (
 	inRegisters = time.Millisecond
 )
 
-// These limits apply to slow operations: an operation is timed in fewer rounds than configured once it has taken this
-// long.
+// Limits for slow operations: after an operation has taken this long, it is timed in fewer rounds than configured.
 const (
 	timeLimit = 3 * time.Second
 	fewest    = 3

@@ -89,7 +89,7 @@ type outcome struct {
 	seen    func(gap time.Duration) // called with every gap; may be nil
 }
 
-// perToken returns the mean time of a token after the first, or 0 if there is only one.
+// perToken returns the mean time of a token after the first, or 0 if there is only one token.
 func (o *outcome) perToken() time.Duration {
 	if o.usage.CompletionTokens < 2 {
 		return 0

@@ -69,8 +69,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded counts the tokens of several sequences between the first token of the last sequence and the end of the first
-// sequence.
+// decoded counts the tokens of several sequences between the time when the last sequence has its first token and the
+// time when the first sequence ends.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time

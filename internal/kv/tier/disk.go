@@ -62,7 +62,8 @@ type disk struct {
 	mu    sync.Mutex
 	pages map[prefix.Hash]*list.Element // list elements that hold a prefix.Hash
 	order list.List                     // order of use, most recently used first
-	// pending holds the pages that wait in writes or are being written; lookups find them until their files are complete.
+	// pending holds the pages that wait in writes or are being written; lookups find them until their files are
+	// complete.
 	pending map[prefix.Hash]*Page
 	doomed  []prefix.Hash // dropped pages whose files are to be removed
 	count   Count
