@@ -110,7 +110,7 @@ type Config struct {
 	// sizes share a captured graph. It changes no answer.
 	PadStates bool
 	// RecordBytes is the maximum size of the recorded rows of one request (Request.Record), in bytes as they are sent;
-	// 0 means 64 MiB. With a negative value nothing is recorded or replayed, and passes allocate no memory for it.
+	// 0 means 64 MiB. With a negative value nothing is recorded or replayed, and passes allocate no memory for records.
 	RecordBytes int64
 	// Tiers configures the storage of prefix cache pages outside the device: in host memory, in files, in a store that
 	// servers share.

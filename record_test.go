@@ -212,7 +212,7 @@ func TestReplay(t *testing.T) {
 				if reflect.DeepEqual(got.Tokens, want.Tokens) {
 					t.Errorf("replaying other %s did not change the answer", x.name)
 				}
-				// The newly recorded choices equal the replayed ones.
+				// The newly recorded choices equal the replayed choices.
 				for i := range got.Recorded.Rows[:300] {
 					for l := range rows[i].Layers {
 						g, w := got.Recorded.Rows[i].Layers[l].Selected, again.Replay[i].Layers[l].Selected

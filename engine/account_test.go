@@ -140,7 +140,7 @@ func TestPagesOfAnotherPlanAreNotUsed(t *testing.T) {
 	}
 }
 
-// A pass is enqueued behind another one only for tokens that were requested: a single answer of n tokens takes n passes
+// A pass is enqueued after another pass only for tokens that were requested: a single answer of n tokens takes n passes
 // and computes no unused token.
 func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {

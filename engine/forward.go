@@ -81,7 +81,7 @@ func (l *logits) take(it *sched.Item) logits {
 	return own
 }
 
-// launch enqueues the pass of a batch, behind the last batch unless that is nil.
+// launch enqueues the pass of a batch, after the last batch unless last is nil.
 func (l *loop) launch(b, last *batch) {
 	b.launched, b.behind = l.now(), stageFormed
 	if last != nil {

@@ -16,7 +16,7 @@ type inbox struct {
 
 	jobs    []*Job
 	cancels []*Job
-	settles []chan struct{} // closed at the end of the next iteration of the loop
+	settles []chan struct{} // closed at the beginning of the next iteration of the loop
 	flushes []chan struct{} // closed when the cache was emptied
 	discard bool            // the tiers drop all pages when the engine closes
 	closing bool            // no more requests are accepted

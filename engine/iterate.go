@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// turn performs one iteration of the loop. It launches the next batch behind the last batch, processes the results of
+// turn performs one iteration of the loop. It launches the next batch after the last batch, processes the results of
 // the last batch while the next batch runs, and stores the next batch as the last batch. It reports whether there was
 // anything to do.
 func (l *loop) turn() bool {
@@ -56,7 +56,7 @@ func (l *loop) admit(b *batch) bool {
 	return len(b.items) > 0
 }
 
-// process handles the results of the last batch. The next batch, unless nil, was launched behind it.
+// process handles the results of the last batch. The next batch, unless nil, was launched after it.
 func (l *loop) process(last, next *batch) {
 	if last.stage == stageDrafting {
 		l.seeDrafts(last, next)
@@ -132,7 +132,7 @@ func (l *loop) seeDrafts(last, next *batch) {
 	}
 }
 
-// drop waits for the pass of a batch that was launched behind a failed batch, and moves the batch to the stage ended.
+// drop waits for the pass of a batch that was launched after a failed batch, and moves the batch to the stage ended.
 // The results are not used.
 func (l *loop) drop(b *batch) {
 	if b.stage == stageEnqueued {

@@ -140,8 +140,8 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 	}
 }
 
-// Requests get their tokens even if a pass fails when it is enqueued behind another pass, or in Wait while another pass
-// is enqueued behind it.
+// Requests get their tokens even if a pass fails when it is enqueued after another pass, or in Wait while another pass
+// is enqueued after it.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)

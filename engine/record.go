@@ -198,7 +198,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 // wants reports whether the selections of a layer are recorded.
 func (r *Record) wants(layer int) bool { return r.Layers == nil || slices.Contains(r.Layers, layer) }
 
-// newRecording returns the layers and rows of a choice to record, or nil if nothing is recorded.
+// newRecording returns the kinds of data and the layers that are recorded for a choice, or nil if nothing is recorded.
 func (in *intake) newRecording(r *Record) *step.Recording {
 	if r == nil {
 		return nil

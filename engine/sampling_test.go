@@ -180,7 +180,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	if st := e.Stats(); 2*st.Overlapped < st.Steps || standIn == nil && st.Preempted == 0 {
 		t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 	}
-	// In this run a draft pass fails after the next batch was enqueued behind it.
+	// In this run a draft pass fails after the next batch was enqueued after it.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
 		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)

@@ -25,7 +25,7 @@ type experts struct {
 	moves   *placement.Placement // Config.Moves, until a move fails
 }
 
-// count makes passes count the experts that rows choose, if Config.Usage or Config.Moves is set.
+// count makes passes count the experts that rows choose, if Config.Usage is set.
 func (x *experts) count() error {
 	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
 		return fmt.Errorf("sparrow: experts of family %s cannot move on %s; omit --experts move",

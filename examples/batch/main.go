@@ -74,7 +74,7 @@ func extract(ctx context.Context, engine *sparrow.Engine, line string) (string, 
 			{Role: chat.User, Content: "Return JSON with name, age and city. Text: " + line}}},
 		Sampling:   sampling,
 		Format:     sparrow.Format{Kind: sparrow.FormatSchema, Schema: []byte(schema)},
-		Background: true, // in an engine that also serves other requests, these requests would wait for them
+		Background: true, // these requests wait for other requests of an engine
 	})
 	if err != nil {
 		return "", err

@@ -35,7 +35,7 @@ func (f *Fit) Predict(x Features) (seconds float64) {
 func (f *Fit) Each(i int) float64 { return f.weight[i] * f.guess[i] }
 
 // Observe adds the measured seconds of features. The error of a prediction counts relative to scale, which is the total
-// time if these features are only a part of it.
+// time if the features explain only a part of that time.
 func (f *Fit) Observe(x Features, seconds, scale float64) {
 	for i := range x {
 		x[i] *= f.guess[i] / scale

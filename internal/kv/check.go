@@ -7,7 +7,8 @@ import (
 )
 
 // Check walks the pool, its sequences and its prefix index and returns the first violated invariant. Its time is
-// proportional to the size of the pool it is meant for diagnosis and for tests, where it can be called after any call.
+// proportional to the size of the pool. Check is meant for diagnosis and for tests, where it can be called after any
+// call.
 func (p *Pool) Check() error {
 	if err := p.index.Check(); err != nil {
 		return fmt.Errorf("kv: %w", err)

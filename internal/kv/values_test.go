@@ -65,9 +65,9 @@ func TestStatsOfPoolsAreSums(t *testing.T) {
 	}
 }
 
-// The pool has enough window pages for all running sequences and for a step, and additional ones for reuse. For reuse
-// it has one window page for every eight pages. If a window page is as large as many pages, the window pages take as
-// much memory as the pages, and their number is at most half of the number of pages.
+// The pool has enough window pages for all running sequences and for a step, and additional window pages for reuse. For
+// reuse it has one window page for every eight pages. If a window page is as large as many pages, the window pages take
+// as much memory as the pages, and their number is at most half of the number of pages.
 func TestTheNumberOfWindowPages(t *testing.T) {
 	for _, c := range []struct {
 		load Load

@@ -154,7 +154,7 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequ
 // youngestBackground returns the youngest running background sequence on a rank, or on any rank if that is -1; nil if
 // there is none.
 func (o *roster) youngestBackground(rank int) *Sequence {
-	for _, r := range slices.Backward(o.running) { // in order of arrival
+	for _, r := range slices.Backward(o.running) { // running is in order of arrival
 		if r.Background && (rank < 0 || r.rank == rank) {
 			return r
 		}
@@ -165,7 +165,7 @@ func (o *roster) youngestBackground(rank int) *Sequence {
 // lowest returns the youngest running sequence of the lowest priority of q's tenant, if that priority is lower than
 // q's; otherwise nil.
 func (o *roster) lowest(q *Sequence) (lower *Sequence) {
-	for _, r := range o.running { // in order of arrival
+	for _, r := range o.running { // running is in order of arrival
 		if r.tenant() == q.tenant() && r.Priority < q.Priority && (lower == nil || r.Priority <= lower.Priority) {
 			lower = r
 		}
@@ -187,7 +187,7 @@ func (o *roster) holds(p *account, level func(*Sequence) *account, has func(*Seq
 // that is -1. It returns nil if that is the account's oldest sequence.
 func (o *roster) youngestOf(p *account, level func(*Sequence) *account, rank int) (youngest *Sequence) {
 	oldest := true
-	for _, r := range o.running { // in order of arrival
+	for _, r := range o.running { // running is in order of arrival
 		if level(r) != p {
 			continue
 		}

@@ -192,7 +192,7 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 }
 
 // A sequence is suspended for another sequence of its tenant only if that sequence can then run: more sequences of the
-// tenant may be running than the limit of the waiting sequence allows, because the running ones have other limits.
+// tenant may be running than the limit of the waiting sequence allows, because the running sequences have other limits.
 // Otherwise the suspended sequence would return in the same batch, begin again and take the only row that may be
 // replayed, and no sequence would end.
 func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 //     replay may wait for free rows in a batch, and all may wait for a step of first sequences alone, of which no two
 //     follow each other; background sequences wait while prompts of others are computed;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
-//   - sequences wait, run and are admitted in order of arrival, preempted ones too;
+//   - sequences wait, run and are admitted in order of arrival, including preempted sequences;
 //   - rows of logits are those of the last requested tokens of a sequence, each once, and no batch has more of them
 //     than Limits.PromptLogits in addition to one for each sequence and draft;
 //   - if ranks have pools of their own, a sequence has all its pages in one pool from its admission on;

@@ -52,7 +52,7 @@ func (f *forming) nextFirst(others *cost.Work) *Sequence {
 }
 
 // isFirst reports whether a waiting sequence is the first of its tenant or, if there is only one tenant, of its flow.
-// In the latter case it must not take pages that other sequences wait for.
+// If it is the first of a flow, it must not take pages that other sequences wait for.
 func (o *roster) isFirst(q *Sequence) bool {
 	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) ||
 		q.waitsForPrompt() || q.waitsForPlace() {

@@ -49,7 +49,7 @@ type Limits struct {
 	// Divides reports that batches of decodes can run while a batch of prompts is computed: the caller requests them
 	// with Between, as often as MaxStall requires.
 	Divides bool
-	// Threshold is the number of tokens of a prompt that use dense attention, whose time is predicted separately; 0
+	// Threshold is the number of prompt tokens that use dense attention, whose time is predicted separately; 0
 	// means none.
 	Threshold int
 	// RecordRows is the maximum number of recorded rows of one batch, and also of replayed rows.

@@ -256,8 +256,8 @@ func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	return f
 }
 
-// place returns the rank on which a sequence is admitted, and whether there is one. Among the ranks where it fits, the
-// one with the longest cached prefix wins, then the one with the fewest sequences.
+// place returns the rank on which a sequence is admitted, and whether there is one. Among the ranks where it fits, it
+// prefers the rank with the longest cached prefix, then the rank with the fewest sequences.
 func (o *roster) place(q, gone *Sequence) (rank int, ok bool) {
 	var best space
 	for r := range o.pools {
@@ -315,7 +315,7 @@ func (o *roster) admit(at int) *Sequence {
 func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
 	n := 0
-	for _, r := range o.running { // in order of arrival
+	for _, r := range o.running { // running is in order of arrival
 		if r.rank == rank {
 			q = r
 			n++

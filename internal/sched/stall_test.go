@@ -187,7 +187,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// On a shared machine, where a batch may take half or twice the time of the previous one, nearly all gaps are within
+// On a shared machine, where a batch may take half or twice the time of the previous batch, nearly all gaps are within
 // 1.2 times the limit.
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {

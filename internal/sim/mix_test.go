@@ -129,7 +129,7 @@ func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	inTimeOn(t, cost, 100*time.Millisecond, func(x *timed) {
 		prompt := 4 + d.IntN(40)
 		idle := time.Duration(0)
-		for range 12 { // in these requests the engine learns the costs of the machine
+		for range 12 { // with these requests the engine measures the costs of the machine
 			idle = x.ask(d, prompt)
 			x.clock.Sleep(10 * time.Millisecond)
 		}

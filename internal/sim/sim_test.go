@@ -30,7 +30,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// After a failed pass, passes enqueued behind it have not run on the device. The destinations of tokens that one pass
+// After a failed pass, passes enqueued after it have not run on the device. The destinations of tokens that one pass
 // passes to the next on the device must therefore be written again. Without that, a request gets tokens of another
 // request with these seeds, in one of them after a panic.
 func TestFedTokensAfterAFailedPass(t *testing.T) {

@@ -109,7 +109,7 @@ func (r *Request) Depth(sequences int) int {
 		r.losses, c.lost = 0, 0
 		return best
 	}
-	if r.losses == 0 { // another request's losses ended its drafting, and this request has none yet
+	if r.losses == 0 { // the first loss weighs more if drafting has ended for other requests
 		r.losses = min(c.lost*mostLoss, maxLosses-mostLoss)
 	}
 	if r.losses += min(1+int(lossShare*(plain/most-1)), mostLoss); r.losses >= maxLosses {

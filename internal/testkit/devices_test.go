@@ -71,8 +71,8 @@ var suites = []suite{
 	{"spread pools", 48, testSpread},
 }
 
-// Every registered CPU variant with several workers passes the suites, and so does the reference, which has no workers.
-// The best variant also runs with one worker, and with so many workers that one is idle in GEMMs of few rows.
+// Every registered CPU variant with several workers passes the suites. The reference, which has no workers, passes them
+// too. The best variant also runs with one worker, and with so many workers that one is idle in GEMMs of few rows.
 func TestOperations(t *testing.T) {
 	for i, b := range append(cpu.Backends(), ref.Backends()...) {
 		if b.Available() != nil {

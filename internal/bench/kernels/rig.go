@@ -55,7 +55,7 @@ func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 // period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
 const period = 1<<16 + 1
 
-// repeat fills v with the values of draw, of which the first ones are repeated.
+// repeat fills v with the values of draw, and repeats the first values if there are more elements.
 func repeat[T any](v []T, draw func() T) {
 	n := min(period, len(v))
 	for i := range n {

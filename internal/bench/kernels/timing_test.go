@@ -37,7 +37,7 @@ func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 		name   string
 		ofPeak bool
 		rounds int
-		want   int // expected number of moments, including the slow ones at the beginning
+		want   int // expected number of moments, including the slow moments at the beginning
 	}{
 		{"not compared with the peak", false, settled, len(slow) + settled},
 		{"enough at the peak", true, settled + 1, len(slow) + settled + 1},

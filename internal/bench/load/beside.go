@@ -122,7 +122,7 @@ func (b *beside) run(ctx context.Context, r *runner, i int) {
 	}
 }
 
-// end stops the streams and waits for them.
+// end stops the streams and waits until they have ended.
 func (b *beside) end() {
 	b.cancel()
 	b.wait.Wait()

@@ -20,7 +20,7 @@ type Accepting struct {
 	Setting  string  `json:"setting"`
 	Accept   float64 `json:"accept"`           // share of drafts that are accepted
 	Plain    float64 `json:"plain_tokens_s"`   // rate of all sequences while all of them decode
-	Drafted  float64 `json:"drafted_tokens_s"` // the same rate with drafts
+	Drafted  float64 `json:"drafted_tokens_s"` // rate of all sequences with drafts
 	Ratio    float64 `json:"ratio"`            // drafted / plain
 	Proposed int     `json:"drafted_tokens"`
 	Accepted int     `json:"accepted_tokens"`

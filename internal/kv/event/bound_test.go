@@ -90,7 +90,7 @@ func TestSnapshotsLeaveNoMemory(t *testing.T) {
 	}
 }
 
-// A subscriber gets a batch of any size if its queue is empty. A batch that does not fit behind other batches, in bytes
+// A subscriber gets a batch of any size if its queue is empty. A batch that does not fit after other batches, in bytes
 // or in number, is dropped and counted.
 func TestTheQueueOfASubscriber(t *testing.T) {
 	memory := make([]byte, maxQueuedSize+1)

@@ -12,7 +12,7 @@ type Medium uint8
 // The tiers of the cache, nearest first.
 const (
 	GPU     Medium = iota // memory of the device that computes, also if that is a CPU
-	CPU                   // host memory behind the device
+	CPU                   // host memory, as a tier after the device
 	Storage               // files and stores
 	mediums
 )

@@ -6,7 +6,7 @@ import (
 )
 
 // Check walks the whole index and returns the first violated invariant, wrapped in ErrCorrupt. Its time is proportional
-// to the size of the index it is meant for tests and for diagnosis.
+// to the size of the index. Check is meant for tests and for diagnosis.
 func (ix *Index) Check() error {
 	c := checker{Index: ix, live: make([]bool, len(ix.nodes)), rank: make([]int, len(ix.nodes))}
 	for _, walk := range []func() error{c.unusedNodes, c.hashes, c.entries, c.children, c.twins, c.idleList, c.memory} {
@@ -18,7 +18,7 @@ func (ix *Index) Check() error {
 }
 
 // checker holds the memory of one call of Check. Its checks run in order: later checks rely on the results of earlier
-// ones.
+// checks.
 type checker struct {
 	*Index
 	live []bool // [nodes] the node is not in the list of unused nodes

@@ -19,7 +19,7 @@ type Stored struct {
 	Parent Hash
 	// Root identifies layout and salt: pages under one root are never found for prompts under another root.
 	Root Hash
-	// Salt is the salt of Root, where the caller of Add knows it; valid during the call.
+	// Salt is the salt of Root, if the caller of Add knows it; it is valid only during the call.
 	Salt []byte
 	// Tokens are the page's tokens, valid during the call.
 	Tokens []int32

@@ -125,7 +125,7 @@ func (f *Fetch) deliver(p *Page, tier string) bool {
 }
 
 // Next returns the next page, with a reference for the caller, and the name of its tier. The page is nil if it has not
-// arrived yet, or will not arrive; in the latter case ended is set.
+// arrived yet, or will not arrive; if it will not arrive, ended is set.
 func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

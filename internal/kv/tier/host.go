@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// host stores pages that the device evicted in memory, and keeps the most recently used ones.
+// host stores pages that the device evicted in memory, and keeps the most recently used pages.
 type host struct {
 	most  int  // maximum number of pages
 	early bool // pages are stored when they become reusable, not only when the device evicts them

@@ -186,7 +186,7 @@ func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
 // keys returns the common prefix of the keys of all pages.
 func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
-// Load requests pages, a few ahead of the one that it reads.
+// Load requests pages, a few pages ahead of the page that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	spec := s.spec()

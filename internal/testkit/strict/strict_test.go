@@ -115,7 +115,8 @@ func resolve(t *testing.T, dev *strict.Device, m model.Model, kv string) plan.Co
 	return cfg
 }
 
-// Our own models run on the strict device, and the shapes that the CUDA operations refuse are exactly the listed ones.
+// Our own models run on the strict device, and the shapes that the CUDA operations refuse are exactly the listed
+// shapes.
 func TestOurModels(t *testing.T) {
 	r := newRefusals()
 	t.Run("oracle", func(t *testing.T) { testOracle(t, r) })
