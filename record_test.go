@@ -33,7 +33,7 @@ func recorded(t *testing.T, e *Engine, r Request) Answer {
 	return got.Choices[0]
 }
 
-// sameRows checks that two lists of recorded rows are equal bit by bit.
+// sameRows checks that two lists of recorded rows are bitwise equal.
 func sameRows(t *testing.T, what string, got, want []record.Row) {
 	t.Helper()
 	if len(got) != len(want) {

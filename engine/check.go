@@ -94,7 +94,7 @@ func (e *Engine) checkCounts() error {
 	return nil
 }
 
-// check compares the counters of the cache tiers with the scheduled sequences.
+// check compares the counters of sequences that fetch pages with the scheduled sequences.
 func (t *tiers) check() error {
 	if t == nil {
 		return nil

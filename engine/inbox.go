@@ -8,7 +8,7 @@ import (
 )
 
 // inbox holds the requests of callers that the loop has not processed yet. The tally's lock guards it, so that a
-// snapshot has every request either here or in the loop.
+// snapshot of the counters has every request either in the inbox or in the loop.
 type inbox struct {
 	tally   *tally
 	wake    chan struct{} // wakes the loop; capacity 1

@@ -97,7 +97,7 @@ type Job struct {
 	computed          int    // prompt tokens whose rows are in the cache; guarded by the tally's lock
 }
 
-// Next waits for the next event. No event follows the one whose Last is set.
+// Next waits for the next event. No event follows the event whose Last is set.
 func (j *Job) Next() Event { return j.queue.pop() }
 
 // Poll returns the next event if one is available. It does not wait.

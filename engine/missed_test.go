@@ -265,7 +265,8 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 			t.Errorf("%s: the cache has %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
 				i.CacheTokens)
 		}
-		// A cache without a given size holds one prompt, which is as long as a step or as the requested context.
+		// A cache without a requested size holds one prompt of the length of a step, or of the requested context if
+		// that is longer.
 		for context, tokens := range map[int]int{0: 512, 100: 512, 700: 700, 768: 768,
 			1 << 30: m.Config().MaxPositions} {
 			c.CacheTokens, c.ContextTokens = 0, context

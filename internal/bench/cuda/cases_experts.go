@@ -214,7 +214,7 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	return out
 }
 
-// inner reads the activation of one pair of a row and an expert.
+// inner reads the activation of pair number place of a row and an expert.
 func (e *expertSet) inner(r *reader, place int) []float32 {
 	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {

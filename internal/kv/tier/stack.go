@@ -134,7 +134,7 @@ func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 	})
 }
 
-// Identified reports whether the digest of all weights is known.
+// Identified reports whether the digest of all weights is known, so that pages may leave the machine.
 func (s *Stack) Identified() bool { return s.whole.Load() != nil }
 
 // outside returns the spec of pages that leave the machine, or nil.

@@ -24,7 +24,7 @@ type Virtual struct {
 	timers timers
 	parked []*process // waiting processes, in the order in which they began to wait
 	count  int        // number of processes that have not ended
-	driver chan error // signals the caller of Run
+	driver chan error // receives the end of a run, for the caller of Run
 	done   bool       // the function that Run was called with has returned
 }
 

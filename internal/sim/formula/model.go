@@ -26,7 +26,7 @@ type Shape struct {
 // Different sequences have different hashes.
 type Script func(hash uint64, tokens func() []int32) int32
 
-// New makes a model.
+// New returns a model of the given shape on a device.
 func New(s Shape, dev *Device) (model.Model, error) {
 	if s.Windows {
 		return newWindowed(s, dev), nil
