@@ -48,8 +48,8 @@ const (
 
 // The ways a choice ends.
 const (
-	FinishStop      = engine.FinishStop      // end of sequence, or a stop string or token
-	FinishLength    = engine.FinishLength    // MaxTokens or the context is full
+	FinishStop      = engine.FinishStop      // an end-of-sequence token, a stop string or a stop token was found
+	FinishLength    = engine.FinishLength    // MaxTokens tokens were generated, or the context is full
 	FinishToolCalls = engine.FinishToolCalls // the reply calls tools
 	FinishCancelled = engine.FinishCancelled // the caller's context ended
 	FinishError     = engine.FinishError     // the request failed; Event.Err states why

@@ -14,8 +14,8 @@ type Finish string
 
 // Reasons why a choice ends. FinishToolCalls is set by package sparrow, which parses replies.
 const (
-	FinishStop      Finish = "stop"       // end of sequence, or a stop string or token
-	FinishLength    Finish = "length"     // MaxTokens or the context is full
+	FinishStop      Finish = "stop"       // an end-of-sequence token, a stop string or a stop token was found
+	FinishLength    Finish = "length"     // MaxTokens tokens were generated, or the context is full
 	FinishToolCalls Finish = "tool_calls" // the reply calls tools
 	FinishCancelled Finish = "cancelled"  // the caller's context ended
 	FinishError     Finish = "error"      // the request failed; Event.Err states why

@@ -35,7 +35,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault func(works []step.Work) error
-		lost  bool // whether the marked request fails
+		lost  bool // the marked request fails
 		alone bool
 	}{
 		{"an error of one sequence", func(works []step.Work) error {

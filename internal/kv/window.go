@@ -3,7 +3,8 @@ package kv
 import "fmt"
 
 // Window describes the memory of rows that later tokens no longer attend to. A page of such rows is a window page.
-// Every page within a sequence's window has one, and releases it when the window has moved on; the page itself stays.
+// Every page within a sequence's window has a window page, which is released when the window has moved past the page;
+// the page itself stays allocated.
 type Window struct {
 	// Pages is the number of window pages, numbered from First on. 0 means that the pool has no such memory: rows are
 	// kept as long as their page.
@@ -70,7 +71,7 @@ type windows struct {
 	free  []int32
 
 	// Idle window pages in the order in which they became idle: they form a list, linked by older and newer.
-	older, newer   []int32 // [Window.Pages]
+	older, newer   []int32 // [Window.Pages] neighbours in the list
 	oldest, newest int32
 	idle           int
 	evictions      int64

@@ -121,7 +121,7 @@ type Result struct {
 	RoofShare float64 `json:"roof_share"` // roof_us / us
 	Peer      string  `json:"peer,omitempty"`
 	PeerUS    float64 `json:"peer_us,omitempty"`
-	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us: above 1 is faster than the peer
+	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us; above 1 the kernel is faster than the peer
 	Sets      int     `json:"sets"`
 	Launches  int     `json:"launches"` // launches per replay
 	Checked   bool    `json:"checked"`

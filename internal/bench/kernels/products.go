@@ -11,7 +11,7 @@ import (
 // Shape of the GEMM in the table of targets.
 const (
 	gemmRows, gemmOut, gemmIn = 960, 1024, 1024
-	dramIn                    = 4096 // columns of weights that are read from DRAM
+	dramIn                    = 4096 // number of columns of weights that are read from DRAM
 )
 
 var (

@@ -30,7 +30,7 @@ type timing struct {
 // more than twice the lower. A GEMM is therefore compared with the rate of its own round.
 type moment struct {
 	micros float64
-	rate   float64 // 0 if no loop was timed
+	rate   float64 // rate of the register loop; 0 if no loop was timed
 }
 
 const (

@@ -77,7 +77,7 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		}
 		// The exponent of codeScale, 120, is the code of 256 in e4m3.
 		return part(kernel.E4M3, p.PageTokens*size, p.Pages(), p.PageTokens*layout.V4ScaleBytes, p.Mem.Cols, 256, 0)
-	case layout.V41Window528: // exponents as for V4 rows
+	case layout.V41Window528: // the exponents are those of V4 rows
 		if err := codes(0, tokens, layout.V4Dim, layout.V41WindowBytes); err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ type graphs struct {
 // Launch launches all graphs, each on its rank.
 func (g *graphs) Launch() error { return g.group.Do(g.launch) }
 
-// Launches returns the launches of the first rank.
+// Launches returns the number of launches in the graph of the first rank.
 func (g *graphs) Launches() int { return g.list[0].Launches() }
 
 // Bytes returns the maximum of the graphs' sizes over all ranks.

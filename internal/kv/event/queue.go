@@ -13,7 +13,7 @@ type queue struct {
 	mu    sync.Mutex
 	list  []change
 	limit int           // length of list at which it is reduced
-	wake  chan struct{} // capacity 1
+	wake  chan struct{} // signals the publisher that the list is not empty; capacity 1
 	salt  func([]byte) string
 }
 

@@ -49,7 +49,7 @@ func TestTheNextTwinAnswersWhenTheFirstFallsOutOfUse(t *testing.T) {
 		return pages
 	}
 	add(t, ix, "", "abcd", 1)
-	add(t, ix, "", "abcdefgh", 2, 3) // 2 is a duplicate of 1; 3 is the first page with efgh
+	add(t, ix, "", "abcdefgh", 2, 3) // page 2 is a duplicate of page 1; page 3 is the first page with efgh
 	add(t, ix, "", "abcd", 4)        // page 4 is also a duplicate of page 1
 	if got := answer(); !slices.Equal(got, []int32{1, 3}) {
 		t.Fatalf("pages %v", got)

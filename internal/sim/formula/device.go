@@ -169,8 +169,8 @@ type divided struct {
 	begin func() (time.Duration, error)
 	end   func() error
 	takes time.Duration
-	whole bool // it has one part
-	nan   bool // its results are NaN
+	whole bool // the program has one part
+	nan   bool // the results of the pass are NaN
 }
 
 // Len returns the number of parts of the pass.

@@ -38,7 +38,7 @@ func fillOne(to []float32, token int32) {
 }
 
 // best returns the most probable token, its logit, and the logarithm of the sum of exponentials. For NaN it returns the
-// first token, like a device that does not check.
+// first token, like a device that does not check for NaN.
 func best(logits []float32) (token int32, logit, logSum float32) {
 	logit = float32(math.Inf(-1))
 	sum := 0.0

@@ -54,14 +54,14 @@ func (d *Device) Do(op kernel.Op) error {
 		Second: func() error { return kernel.Do(d.second, kernel.Replace(op, seconds)) }})
 }
 
-// Copy runs on both devices.
+// Copy runs the operation on both devices.
 func (d *Device) Copy(a kernel.CopyArgs) error { return d.Do(a) }
 
-// Take runs on both devices.
+// Take runs the operation on both devices.
 func (d *Device) Take(a kernel.TakeArgs) error { return d.Do(a) }
 
-// Put runs on both devices.
+// Put runs the operation on both devices.
 func (d *Device) Put(a kernel.PutArgs) error { return d.Do(a) }
 
-// Accept runs on both devices.
+// Accept runs the operation on both devices.
 func (d *Device) Accept(a kernel.AcceptArgs) error { return d.Do(a) }

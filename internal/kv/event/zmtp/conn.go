@@ -224,7 +224,7 @@ func (c *Conn) Write(frames ...[]byte) error {
 	return c.out.Flush()
 }
 
-// frame writes to the buffer, which keeps the first error until Flush.
+// frame writes one frame to the buffer; the buffer keeps the first error until Flush.
 func (c *Conn) frame(flags byte, body []byte) {
 	if len(body) > 255 {
 		c.out.Write(binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(len(body))))
