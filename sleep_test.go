@@ -146,7 +146,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	}
 }
 
-// A closed engine is not asleep, whether it was asleep before or not, and nothing wakes it up.
+// A closed engine is not asleep, whether it was asleep before or not, and no call wakes it up.
 func TestAClosedEngineIsNotAsleep(t *testing.T) {
 	ctx, dir := t.Context(), testmodel.V32(t)
 	for _, sleeps := range []bool{false, true} {
@@ -163,16 +163,16 @@ func TestAClosedEngineIsNotAsleep(t *testing.T) {
 		for range 2 {
 			if _, err := e.Generate(ctx, Request{Tokens: tokens(1, 5), Sampling: greedy()}); !errors.Is(err,
 				ErrClosed) || e.Stats().Asleep {
-				t.Errorf("asleep before: %t: asleep %t, %v", sleeps, e.Stats().Asleep, err)
+				t.Errorf("asleep before %t: asleep is %t, error %v", sleeps, e.Stats().Asleep, err)
 			}
 			if err := e.Wake(ctx); !errors.Is(err, ErrClosed) {
-				t.Errorf("asleep before: %t: woke up: %v", sleeps, err)
+				t.Errorf("asleep before %t: Wake returned error %v", sleeps, err)
 			}
 			if err := e.UpdateWeights(ctx, dir, false); !errors.Is(err, ErrClosed) {
-				t.Errorf("asleep before: %t: took weights: %v", sleeps, err)
+				t.Errorf("asleep before %t: UpdateWeights returned error %v", sleeps, err)
 			}
 			if err := e.Sleep(ctx, false); err != nil {
-				t.Errorf("asleep before: %t: %v", sleeps, err)
+				t.Errorf("asleep before %t: error %v", sleeps, err)
 			}
 		}
 	}

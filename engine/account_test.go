@@ -224,7 +224,7 @@ func TestDraftingLayersCountTheirOwnExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	for _, c := range []struct {
 		dir    string
-		layers int // that draft
+		layers int // number of drafting layers
 	}{{testmodel.V32Draft(t), 1}, {testmodel.V4Spark(t), 2}, {testmodel.V41Spark(t), 2}} {
 		for _, n := range []int{0, 2} {
 			u := expertCounts(t, c.dir)
@@ -238,12 +238,12 @@ func TestDraftingLayersCountTheirOwnExperts(t *testing.T) {
 			first := len(u.Counts) - c.layers
 			for l := range first {
 				if got := u.Choices(l); got != 0 && got != float64(rows*u.Chosen) {
-					t.Errorf("%s, %d drafts: layer %d has %v choices of %d rows", c.dir, n, l, got, rows)
+					t.Errorf("%s, %d drafts: layer %d has %v expert choices for %d rows", c.dir, n, l, got, rows)
 				}
 			}
 			for l := first; l < len(u.Counts); l++ {
 				if got := u.Choices(l); (got > 0) != (n > 0) || got != u.Choices(first) {
-					t.Errorf("%s, %d drafts: drafting layer %d has %v choices", c.dir, n, l, got)
+					t.Errorf("%s, %d drafts: drafting layer %d has %v expert choices", c.dir, n, l, got)
 				}
 			}
 		}

@@ -26,10 +26,10 @@ func TestTheLargestCacheFits(t *testing.T) {
 		if err := z.checkCache(&cfg, pages*cfg.Page); err != nil {
 			t.Errorf("model %q: %v", dir, err)
 		}
-		for _, more := range []int{1, cfg.Page} { // one token takes a page as well
+		for _, more := range []int{1, cfg.Page} { // one more token needs one more page
 			err := z.checkCache(&cfg, pages*cfg.Page+more)
 			if err == nil || !strings.Contains(err.Error(), "--cache-tokens to at most "+strconv.Itoa(pages*cfg.Page)) {
-				t.Errorf("model %q: %d tokens more: %v", dir, more, err)
+				t.Errorf("model %q: with %d more tokens: error %v", dir, more, err)
 			}
 		}
 	}

@@ -320,7 +320,7 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	emptied(t, e)
 	_, run := running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
 	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 1, Trace: true})
-	const queued = time.Second // passes before the sequence is admitted, and is not part of the wait
+	const queued = time.Second // time before the sequence is admitted, which is not part of the wait
 	clock.at.Store(int64(queued))
 	e.iterations(1)
 	begun := clock.Now()

@@ -114,7 +114,8 @@ func TestACacheLeavesWhatIsReserved(t *testing.T) {
 	} {
 		z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100, WeightBytes: 300}}, free: c.free, total: c.total}
 		if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: c.arch}}); got != c.want {
-			t.Errorf("%d of %d bytes free on %v: at most %d bytes, want %d", c.free, c.total, c.arch, got, c.want)
+			t.Errorf("%d of %d bytes free on %v: cacheLimit returned %d bytes, want %d", c.free, c.total, c.arch, got,
+				c.want)
 		}
 	}
 }
@@ -284,7 +285,7 @@ type ticks struct {
 	machine
 	now    time.Time
 	todo   []func()
-	limits []time.Duration // of the waits
+	limits []time.Duration // limits of the waits so far
 }
 
 func (c *ticks) Now() time.Time { return c.now }
@@ -327,7 +328,8 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	}
 }
 
-// The watchdog looks eight times within its limit, but at most once per millisecond. Without a limit it does not run.
+// The watchdog checks the current pass eight times within its limit, but at most once per millisecond. Without a limit
+// it does not run.
 func TestHowOftenTheWatchdogLooks(t *testing.T) {
 	for after, want := range map[time.Duration][]time.Duration{0: nil, -1: nil, time.Second: {time.Second / 8},
 		8*time.Millisecond - 1: {time.Millisecond}} {
@@ -335,7 +337,7 @@ func TestHowOftenTheWatchdogLooks(t *testing.T) {
 		w := &watchdog{tally: &tally{}, after: after, setup: &setup{cfg: Config{Clock: c}}}
 		w.watch(nil)
 		if !slices.Equal(c.limits, want) {
-			t.Errorf("with a limit of %v it waits for %v, want %v", after, c.limits, want)
+			t.Errorf("with a limit of %v the watchdog waits for %v, want %v", after, c.limits, want)
 		}
 	}
 }

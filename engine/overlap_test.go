@@ -191,7 +191,7 @@ func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 }
 
 // late makes passes of several requests fail in Wait. It checks that the loop waits for every pass, also for those
-// whose results are not used: when a pass begins, at most one other is in flight.
+// whose results are not used: when a pass begins, at most one other pass is in flight.
 type late struct {
 	runner
 	t           *testing.T
@@ -201,8 +201,8 @@ type late struct {
 
 func (l *late) Begin(works []step.Work) (step.Started, error) {
 	if l.flying > 1 {
-		l.t.Errorf("a pass begins while %d others are in flight", l.flying)
-		l.flying = 1 // reports each pass once
+		l.t.Errorf("a pass begins while %d other passes are in flight", l.flying)
+		l.flying = 1 // each pass is reported once
 	}
 	return l.runner.Begin(works)
 }

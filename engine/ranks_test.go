@@ -70,7 +70,7 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 	return dividedBy(t, how, open, rank, timeout, mark)
 }
 
-// dividedBy is onRanks with the given division of attention.
+// dividedBy returns an engine on two ranks, like onRanks, with the given division of attention.
 func dividedBy(t *testing.T, how plan.Division, open opening, rank int, timeout time.Duration, mark func() error) (
 	*Engine, *group.Group) {
 	t.Helper()
@@ -102,14 +102,15 @@ func dividedBy(t *testing.T, how plan.Division, open opening, rank int, timeout 
 	return e, g
 }
 
-// A sequence has its pages on one rank: where ranks have pages of their own, the cache is that of all ranks together,
-// and the context is at most that of one.
+// A sequence has its pages on one rank: if each rank has its own pages, the reported cache is the sum over all ranks,
+// and the context is at most the cache of one rank.
 func TestTheContextFitsOnOneRank(t *testing.T) {
 	for how, pools := range map[plan.Division]int{plan.ByHeads: 1, plan.ByRequests: 2} {
 		e, g := dividedBy(t, how, onCPU, 0, 0, nil)
 		i := e.Info()
 		if i.ContextTokens != 1024 || i.CacheTokens != 1024*pools || i.Pages*i.PageTokens != i.CacheTokens {
-			t.Errorf("attention by %v: a context of %d tokens, a cache of %d and %d pages", how, i.ContextTokens,
+			t.Errorf("attention by %v: the context has %d tokens, the cache %d tokens and %d pages", how,
+				i.ContextTokens,
 				i.CacheTokens, i.Pages)
 		}
 		go e.Run()

@@ -436,7 +436,7 @@ func held(t *testing.T, e *Engine, prompt, given []int32) {
 	x := e.loop.tiers
 	chain, err := x.pools[0].Chain(prompt, kv.OpenOptions{})
 	if err != nil || len(chain) == 0 {
-		t.Fatalf("%d pages, %v", len(chain), err)
+		t.Fatalf("the prompt has %d full pages, error %v", len(chain), err)
 	}
 	size := e.info.PageTokens
 	for i, h := range chain {
@@ -447,7 +447,7 @@ func held(t *testing.T, e *Engine, prompt, given []int32) {
 			p.Parent = chain[i-1]
 		}
 		if x.stack.Keep(p, tier.Leaving); !x.stack.Has(h) {
-			t.Fatalf("no tier keeps page %d", i)
+			t.Fatalf("no tier stored page %d", i)
 		}
 	}
 }
@@ -470,7 +470,8 @@ func TestAPageOfOtherTokensIsNotUsed(t *testing.T) {
 		r := generate(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1, Trace: true})
 		if r.Usage.CachedTokens != want || r.Trace.Restored.Tokens != want ||
 			(differs >= 0) != strings.Contains(r.Trace.Restored.Stop, "other tokens") {
-			t.Errorf("token %d differs: %d tokens are cached, %+v; want %d", differs, r.Usage.CachedTokens,
+			t.Errorf("token %d differs: %d tokens are cached, restored %+v; want %d tokens", differs,
+				r.Usage.CachedTokens,
 				r.Trace.Restored, want)
 		}
 	}
@@ -487,21 +488,21 @@ func TestTheLoopContinuesWhilePagesAreReady(t *testing.T) {
 	prompt := tokens(1, 400)
 	held(t, e, prompt, prompt)
 	x := e.loop.tiers
-	x.most = 1 // one page in each iteration
+	x.most = 1 // fills one page in each iteration
 	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1})
 	await.True(t, "all pages", func() bool { return x.stack.Counts()[0].Hits == 6 })
 	clock.do = func() {
 		n := x.stats.RestoredPages
 		if n > 0 && n < 6 {
-			t.Errorf("the loop waits after %d of 6 pages", n)
+			t.Errorf("the loop waits after it has filled %d of 6 pages", n)
 		}
 		if n > 0 && len(x.restoring) > 0 {
-			e.inbox.signal() // so that it continues even then
+			e.inbox.signal() // wakes the loop, so that it continues even if no signal is left
 		}
 	}
 	run()
 	if _, err := j.whole(); err != nil || j.Usage().CachedTokens != 384 {
-		t.Errorf("%d tokens are cached, %v", j.Usage().CachedTokens, err)
+		t.Errorf("%d tokens are cached, error %v", j.Usage().CachedTokens, err)
 	}
 }
 
@@ -530,10 +531,10 @@ func TestWorksHaveTheFieldsOfTheirItems(t *testing.T) {
 	check := func(name string) {
 		t.Helper()
 		if got := workOf(&it); !reflect.DeepEqual(got, work) {
-			t.Errorf("%s: %+v\nwant %+v", name, got, work)
+			t.Errorf("%s: work %+v\nwant %+v", name, got, work)
 		}
 		if got := draftOf(&it, 8); !reflect.DeepEqual(got, draft) {
-			t.Errorf("%s, drafting layer: %+v\nwant %+v", name, got, draft)
+			t.Errorf("%s, drafting layer: work %+v\nwant %+v", name, got, draft)
 		}
 	}
 	check("part of a prompt")

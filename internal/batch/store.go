@@ -89,7 +89,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// claim locks the folder with the given function, which is filelock.Try.
+// claim locks the folder with the function try, which is filelock.Try except in tests.
 func (s *Store) claim(try func(*os.File) (bool, error)) error {
 	f, err := os.OpenFile(filepath.Join(s.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -354,7 +354,8 @@ func TestTheFolderHasOneOwner(t *testing.T) {
 	}
 }
 
-// A folder is used without a lock only if its file system has no locks. If locking fails in another way, it is refused.
+// A folder is used without a lock only if its file system has no locks. If locking fails in another way, the folder is
+// refused.
 func TestFoldersThatCannotBeLocked(t *testing.T) {
 	fault := errors.New("fault")
 	for _, c := range []struct {
@@ -370,7 +371,7 @@ func TestFoldersThatCannotBeLocked(t *testing.T) {
 		err := s.claim(func(*os.File) (bool, error) { return c.ok, c.err })
 		if !errors.Is(err, c.want) || c.want != nil && !errors.Is(err, ErrFolder) || (s.lock != nil) != (err == nil) ||
 			!strings.Contains(log.String(), c.log) || c.log == "" && log.Len() > 0 {
-			t.Errorf("%+v: %v, the file is kept: %v, log %q", c, err, s.lock != nil, log.String())
+			t.Errorf("case %+v: error %v, the lock file is kept open: %v, log %q", c, err, s.lock != nil, log.String())
 		}
 		if s.lock != nil {
 			if err := s.lock.Close(); err != nil {

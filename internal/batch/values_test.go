@@ -150,9 +150,9 @@ func TestWorkersContinueAfterABatch(t *testing.T) {
 	})
 	for range 2 {
 		b := create(t, s, "", lines(2))
-		for i := range 3 { // two lines and the end
+		for i := range 3 { // three steps: two lines and the end of the batch
 			if !s.runNext(r) {
-				t.Fatalf("a worker stops after step %d", i)
+				t.Fatalf("the worker stops after step %d", i)
 			}
 		}
 		if got, err := s.Batch("", b.ID); err != nil || got.State != Completed || got.Counts.Succeeded != 2 {
@@ -163,7 +163,7 @@ func TestWorkersContinueAfterABatch(t *testing.T) {
 		t.Errorf("lines %v were run, want %v", ran, want)
 	}
 	if err := s.Stop(); err != nil || s.runNext(r) {
-		t.Errorf("%v; a worker continues after its store has stopped", err)
+		t.Errorf("error %v, or the worker continues after its store has stopped", err)
 	}
 }
 
@@ -178,15 +178,16 @@ func TestLinesOfAnyLength(t *testing.T) {
 				head, length, whole, err := readLine(r, keep)
 				if want := line[:min(keep, len(line))]; err != nil || string(head) != want ||
 					length != int64(len(line)) || whole != strings.HasSuffix(line, "\n") {
-					t.Errorf("line of %d bytes, %d kept: %q, length %d, whole %v, %v", len(line), keep, head, length,
+					t.Errorf("line of %d bytes, %d bytes kept: head %q, length %d, whole %v, error %v", len(line), keep,
+						head, length,
 						whole, err)
 				}
 			}
 		}
 	}
-	failing := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("ab\n"))) // fails at the second byte
+	failing := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("ab\n"))) // the second read fails
 	if _, _, _, err := readLine(bufio.NewReaderSize(failing, buffer), 9); !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("a file that cannot be read: %v", err)
+		t.Errorf("a file that cannot be read: error %v", err)
 	}
 }
 
@@ -209,7 +210,7 @@ func TestLongResultsAreRead(t *testing.T) {
 	}
 	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != int64(len(journal)) ||
 		!slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6}) {
-		t.Errorf("entries %v, appending continues at byte %d of %d, %v", seen, at, len(journal), err)
+		t.Errorf("entries %v, appending continues at byte %d of %d, error %v", seen, at, len(journal), err)
 	}
 	for _, piece := range []int{1000, 1 << 16, 1 << 20} {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -221,7 +222,7 @@ func TestLongResultsAreRead(t *testing.T) {
 			got.Write(p[:n])
 		}
 		if got.String() != want {
-			t.Errorf("in pieces of %d bytes: %d bytes are returned, want %d", piece, got.Len(), len(want))
+			t.Errorf("with reads of %d bytes: %d bytes are returned, want %d", piece, got.Len(), len(want))
 		}
 	}
 	if err := f.Close(); err != nil {
@@ -229,7 +230,7 @@ func TestLongResultsAreRead(t *testing.T) {
 	}
 }
 
-// A list says that there is more only where there is.
+// A list reports more objects only if there are more.
 func TestListsThatEnd(t *testing.T) {
 	s := open(t, Options{})
 	defer s.Stop()

@@ -50,14 +50,14 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 	}
 }
 
-// A background sequence waits while a prompt of another is computed or can be admitted, but not while that prompt waits
-// for pages that are fetched: then nothing else would run.
+// A background sequence waits while a prompt of another tenant is computed or can be admitted, but not while that
+// prompt waits for pages that are fetched, because otherwise no sequence would run.
 func TestTheBackgroundRunsWhilePagesAreFetched(t *testing.T) {
 	f := newTestFake(t, 100, 4, Limits{BatchTokens: 16, MaxRunning: 4})
 	f.sched.OnAdmit(func(q *Sequence) bool { return q.Tenant == "kept" })
 	behind := mustAdd(t, f, &Sequence{Tokens: prompt(500, 40), Tenant: "batch", Background: true}, 42)
 	kept := mustAdd(t, f, &Sequence{Tokens: prompt(100, 30), Tenant: "kept"}, 32)
-	mustStep(t, f) // admits the prompt
+	mustStep(t, f) // this step admits the prompt
 	for i := range 2 {
 		if items := mustStep(t, f); find(items, kept) != nil || find(items, behind) == nil {
 			t.Errorf("batch %d while pages are fetched: prompt %v, background %v", i, find(items, kept) != nil,

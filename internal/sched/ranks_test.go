@@ -60,11 +60,11 @@ func TestRanksOfSequences(t *testing.T) {
 	}
 }
 
-// If no rank has enough pages, others give up pages on the rank that lacks the fewest, or on the first of several that
-// lack the same number.
+// If no rank has enough pages, sequences release pages on the rank with the smallest shortage, or on the first of
+// several ranks with equal shortages.
 func TestPagesAreGivenUpOnTheNearestRank(t *testing.T) {
 	for _, c := range []struct {
-		prompts [4]int // tokens; the scheduler places these sequences on ranks 0, 1, 0, 1
+		prompts [4]int // numbers of tokens; the scheduler places these sequences on ranks 0, 1, 0, 1
 		nearest int
 	}{{[4]int{9, 5, 9, 5}, 1}, {[4]int{5, 9, 5, 9}, 0}, {[4]int{9, 9, 9, 9}, 0}} {
 		f, err := newRanked(2, 8, 4, kv.Window{}, Limits{BatchTokens: 64, MaxRunning: 8, MaxPrompts: 4})
@@ -90,16 +90,16 @@ func TestPagesAreGivenUpOnTheNearestRank(t *testing.T) {
 		if err := f.add(late, 29); err != nil {
 			t.Fatal(err)
 		}
-		running[0].request.serve(1) // the tenant of late was served less
+		running[0].request.serve(1) // makes the tenant of the sequence late the one that was served less
 		o := f.sched.roster
 		if o.canAdmit(late) {
-			t.Fatalf("%v: a rank has enough pages", c.prompts)
+			t.Fatalf("prompts %v: a rank has enough pages", c.prompts)
 		}
 		if got := o.nearest(late); got != c.nearest {
-			t.Errorf("%v: rank %d is the nearest, want %d", c.prompts, got, c.nearest)
+			t.Errorf("prompts %v: nearest returned rank %d, want %d", c.prompts, got, c.nearest)
 		}
 		if got, want := o.excess(late), running[2+c.nearest]; got != want {
-			t.Errorf("%v: %d gives up its pages, want %d", c.prompts, slices.Index(running, got),
+			t.Errorf("prompts %v: sequence %d releases its pages, want %d", c.prompts, slices.Index(running, got),
 				slices.Index(running, want))
 		}
 	}

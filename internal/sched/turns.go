@@ -71,9 +71,10 @@ func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 	return begun, -1
 }
 
-// nextShort is nextPrompt among short prompts. A waiting one overtakes longer ones in the queue if these do not wait
-// for pages that it would take, or if its tenant has nothing else running. A suspended sequence overtakes none, because
-// it would take its pages back from the sequence that it was suspended for, in every batch.
+// nextShort returns the short prompt that gets the next place of a batch, like nextPrompt. A waiting short prompt
+// overtakes longer prompts in the queue if these do not wait for pages that it would take, or if its tenant has no
+// running sequences. A suspended sequence overtakes none, because in every batch it would take its pages back from the
+// sequence for which it was suspended.
 func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	if begun = f.roster.firstOf(f.begun, func(q *Sequence) bool { return f.short(q.left()) }); begun != nil {
 		return begun, -1

@@ -79,7 +79,7 @@ func TestPromptsInProgressTakeTurns(t *testing.T) {
 	add("a", "y")
 	step(t, f)
 	add("b", "")
-	for find(step(t, f), all[2]) == nil { // until it has begun
+	for find(step(t, f), all[2]) == nil { // computes batches until this prompt has begun
 	}
 	got := make([]int, len(all))
 	for range 6 {
@@ -91,7 +91,7 @@ func TestPromptsInProgressTakeTurns(t *testing.T) {
 		}
 	}
 	if want := []int{3, 3, 6}; !slices.Equal(got, want) {
-		t.Errorf("the prompts are in %v of 6 batches, want %v", got, want)
+		t.Errorf("the prompts were in %v of 6 batches, want %v", got, want)
 	}
 }
 
@@ -194,22 +194,23 @@ func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 	}
 }
 
-// A short sequence that is suspended for one of higher priority waits until that one runs. It does not take its pages
-// back as a short prompt that may overtake others.
+// A short sequence that is suspended for a sequence of higher priority waits until that sequence runs. It does not
+// overtake it as a short prompt, which would take the pages back.
 func TestASuspendedSequenceOvertakesNobody(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		f := newTestFake(t, 10, 4, Limits{BatchTokens: 16, MaxRunning: 8, MaxPrompts: 2, KeepSuspended: keep,
 			RecordRows: 1})
 		short := mustAdd(t, f, &Sequence{Tokens: prompt(100, 4), Tenant: "b", Priority: -1}, 12)
-		// One row of this prompt is computed in each batch, so that its tenant is served least.
+		// Each batch computes one row of this prompt, so that its tenant is served least.
 		long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 20), Tenant: "a", Record: Span{To: 20}}, 21)
 		step(t, f)
 		high := mustAdd(t, f, &Sequence{Tokens: prompt(200, 12), Tenant: "b"}, 14)
 		if f.sched.roster.canAdmit(high) || long.ready || len(short.Tokens) > 8 {
-			t.Fatalf("keep %v: the pages suffice for all, or a sequence is not as intended", keep)
+			t.Fatalf("keep %v: the pages suffice for all sequences, or the sequences are not in the intended states",
+				keep)
 		}
 		if items := step(t, f); find(items, short) != nil || find(items, long) == nil || find(items, high) == nil {
-			t.Errorf("keep %v: the batch after the suspension is %+v", keep, items)
+			t.Errorf("keep %v: the batch after the suspension has the items %+v", keep, items)
 		}
 		for len(f.goals) > 0 {
 			step(t, f)

@@ -150,14 +150,15 @@ func TestDefaultLimits(t *testing.T) {
 			t.Fatalf("%+v: %v", c.given, err)
 		}
 		if got := step.LimitsOf(run); got != c.want || run.Bytes() != need {
-			t.Errorf("%+v: passes run within %+v, want %+v; they have %d bytes, measured were %d", c.given, got, c.want,
+			t.Errorf("%+v: the runner has the limits %+v, want %+v; it has %d bytes, Measure returned %d", c.given, got,
+				c.want,
 				run.Bytes(), need)
 		}
 		run.Close()
 	}
 }
 
-// wideFolder writes a checkpoint with a large vocabulary: as in the published models, logits take more memory than the
+// wideFolder writes a checkpoint with a large vocabulary: as in published models, logits take more memory than the
 // rest of a pass with few rows.
 func wideFolder(t testing.TB) string {
 	t.Helper()

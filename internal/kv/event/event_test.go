@@ -504,7 +504,7 @@ func TestJoinsAreCountedAsSnapshots(t *testing.T) {
 		follow(t, p)
 		await.True(t, "the state was sent", func() bool { s := p.Stats(); return s.Snapshots+s.Replays > n })
 		if s := p.Stats(); s.Snapshots != n+1 || s.Replays != 0 || int64(s.Subscribers) != n+1 {
-			t.Errorf("after %d joins: %+v", n+1, s)
+			t.Errorf("after %d joins: counters %+v", n+1, s)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (b *bench) logits(t *testing.T, tokens, pages []int32, chunk int) []float32
 	return row
 }
 
-// Logits depend on the tokens and their positions in the sequence and not on pages or chunks. If another sequence has
+// Logits depend on the tokens and their positions in the sequence, and not on pages or chunks. If another sequence has
 // overwritten a row, the logits change.
 func TestLogitsAreReadThroughPages(t *testing.T) {
 	for _, s := range []Shape{{Vocab: 50, Context: 700}, {Vocab: 50, Context: 700, Windows: true}} {
@@ -113,7 +113,7 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 	}
 }
 
-// Every state that was made, restored or copied counts until it is released, and a copy goes on by itself.
+// Every state that was made, restored or copied is counted until it is released, and a copy advances independently.
 func TestStatesAreCounted(t *testing.T) {
 	b := newBench(t, Shape{Vocab: 50, Context: 700, Windows: true}, NewDevice(Settings{}))
 	m := b.model.(*Windowed)
@@ -142,7 +142,7 @@ func TestStatesAreCounted(t *testing.T) {
 	second.Release()
 	held(0)
 	if _, err := m.Restore(1, nil); err == nil {
-		t.Error("a state was restored from no windows")
+		t.Error("a state was restored without window pages")
 	}
 	held(0)
 }
