@@ -14,8 +14,8 @@ import (
 
 // File is one source file of an image.
 type File struct {
-	Path   string `json:"path"` // path under the source root
-	SHA256 string `json:"sha256"`
+	Path   string `json:"path"`   // path under the source root
+	SHA256 string `json:"sha256"` // of its bytes without comments and blank lines
 }
 
 // Sources returns the translation units of a source tree: every .cu file in a folder named instantiations.
@@ -61,6 +61,7 @@ func Files(root fs.FS, source string) ([]File, error) {
 		if err != nil {
 			return fmt.Errorf("image: %w", err)
 		}
+		b = code(b)
 		sum := sha256.Sum256(b)
 		list = append(list, File{Path: p, SHA256: hex.EncodeToString(sum[:])})
 		lines := bufio.NewScanner(bytes.NewReader(b))
@@ -85,8 +86,8 @@ func Files(root fs.FS, source string) ([]File, error) {
 	return list, nil
 }
 
-// Hash returns a hash of the inputs of an image: the target, the options and the bytes of every file. The compiler's
-// version is not included, so that images do not become stale only because the compiler is newer.
+// Hash returns a hash of the inputs of an image: the target, the options and every file without its comments. The
+// compiler's version is not included, so that images do not become stale only because the compiler is newer.
 func Hash(target string, options []string, files []File) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "target %s\n", target)
