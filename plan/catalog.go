@@ -79,9 +79,9 @@ type Entry struct {
 	Decode  bool // may serve decode, verify and draft rows
 	Archs   Set[Arch]
 	V4      bool // serves V4; all others serve the DSA family
-	Both    bool // serves V4 and the DSA family
-	Dense   bool // serves models without an indexer, and no others
-	Pooled  bool // serves models with pooled index keys, and no others
+	Both    bool // serves V4 in addition to the DSA family
+	Dense   bool // serves only models without an indexer
+	Pooled  bool // serves only models with pooled index keys
 	// OnRequest reports that the kernel is used only if it is named.
 	OnRequest bool
 
@@ -108,7 +108,7 @@ type Entry struct {
 	Segments bool
 	// Ropes reports that FP8 rows are rotated and quantised inside the kernel.
 	Ropes bool
-	// More lists further objections.
+	// More returns further objections.
 	More func(d *Demand) []Objection
 }
 
@@ -207,7 +207,7 @@ type Catalogue struct {
 	Name    Catalog
 	Entries []Entry
 	Aliases map[string]Kernel // other spellings of this catalogue's kernels
-	Foreign map[Kernel]Kernel // kernels of the other catalogue and the nearest here
+	Foreign map[Kernel]Kernel // for each kernel of the other catalogue, the nearest kernel of this one
 }
 
 // Pair is a candidate for prefill and decode.

@@ -11,12 +11,13 @@ type costs struct{ cost.Choices }
 
 // costs returns the costs of hardware that our kernels run on.
 func (h *Hardware) costs() costs {
-	if h.Arch.CUDA() { // measured on one of them; the faster of two ways is the same on the others
+	if h.Arch.CUDA() { // measured on one GPU; the same way is assumed to be faster on the others
 		return costs{cost.H200().Choices}
 	}
 	c := cost.XeonChoices()
 	if h.NoTiles {
-		// Both forms then multiply float32, and the dense form needs a third of the operations.
+		// Both forms then multiply float32 values, and the dense form needs a third of the operations of the sparse
+		// form.
 		c.Prompts = nil
 	}
 	return costs{c}
@@ -45,19 +46,19 @@ func (c *costs) denseReason(keys int) string {
 			at = p
 		}
 	}
-	text := fmt.Sprintf("on %s, attention of a prompt of %d keys takes a layer %v ms dense, %v sparse", c.Device,
-		at.Size, at.First, at.Second)
+	text := fmt.Sprintf("on %s, a layer's attention of a prompt of %d keys takes %v ms in the dense form and %v ms in "+
+		"the sparse form", c.Device, at.Size, at.First, at.Second)
 	const with = " (measured with the 128 heads of DeepSeek-V3.2)"
 	for _, p := range c.Prompts {
 		if p.Size > keys && p.First >= p.Second {
-			return text + fmt.Sprintf("; of %d keys %v and %v", p.Size, p.First, p.Second) + with
+			return text + fmt.Sprintf("; with %d keys it takes %v ms and %v ms", p.Size, p.First, p.Second) + with
 		}
 	}
 	return text + with
 }
 
-// flat reports whether V4 prompts are faster gathered, over all sizes: one kernel serves every size, because the bits
-// of a row must not depend on how long its batch is.
+// flat reports whether V4 prompts are faster with gathered rows, in the sum over all measured sizes. One kernel
+// serves every size, because the bits of a row must not depend on the number of rows in its batch.
 func (c *costs) flat() bool {
 	var gathered, inPlace float64
 	for _, p := range c.V4 {
@@ -69,8 +70,9 @@ func (c *costs) flat() bool {
 // flatReason quotes the times of the longest and the shortest measured prompt.
 func (c *costs) flatReason() string {
 	short, long := c.V4[0], c.V4[len(c.V4)-1]
-	return fmt.Sprintf("on %s, attention of a prompt of %d tokens takes a layer %v ms gathered, %v in place; of "+
-		"%d tokens %v and %v (measured with the 64 heads of DeepSeek-V4-Flash)", c.Device, long.Size, long.First,
+	return fmt.Sprintf("on %s, a layer's attention of a prompt of %d tokens takes %v ms over gathered rows and %v ms "+
+		"over rows in place; with %d tokens it takes %v ms and %v ms (measured with the 64 heads of DeepSeek-V4-Flash)",
+		c.Device, long.Size, long.First,
 		long.Second, short.Size, short.First, short.Second)
 }
 
@@ -86,8 +88,8 @@ func (h *Hardware) group(n int) int {
 	return most
 }
 
-// groupReason quotes the times of groups and of split rows.
+// groupReason quotes the measured times of scores in groups and of scores row by row.
 func (c *costs) groupReason() string {
-	return fmt.Sprintf("on %s over 32768 keys take %v ms in groups of %d, %v split", c.Verified, c.Verify.First,
-		c.Verify.Size, c.Verify.Second)
+	return fmt.Sprintf("on %s, scores over 32768 keys take %v ms in groups of %d rows and %v ms row by row", c.Verified,
+		c.Verify.First, c.Verify.Size, c.Verify.Second)
 }

@@ -73,13 +73,14 @@ func TestReasonsQuoteTimes(t *testing.T) {
 				limit = cfg.Model.K
 			}
 			want(t, layout+" threshold", cfg.T, min(limit, cfg.Model.K))
-			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: on %s, attention of a prompt of", cfg.T,
+			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: on %s, a layer's attention of a prompt "+
+				"of", cfg.T,
 				times.Device))
 			says(cfg, "(measured with the 128 heads of DeepSeek-V3.2)")
 		}
 		asked := newSetup(t, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
 		want(t, "threshold asked for", asked.T, 77)
-		says(asked, "dense form for prompts of at most 77 keys: asked for")
+		says(asked, "dense form for prompts of at most 77 keys: requested by the user")
 		other := newSetup(t, arch, func(s *setup) { s.model.K = 64 }).resolve(t)
 		want(t, "threshold with a smaller index_topk", other.T, 64)
 
@@ -102,7 +103,8 @@ func TestReasonsQuoteTimes(t *testing.T) {
 			})).resolve(t)
 			want(t, "v4 prefill "+mode.String(), cfg.Prefill, kernel)
 			if mode == SparsePrefillUnset {
-				says(cfg, fmt.Sprintf("prefill %s: on %s, attention of a prompt of 30720 tokens takes", faster,
+				says(cfg, fmt.Sprintf("prefill %s: on %s, a layer's attention of a prompt of 30720 tokens takes",
+					faster,
 					times.Device))
 			}
 		}

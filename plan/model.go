@@ -37,17 +37,17 @@ func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t)
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
-	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of ratio 4; pooled: pools); 0 if dense
-	IndexHeads int    `json:"index_heads"` // before padding
+	K          int    `json:"index_topk"`  // maximum keys of a query (V4: entries; pooled models: pools); 0 if dense
+	IndexHeads int    `json:"index_heads"` // index heads before padding
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
 	Layers     int    `json:"layers"`
-	NextN      int    `json:"next_n"` // drafting layers after them
+	NextN      int    `json:"next_n"` // drafting layers after the main layers
 	// Block is how many tokens the drafting layers propose in one pass (a DSpark head, dspark spec 3): they read
 	// entries that passes of the target have stored for them. 0: one token a pass, from the hidden state before it
 	// (NextN).
 	Block   int `json:"block,omitempty"`
-	Context int `json:"context"` // longest sequence in tokens
+	Context int `json:"context"` // maximum sequence length in tokens
 	// LayerSupportsDense reports that the attention layer implements the dense
 	// form as well as the absorbed one.
 	LayerSupportsDense bool       `json:"layer_supports_dense"`
@@ -59,7 +59,7 @@ type Model struct {
 	// Linear states which layers have linear attention, with a state per sequence
 	// and no rows of tokens; nil where none has.
 	Linear []bool `json:"linear,omitempty"`
-	// Sharing is V4.1's: which caches of other layers a layer reads.
+	// Sharing states which caches of other layers a layer reads. Only DeepSeek-V4.1 has it.
 	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 reports that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
@@ -81,8 +81,8 @@ func (m *Model) ByRequests() bool { return m.Ranks > 1 && m.Division == ByReques
 
 // ExpertFacts describes mixtures of experts.
 type ExpertFacts struct {
-	Count  int    `json:"count,omitempty"`  // of a layer
-	Chosen int    `json:"chosen,omitempty"` // by a row
+	Count  int    `json:"count,omitempty"`  // experts of a layer
+	Chosen int    `json:"chosen,omitempty"` // experts that a row uses
 	Dense  []bool `json:"dense,omitempty"`  // layers without experts
 }
 
@@ -123,12 +123,12 @@ func (m *Model) Choices() record.Shape {
 	return s
 }
 
-// LayerShare states which layers reuse the indices of an earlier layer. The
-// first rule that is set decides: Factor, Types, Pattern, Freq.
+// LayerShare states which layers reuse the indices of an earlier layer. The first of Factor, Types, Pattern and Freq
+// that is set decides.
 type LayerShare struct {
-	Factor  int    `json:"factor,omitempty"`  // > 1: layers not divisible by it share
-	Types   []bool `json:"types,omitempty"`   // true: shared
-	Pattern string `json:"pattern,omitempty"` // S: shared
+	Factor  int    `json:"factor,omitempty"`  // if above 1, layers whose number it does not divide reuse indices
+	Types   []bool `json:"types,omitempty"`   // for each layer, whether it reuses indices
+	Pattern string `json:"pattern,omitempty"` // one letter for each layer; S: the layer reuses indices
 	Freq    int    `json:"freq,omitempty"`
 	Offset  int    `json:"offset,omitempty"`
 }
@@ -150,8 +150,8 @@ func (s LayerShare) Shared(l int) bool {
 	return false
 }
 
-// ratio4 is the compression ratio of the stream from which V4's indexer selects, ratio128 that of the stream that
-// every query reads completely.
+// ratio4 is the number of tokens of an entry of the stream from which V4's indexer selects, ratio128 that of an entry
+// of the stream whose entries are all read by every query.
 const (
 	ratio4   = 4
 	ratio128 = 128
@@ -164,7 +164,7 @@ func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 // number of tokens.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
-// MostHeavy returns the width of such a row for the longest sequence.
+// MostHeavy returns heavyWidth for the longest sequence.
 func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
 
 // V4 reports whether the model routes by dispatch section 13.
@@ -248,14 +248,14 @@ func (m *Model) PageTokens() int {
 // Stores reports whether rows of the model may have a layout; an unset layout stands for any.
 func (m *Model) Stores(l Layout) bool { return l == LayoutNone || m.layouts().Has(l) }
 
-// Clone shares no memory with the model.
+// Clone returns a copy that shares no memory with the model.
 func (m Model) Clone() Model {
 	m.Share.Types, m.Ratios, m.Linear = slices.Clone(m.Share.Types), slices.Clone(m.Ratios), slices.Clone(m.Linear)
 	m.Sharing.Entries, m.Sharing.Index = slices.Clone(m.Sharing.Entries), slices.Clone(m.Sharing.Index)
 	return m
 }
 
-// check reports a model no plan can be made for.
+// check returns an error for a model that cannot be planned.
 func (m *Model) check() error {
 	bad := func(what string) error {
 		return fmt.Errorf("plan: model description: %s", what)
@@ -310,7 +310,7 @@ func v4Ratios(lead, layers int) []int {
 	return ratios
 }
 
-// released is a model that its makers have published, heads not divided among ranks.
+// released is a published model; its heads are not divided among ranks.
 type released struct {
 	names []string // the first is the usual name; case and _ or - make no difference
 	model Model
@@ -372,7 +372,7 @@ func releasedModels() []released {
 	}
 }
 
-// ModelFor returns the released figures of a model by name, with heads not divided among ranks.
+// ModelFor returns the description of a published model by name; its heads are not divided among ranks.
 func ModelFor(name string) (Model, error) {
 	for _, r := range releasedModels() {
 		if slices.ContainsFunc(r.names, func(n string) bool { return fold(n) == fold(name) }) {

@@ -68,7 +68,7 @@ func (r *resolver) inputs() error {
 	return nil
 }
 
-// CheckInputs refuses a model or hardware that no plan can be made for.
+// CheckInputs refuses a model or hardware that cannot be planned.
 func CheckInputs(hw *Hardware, m *Model) error {
 	if err := m.check(); err != nil {
 		return err
@@ -91,7 +91,8 @@ func (c *Config) ScoredHeads() int {
 	return max(c.Model.IndexHeads, paddedIndexHeads(c.Hardware.Arch, c.Model.IndexHeads))
 }
 
-// paddedIndexHeads pads index heads to a number that the score kernels take, 0 for too many.
+// paddedIndexHeads pads index heads to a number that the score kernels support; it returns 0 if there are too many
+// heads.
 func paddedIndexHeads(arch Arch, heads int) int {
 	var sizes []int
 	switch {
@@ -110,7 +111,7 @@ func paddedIndexHeads(arch Arch, heads int) int {
 	return 0
 }
 
-// speculation settles n, the rows verified per request (dispatch 12, 16).
+// speculation sets n, the rows verified per request (dispatch 12, 16).
 func (r *resolver) speculation() error {
 	n, err := r.policy.Speculation.Chain(&r.Notes)
 	if err != nil {
@@ -171,8 +172,7 @@ func (r *resolver) scoredTogether(n int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Chain returns how many rows are verified per request: drafts and the token before
-// them, 1 without drafts.
+// Chain returns the number of rows verified per request: the drafts and the token before them, 1 without drafts.
 func (s Speculation) Chain(notes *Notes) (int, error) {
 	switch {
 	case s.Steps < 0 || s.Branches < 0 || s.Tokens < 0:
@@ -185,7 +185,7 @@ func (s Speculation) Chain(notes *Notes) (int, error) {
 	}
 	n := s.Steps + 1
 	if s.Tokens != 0 && s.Tokens != n {
-		notes.Notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the %d asked for",
+		notes.Notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the requested %d",
 			s.Steps, n, s.Tokens)
 	}
 	return n, nil
@@ -209,7 +209,8 @@ func (r *resolver) kernels() error {
 	if r.model.V4() && r.policy.V4SparsePrefill == SparsePrefillOn && c.Prefill != V4Flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
 			c.Prefill, r.hw.Arch),
-			Supported: "it over 584-byte entries, without deterministic mode", Try: "--v4-sparse-prefill off"}
+			Supported: "the sparse prefill over 584-byte entries, without deterministic mode",
+			Try:       "--v4-sparse-prefill off"}
 	}
 	if r.model.Dense() {
 		return r.withoutIndexer()
@@ -263,7 +264,7 @@ func (r *resolver) determinism() error {
 	return nil
 }
 
-// checkReserve refuses a reserve that one row of a full context exceeds.
+// checkReserve refuses a memory reserve that is too small for one row of a full context.
 func (r *resolver) checkReserve() error {
 	return r.cfg.CheckReserve(&sparrowCatalogue, autoTarget(&r.cfg))
 }

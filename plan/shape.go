@@ -11,12 +11,12 @@ type Shape struct {
 	Graph      GraphMode
 	NeedSeed   bool
 	Record     Record
-	Recorded   int // rows
+	Recorded   int // recorded rows of all requests
 	Replay     Replay
-	Replayed   int // rows
+	Replayed   int // replayed rows of all requests
 	Requests   int
-	NextN      int // rows per request where all have as many
-	Logits     int // rows of logits per request where all have as many
+	NextN      int // rows per request if all requests have the same number
+	Logits     int // logit rows per request if all requests have the same number
 	Best       bool
 	Draws      bool
 	TablePages int
@@ -44,13 +44,14 @@ type Shaper struct {
 	bytes int
 }
 
-// mostKept bounds the memory of the strings that a Shaper keeps; keptBytes is the overhead of each.
+// mostKept is the maximum number of bytes of the strings that a Shaper keeps; keptBytes is the overhead of each
+// string in bytes.
 const (
 	mostKept  = 1 << 20
 	keptBytes = 96
 )
 
-// Of is ShapeOf.
+// Of returns ShapeOf, but keeps the strings of the shape in the Shaper.
 func (s *Shaper) Of(cfg *Config, b *Batch) (Shape, error) {
 	if err := b.check(cfg); err != nil {
 		return Shape{}, err

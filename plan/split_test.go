@@ -38,7 +38,7 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 		split := fastestSplit(at)
 		cfg := resolved(Policy{Running: at.Rows}, 128, 1, DivisionUnset)
 		want(t, fmt.Sprintf("%d sequences", at.Rows), cfg.SplitKeys, split)
-		quoted := fmt.Sprintf("rows over FP8 pages %s: up to %d rows of 128 heads decode at once; on an H200, "+
+		quoted := fmt.Sprintf("rows over FP8 pages are %s: up to %d rows of 128 heads decode at once; on an H200, "+
 			"attention of %d rows of 128 heads takes %v us cut after 256 keys", split.Says(), at.Rows, at.Rows,
 			at.Keys256)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, quoted) }) {

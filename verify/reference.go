@@ -278,8 +278,8 @@ func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 			100*most)
 	}
 	if n := a.Keys.Unexplained + a.Experts.Unexplained; n > 0 {
-		c.addProblem("%d choices of keys or experts differ from the reference's at margins above what the scores "+
-			"differ by", n)
+		c.addProblem("%d choices of keys or experts differ from those of the reference although their margins are "+
+			"larger than the differences of the scores", n)
 	}
 	c.judgeErrors(alone)
 }
@@ -287,12 +287,12 @@ func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 // judgeErrors bounds errors against the oracle relative to those of the reference.
 func (c *Case) judgeErrors(alone *Case) {
 	if !(c.MedianError <= twice*alone.MedianError) {
-		c.addProblem("median error %.3g against the oracle, want at most twice the reference's %.3g", c.MedianError,
-			alone.MedianError)
+		c.addProblem("logits have median error %.3g against the oracle, want at most %.3g, twice the reference's error",
+			c.MedianError, twice*alone.MedianError)
 	}
 	if !(c.LogitNoise <= twice*alone.LogitNoise) {
-		c.addProblem("logits differ from the oracle's by %.3g of their size, want at most twice the reference's %.3g",
-			c.LogitNoise, alone.LogitNoise)
+		c.addProblem("logits have relative L2 error %.3g against the oracle, want at most %.3g, twice the "+
+			"reference's error", c.LogitNoise, twice*alone.LogitNoise)
 	}
 	for call := range c.Overlap {
 		// A selection has few keys: half a key of the compared rows does not count as a difference.
@@ -316,28 +316,28 @@ func (c *Case) judgeOperation(name string, d *pair.Difference, exact bool) {
 	switch {
 	case name == "IndexQueryArgs.Q": // whether it is overwritten is not specified
 	case d.DType == kernel.I32 && d.Unequal > 0:
-		c.addProblem("%s: %d of %d integers differ from the reference's", name, d.Unequal, d.Elements)
+		c.addProblem("%s: %d of %d integers differ from those of the reference, want 0", name, d.Unequal, d.Elements)
 	case d.DType == kernel.I32:
 	case d.DType == kernel.U8 || d.DType == kernel.E4M3:
 		// Codes of eight bits: a rounding that flips is one step of several percent.
 		if share > within {
-			c.addProblem("%s: %.2f %% of the bytes differ from the reference's, want at most %.0f %%", name, 100*share,
-				100*within)
+			c.addProblem("%s: %.2f %% of the bytes differ from those of the reference, want at most %.0f %%", name,
+				100*share, 100*within)
 		}
 	case name == "ExpertArgs.Out" && !exact:
 		// Values between the products of FP8 experts are such codes too.
 		if n := d.Noise(); !(n <= within) {
-			c.addProblem("%s differs from the reference's by %.2f %% of its size, want at most %.0f %%", name, 100*n,
+			c.addProblem("%s has relative L2 error %.2f %% against the reference, want at most %.0f %%", name, 100*n,
 				100*within)
 		}
 	case exact && !(d.Row <= exactRow):
-		c.addProblem("%s differs from the reference's by %.2g of the size of a row, want at most %.0e", name, d.Row,
+		c.addProblem("%s: a row has relative L2 error %.2g against the reference, want at most %.0e", name, d.Row,
 			exactRow)
 	case attends(name) && !(d.Row <= ofHead):
-		c.addProblem("%s differs from the reference's by %.2f %% of the size of a head of a row, want at most %.1f %%",
+		c.addProblem("%s: a head of a row has relative L2 error %.2f %% against the reference, want at most %.1f %%",
 			name, 100*d.Row, 100*ofHead)
 	case !(d.Worst <= within):
-		c.addProblem("%s differs from the reference's by %.2f %% of its scale, want at most %.0f %%", name, 100*d.Worst,
-			100*within)
+		c.addProblem("%s: the largest difference from the reference is %.2f %% of the largest value, want at most "+
+			"%.0f %%", name, 100*d.Worst, 100*within)
 	}
 }

@@ -159,7 +159,8 @@ func counts(flag string, list []string) ([]int, error) {
 		digits, k := strings.CutSuffix(strings.ToLower(s), "k")
 		n, err := strconv.Atoi(digits)
 		if err != nil || n < 0 || n > 1<<30 {
-			return nil, fmt.Errorf("%s: %q is not a number; want one such as 512 or 8k", flag, s)
+			return nil, fmt.Errorf("%s: %q is not a whole number from 0 to %d; give one such as 512 or 8k",
+				flag, s, 1<<30)
 		}
 		if k {
 			n <<= 10

@@ -205,8 +205,8 @@ func TestEvalRefusals(t *testing.T) {
 		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
 		{[]string{"--kv", "fp3", "--tasks", "talk"}, "fp3"},
 		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"},
-			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode keeps one " +
-				"arithmetic for every row\n"},
+			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode computes " +
+				"every row with the same arithmetic\n"},
 		{[]string{"--url", "not a url"}, "not a url"},
 	} {
 		status, stdout, stderr := invoke(append([]string{"eval"}, c.args...)...)

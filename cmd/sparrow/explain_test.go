@@ -429,12 +429,13 @@ func TestExplainNamesDefaults(t *testing.T) {
 	for _, kv := range []string{"", " --kv fp8"} {
 		args := strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)
 		_, stdout, stderr := invoke(args...)
-		if !strings.Contains(stdout, "prefill sparse-flat: a GPU's default") || strings.Contains(stdout, "asked for") {
+		if !strings.Contains(stdout, "prefill sparse-flat: a GPU's default") || strings.Contains(stdout,
+			"requested by the user") {
 			t.Errorf("%q: %s%s", kv, stdout, stderr)
 		}
 	}
 	_, stdout, _ := invoke(strings.Fields("explain --family deepseek_v32 --hw h200 --prefill sparse-block")...)
-	if !strings.Contains(stdout, "prefill sparse-block: asked for") {
+	if !strings.Contains(stdout, "prefill sparse-block: requested by the user") {
 		t.Error(stdout)
 	}
 }

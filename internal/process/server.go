@@ -49,7 +49,7 @@ func (p Program) Serve(ctx context.Context, name string, flags ...string) (*Serv
 	case <-s.ended:
 		return nil, s.end(" at its start")
 	case <-time.After(startTime):
-		err = fmt.Errorf("%s gave no address within %v; %s", name, startTime, s.lastLines())
+		err = fmt.Errorf("%s printed no line with its address within %v; %s", name, startTime, s.lastLines())
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

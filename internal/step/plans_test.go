@@ -331,7 +331,8 @@ func (c *claims) keptKeys() int {
 
 // masks reports whether the reason "three rows run as four" is present exactly if three rows run as four.
 func (c *claims) masks(s *plan.Segment, text string) bool {
-	return strings.Contains(text, "3 run as 4, of which 1 are masked") == (c.cfg.Hardware.Arch == plan.SM90 &&
+	return strings.Contains(text, "3 rows use the kernel for 4 rows, with 1 masked") ==
+		(c.cfg.Hardware.Arch == plan.SM90 &&
 		s.Indexer.NextN == 3)
 }
 

@@ -61,10 +61,9 @@ func (l *arrayList) tables() {
 	}
 }
 
-// wide reports whether the table with one slot per position is needed: for
-// legacy transforms and gathers, except in a decode whose every selection reads
-// the compact table (dispatch 14.6); several verified rows and all draft rows
-// are speculation also where none was configured.
+// wide reports whether the table with one slot per position is needed: for legacy transforms and for gathers, except
+// in a decode in which every selection reads the compact table (dispatch 14.6). Verify and draft rows count as
+// speculation even if none was configured.
 func (l *arrayList) wide() bool {
 	cfg, s := l.cfg, l.s
 	if s.NextN == 0 {

@@ -357,7 +357,7 @@ func TestPublicBatchDetails(t *testing.T) {
 		s := only(t, build(t, cfg, b))
 		want(t, "rows per chunk", s.Indexer.RowsPerChunk, 512)
 		want(t, "chunks", s.Indexer.Chunks, 16)
-		b.FreeBytes = 1 << 30 // scores may use 0.2 GiB of it, less than the cap
+		b.FreeBytes = 1 << 30 // scores may use 20 % of the free memory, 0.2 GiB, which is less than the cap
 		s = only(t, build(t, cfg, b))
 		want(t, "rows per chunk with little memory", s.Indexer.RowsPerChunk, 409)
 	})

@@ -78,7 +78,7 @@ func (r *resolver) inputs() error {
 	return nil
 }
 
-// indexKeys settles the layout of the indexer keys (dispatch 9).
+// indexKeys sets the layout of the indexer keys (dispatch 9).
 func (r *resolver) indexKeys() error {
 	if !r.policy.FP4Index && !r.model.IndexFP4 {
 		return nil
@@ -92,7 +92,7 @@ func (r *resolver) indexKeys() error {
 	return nil
 }
 
-// speculation settles n, the rows verified per request (dispatch 12, 16).
+// speculation sets n, the rows verified per request (dispatch 12, 16).
 func (r *resolver) speculation() (err error) {
 	if r.cfg.N, err = r.policy.Speculation.Chain(&r.Notes); err != nil || r.cfg.N == 1 {
 		return err
@@ -202,7 +202,8 @@ func (r *resolver) kernels() error {
 	c.Prefill, c.Decode, c.Layout, c.Rejected = choice.Prefill, choice.Decode, choice.Layout, choice.Rejected
 	if r.model.V4() && p.V4Q8 && c.Prefill != plan.FlashMLASparseQ8 {
 		return &plan.Error{Code: plan.E02, Asked: fmt.Sprintf("the FP8 sparse prefill of %s on %s with prefill %s",
-			r.model.Family, r.hw.Arch, c.Prefill), Supported: "it on sm90", Try: "the bf16 sparse prefill"}
+			r.model.Family, r.hw.Arch, c.Prefill), Supported: "the FP8 sparse prefill on sm90",
+			Try: "the bf16 sparse prefill"}
 	}
 	return nil
 }
@@ -304,7 +305,7 @@ func (r *resolver) denseForm() error {
 	}
 	why := ""
 	if p.DenseThreshold > 0 {
-		why = ": asked for"
+		why = ": requested by the user"
 	}
 	c.DenseOK = r.Dense(&c.Config, p.Dense, why)
 	return nil

@@ -419,9 +419,9 @@ func (t *selfTest) checkOutputs() error {
 			if t.w.Index == nil {
 				form = "latent"
 			}
-			return fmt.Errorf("mla: self-test: of %d keys, %s attention differs from dense attention over the same "+
-				"%d keys by %.3g of its size, want at most %.3g, which rounding "+
-				"explains", n, form, min(int(n), t.k), share, most)
+			return fmt.Errorf("mla: self-test: row with %d keys: %s attention has relative L2 error %.3g against "+
+				"dense attention over the same %d keys, want at most %.3g (the limit for rounding)", n, form, share,
+				min(int(n), t.k), most)
 		}
 	}
 	return t.checkHeads(sparse, dense)
@@ -443,8 +443,8 @@ func (t *selfTest) checkHeads(sparse, dense []float32) error {
 			}
 		}
 		if factor := both / size; !(math.Abs(factor-1) <= most) {
-			return fmt.Errorf("mla: self-test: head %d of attention in latent space is %.5g times that of dense "+
-				"attention, want 1 within %.3g, which rounding explains", h, factor, most)
+			return fmt.Errorf("mla: self-test: the outputs of head %d in latent space are %.5g times those of dense "+
+				"attention, want a factor within %.3g of 1 (the limit for rounding)", h, factor, most)
 		}
 	}
 	return nil

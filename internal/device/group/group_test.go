@@ -395,7 +395,7 @@ func TestCompare(t *testing.T) {
 				}
 				continue
 			}
-			wantLost(t, name, err, "byte 5 of 64", "rank 2 of 3")
+			wantLost(t, name, err, "a tensor of 64 bytes: byte 5 is", "rank 2 of 3")
 		}
 		g.Free(b)
 	}

@@ -123,8 +123,8 @@ func (g *Group) compare(first []byte, src kernel.Tensor) error {
 		for first[at] == other[at] {
 			at++
 		}
-		return fmt.Errorf("%w: byte %d of %d is %#x on rank 0 and %#x on %s; ranks must have the same bits",
-			kernel.ErrLost, at, len(first), first[at], other[at], g.describe(i))
+		return fmt.Errorf("%w: ranks disagree on a tensor of %d bytes: byte %d is %#x on rank 0 and %#x on %s; want "+
+			"equal bytes on all ranks", kernel.ErrLost, len(first), at, first[at], other[at], g.describe(i))
 	}
 	return nil
 }

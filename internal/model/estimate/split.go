@@ -50,13 +50,13 @@ func (p *parts) onHost(l int, beside float64) {
 		cpu := &s.ask.CPU
 		here.each = float64(s.ask.Bytes)/(cpu.Inside*cpu.Rate(s.ask.Format, p.rows*used/read)) + cpu.Dispatch
 		here.start = cpu.Wait + s.ask.Bus.Wait + 2*p.rows*p.all.hidden*2/s.ask.Bus.Rate
-		text = append(text, fmt.Sprintf("rows to the host and back %.0f us, %.0f us for each expert that the CPU "+
-			"computes, less what the device computes beside them", here.start, here.each))
+		text = append(text, fmt.Sprintf("%.0f us to copy rows to the host and back, %.0f us for each expert that the "+
+			"CPU computes, minus the time of the device's own work in parallel", here.start, here.each))
 	}
 	if n, read, _ := p.over(l, placement.Fetched); read > 0 && p.decodes > 0 {
 		here.fetched, here.wanted = n, read/n
 		here.copy = s.ask.TimesOf(1, false).Fetched / s.ranks
-		text = append(text, fmt.Sprintf("%.0f us for each expert that is fetched", here.copy))
+		text = append(text, fmt.Sprintf("%.0f us to copy each expert that is fetched", here.copy))
 	}
 	if len(text) > 0 {
 		mean, known := p.means[here]
@@ -64,8 +64,8 @@ func (p *parts) onHost(l int, beside float64) {
 			mean = here.mean()
 			p.means[here] = mean
 		}
-		p.add("experts of the host", mean, strings.Join(text, ", or ")+"; the mean over how many of a layer "+
-			"are chosen")
+		p.add("experts of the host", mean, strings.Join(text, ", or ")+"; averaged over the number of "+
+			"chosen experts of a layer")
 	}
 }
 
@@ -81,7 +81,7 @@ func (p *parts) stream(l int, layer float64) {
 	}
 	copied := read / s.ranks * float64(s.ask.Bytes) / s.ask.Bus.Rate
 	p.add("experts of the host", max(0, copied-layer), fmt.Sprintf("bytes of experts that are streamed / %.0f GB/s, "+
-		"less the layer that computes meanwhile", s.ask.Bus.Rate/1e3))
+		"minus the time that the layer computes in parallel", s.ask.Bus.Rate/1e3))
 }
 
 // uses describes the experts of a layer in host memory in a step: how many the CPU computes, the probability that one

@@ -104,7 +104,8 @@ func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%w: tokenizer.json splits text by %q, for which GGUF has no name", ErrUnsupported, found)
+	return "", fmt.Errorf("%w: tokenizer.json splits text by the expressions %q, which are not those of a "+
+		"pre-tokenizer that GGUF has a name for", ErrUnsupported, found)
 }
 
 func joinsDigits(vocab map[string]int) bool {

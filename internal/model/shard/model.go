@@ -355,13 +355,25 @@ func (p *pass) Run(from, to int) error {
 // compare refuses results that differ between ranks. Selections are not compared, because those of rows in the dense
 // form are not defined.
 func (p *pass) compare() error {
-	list := []kernel.Tensor{p.outputs.Logits, p.outputs.Best.Values, p.outputs.Best.IDs, p.outputs.Best.LogSum}
-	for _, r := range p.outputs.Recorded {
-		list = append(list, r.Hidden, r.Experts, r.Weights)
+	best := &p.outputs.Best
+	if err := p.same("", []kernel.Tensor{p.outputs.Logits, best.Values, best.IDs, best.LogSum},
+		"logits", "best logits", "best tokens", "log-sum-exp of logits"); err != nil {
+		return err
 	}
-	for _, t := range list {
-		if err := p.m.group.Same(t); err != nil {
+	for l, r := range p.outputs.Recorded {
+		if err := p.same(fmt.Sprintf("layer %d: ", l), []kernel.Tensor{r.Hidden, r.Experts, r.Weights},
+			"hidden states", "experts", "weights of experts"); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// same returns an error that starts with where and the tensor's name if the bytes of a tensor differ between ranks.
+func (p *pass) same(where string, list []kernel.Tensor, names ...string) error {
+	for i, t := range list {
+		if err := p.m.group.Same(t); err != nil {
+			return fmt.Errorf("%s%s: %w", where, names[i], err)
 		}
 	}
 	return nil
