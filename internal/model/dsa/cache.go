@@ -39,7 +39,7 @@ func Facts(c *config.DSA) plan.Model {
 	return f
 }
 
-// families are the planner's names.
+// families maps the families of configs to the names that the planner uses.
 var families = map[config.Family]plan.Family{
 	config.DeepseekV32: plan.DeepSeekV32, config.GLMMoeDSA: plan.GLMMoeDSA, config.DeepseekV3: plan.DeepSeekV3,
 	config.KimiK2: plan.KimiK2, config.KimiK25: plan.KimiK2, config.GLM4MoeLite: plan.GLM4MoeLite,

@@ -16,9 +16,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
-// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
-// at a time.
+// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
+// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
+// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
 type Model struct {
 	config *config.DSA
 	ranks  kernel.Member
@@ -35,22 +35,22 @@ type Model struct {
 	nn.Homes
 
 	caches    []mla.Cache
-	allocated int // how often they were made
+	allocated int // number of times that the caches were allocated
 }
 
 // workspace is the memory in which passes run.
 type workspace struct {
 	m      *Model
-	hidden residual // of the latest pass of the target
-	// next is m of the latest pass of the drafting layer, for a chain, or u of one without logits, for rows that are
-	// picked.
+	hidden residual // final hidden states of the latest pass of the target
+	// next holds rows of the latest pass of the drafting layer: m, which a chain continues, or u if the pass computed
+	// no logits, from which plan.PassPick continues.
 	next residual
 }
 
-// residual are the rows that a drafting pass continues.
+// residual holds the rows that a drafting pass continues.
 type residual struct {
-	mem  kernel.Tensor // activation [most rows of a pass, hidden]
-	rows int           // of the latest pass; 0 while they are not valid
+	mem  kernel.Tensor // activation [maximum rows of a pass, hidden]
+	rows int           // rows of the latest pass; 0 while they are not valid
 }
 
 // layer is one decoder layer: exactly one of dense and experts is set.

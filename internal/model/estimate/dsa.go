@@ -97,8 +97,8 @@ func (s *dsaStep) block(l int, h float64) {
 	s.exchanges(h)
 }
 
-// decoded returns the time of attention of some rows with cost.DecodeHeads heads: between the measured numbers of rows
-// in proportion, beyond the last one as if all rows took as long as those.
+// decoded returns the microseconds of attention for a number of decode rows with cost.DecodeHeads heads. It
+// interpolates between the measured numbers of rows; above the largest, time is proportional to the number of rows.
 func decoded(measured []cost.Decode, split plan.KeySplit, rows float64) float64 {
 	last := measured[0]
 	for _, d := range measured {
@@ -129,7 +129,7 @@ func dsaRest(c *config.DSA, heads, ranks float64) float64 {
 	}
 	for l := range c.Layers + c.NextN {
 		total += float64(a.QLora)*h + float64(a.Latent+a.Rope)*h + heads*float64(a.QK())*float64(a.QLora) +
-			2*2*heads*float64((a.Nope+a.V)*a.Latent) + h*heads*float64(a.V) // latent rows: bf16, as is and transposed
+			2*2*heads*float64((a.Nope+a.V)*a.Latent) + h*heads*float64(a.V) // latent up-projection in bf16, twice
 		if c.Indexer.Computes(l) {
 			total += float64(c.Indexer.Heads*c.Indexer.Dim*a.QLora) + float64(c.Indexer.Dim)*h +
 				2*float64(c.Indexer.Heads)*h

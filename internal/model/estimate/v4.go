@@ -14,7 +14,7 @@ type v4Step struct {
 	c *config.V4
 }
 
-// usualKeys are the keys of the measured attention: 128 of the window and 512 selected.
+// usualKeys is the number of keys of a row in the measured attention: 128 of the window and 512 selected.
 const usualKeys = 128 + 512
 
 func (s *v4Step) run() {
@@ -69,7 +69,7 @@ func (s *v4Step) indexer(lora, h float64) {
 // attention adds attention over the window and over the visible part of the compressed stream.
 func (s *v4Step) attention(ratio int) {
 	x := s.x
-	share := func(rows, keys float64) float64 { // of the measured case, for the rows' mean number of keys
+	share := func(rows, keys float64) float64 { // share of the measured time, for the mean number of keys of the rows
 		if rows == 0 {
 			return 0
 		}
@@ -90,8 +90,8 @@ func (s *v4Step) attention(ratio int) {
 	s.add("attention", s.sparse*x.V4Prompt*share(s.sparse, s.pairs), formula)
 }
 
-// v4Rest returns the bytes of weights other than experts on a GPU with some heads: FP8, but bf16 for the vocabulary,
-// routers, compressors and sites.
+// v4Rest returns the bytes of weights other than experts on a GPU with the given number of heads: FP8, but bf16 for
+// the vocabulary, routers, compressors and hyper-connections.
 func v4Rest(c *config.V4, heads, ranks float64) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, dim, streams := float64(c.Hidden), float64(a.Dim), float64(c.Hyper.Streams)
@@ -103,7 +103,7 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 		total += (lora+dim)*h + heads*dim*lora + low*together*dim + low*h
 		total += 3*float64(f.Inner*f.Shared)/ranks*h + 2*float64(f.Experts)*h
 		if l >= len(a.Ratios) {
-			if c.DSpark == nil { // a drafting block: two projections of its own
+			if c.DSpark == nil { // a drafting block has two projections of its own
 				total += 2 * h * h
 			}
 			continue
