@@ -41,7 +41,8 @@ func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
 	return nil
 }
 
-// open opens the folder; nil without one. Half of the maximum number of running sequences is for lines of batches.
+// open opens the folder; it returns nil if none is configured. Lines of batches may use half of the maximum number of
+// running sequences.
 func (f *batchFlags) open(i sparrow.Info, log *slog.Logger) (*batch.Store, error) {
 	if f.batchDir == "" {
 		return nil, nil

@@ -92,7 +92,8 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 		}
 		return f.runCUDA(cmd)
 	}
-	f.kernels = slices.DeleteFunc(f.kernels, func(name string) bool { return name == "cpu" }) // the best
+	// "cpu" stands for the best kernels, which run if no name is left.
+	f.kernels = slices.DeleteFunc(f.kernels, func(name string) bool { return name == "cpu" })
 	if err := f.without(cmd, "pause"); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 // cudaKernels is the name of the kernels for GPUs.
 const cudaKernels = op.Name
 
-// without refuses flags that have no meaning for the chosen device.
+// without refuses flags that have no effect for the chosen kernels.
 func (f *benchKernelsFlags) without(cmd *cobra.Command, names ...string) error {
 	for _, n := range names {
 		if cmd.Flags().Changed(n) {

@@ -152,7 +152,7 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	return o, nil
 }
 
-// counts parses numbers such as 512 or 8k.
+// counts parses whole numbers such as 512 or 8k, where k means 1024.
 func counts(flag string, list []string) ([]int, error) {
 	var out []int
 	for _, s := range list {
@@ -253,7 +253,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	steps := o
 	if m, ok := src.Model.(*config.V4); ok && m.DraftBlock() > 0 && f.draft != "" && f.draft != "off" {
-		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // its passes are measured in addition to steps
+		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // drafting passes are measured in addition to steps
 	}
 	r, err := model.Run(cmd.Context(), src, dev, steps)
 	bar.end()
@@ -264,7 +264,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		}
 	}
 	if err != nil {
-		if r != nil { // what was measured before took long
+		if r != nil { // results so far are printed, because they took long
 			err = errors.Join(err, r.Print(cmd.OutOrStdout()))
 		}
 		return err
@@ -370,7 +370,7 @@ func blockType(name string) (block.Format, error) {
 	return 0, fmt.Errorf("type %q is not supported; want one of %s", name, strings.Join(names, ", "))
 }
 
-// peer returns the results to compare with. It reads them before anything is measured.
+// peer returns the results for comparison. It reads them before any measurement.
 func (f *benchModelFlags) peer() (io.Reader, error) {
 	if f.against == "" {
 		return nil, nil

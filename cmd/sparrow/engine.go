@@ -39,9 +39,9 @@ type engineFlags struct {
 	watchdog                time.Duration
 	maxStall                string
 
-	events prefix.Listener // of the prefix cache; set by serve
-	drawn  *family.Source  // in place of model; set by bench serve
-	noChat bool            // no chat is requested; set by run
+	events prefix.Listener // listener of the prefix cache; set by serve
+	drawn  *family.Source  // random model used instead of model; set by bench serve
+	noChat bool            // whether no chat is requested; set by run
 	tierFlags
 }
 
@@ -189,7 +189,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	}
 	watchdog := f.watchdog
 	if watchdog == 0 {
-		watchdog = -1 // the configuration's 0 is its default
+		watchdog = -1 // in the configuration, 0 means the default
 	}
 	if f.rankTimeout < 0 {
 		return sparrow.Config{}, fmt.Errorf("--rank-timeout %v: want a positive time, or 0 for no limit", f.rankTimeout)
@@ -239,7 +239,7 @@ func (f *engineFlags) stall() (time.Duration, error) {
 	switch f.maxStall {
 	case "auto":
 		return 0, nil
-	case "": // a command that does not serve and has no such flag
+	case "": // a command that does not serve has no such flag
 		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)
@@ -323,7 +323,7 @@ func (f *engineFlags) source() string {
 	switch {
 	case dir == "" && err == nil:
 		return "the built-in small model (--model DIR runs another)"
-	case err != nil: // gone since it was opened
+	case err != nil: // the folder was removed after it was opened
 		return f.model
 	}
 	return dir

@@ -27,7 +27,7 @@ type explainFlags struct {
 	draftTokens, draftBranches        int
 	free, memory                      int64
 	seed, carry, asJSON, time         bool
-	quantised                         []string // formats of weights whose products quantise rows
+	quantised                         []string // formats of weights by which rows are quantised
 }
 
 func explainCommand() *cobra.Command {
@@ -168,7 +168,7 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	}
 	b.Graph, b.PaddedRows, b.NeedSeed, b.FreeBytes = graph, f.paddedRows, f.seed, f.free
 	for i := range b.Requests {
-		if m.ByRequests() { // in turn
+		if m.ByRequests() { // requests are assigned to ranks in turn
 			b.Requests[i].Rank = i % m.Ranks
 		}
 	}
@@ -176,7 +176,7 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	return f.noticed(ask.Answer())
 }
 
-// noticed adds to an answer which weights make a GPU quantise rows, though their format does not say so.
+// noticed adds a notice with the weights for which a GPU quantises rows although their format does not state it.
 func (f *explainFlags) noticed(a *explain.Answer, err error) (*explain.Answer, error) {
 	if err == nil && len(f.quantised) > 0 {
 		a.Notices = append(a.Notices, plan.Notice{Level: plan.NoticeInfo, Rule: "docs/format/weights.md",
@@ -250,7 +250,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	}
 	src, err := modelSource(dir)
 	switch {
-	case errors.Is(err, weight.ErrNotFound): // a config without weights, or not all of them yet
+	case errors.Is(err, weight.ErrNotFound): // a config without weights, or with only some of them
 		return nil
 	case err != nil:
 		return err
