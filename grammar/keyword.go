@@ -13,7 +13,7 @@ type keyword struct {
 	s      *schema
 	name   string
 	v      *value
-	object *value // the schema that it is a member of
+	object *value // schema that the keyword is a member of
 }
 
 func (k *keyword) fail(kind error, format string, args ...any) error {
@@ -90,7 +90,7 @@ func (k *keyword) read() (err error) {
 		s.not, err = k.schema(k.v, "")
 	case "if":
 		return k.condition()
-	case "then", "else", "minContains", "maxContains": // read with if and contains
+	case "then", "else", "minContains", "maxContains": // read together with if and contains
 	case "$ref":
 		s.ref, err = k.text()
 	case "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef":
@@ -156,7 +156,7 @@ func (k *keyword) values() error {
 			return err
 		}
 	}
-	if k.s.enum != nil { // both enum and const
+	if k.s.enum != nil { // the schema has both enum and const
 		list = intersectValues(k.s.enum, list)
 	}
 	k.s.enum = list
@@ -416,7 +416,7 @@ func (k *keyword) number() (*big.Rat, error) {
 
 func (k *keyword) bound() error {
 	b := &k.s.bounds
-	if k.v.kind == boolValue && strings.HasPrefix(k.name, "exclusive") { // draft 4: it is about minimum or maximum
+	if k.v.kind == boolValue && strings.HasPrefix(k.name, "exclusive") { // draft 4: modifies minimum or maximum
 		n := k.sibling("m" + strings.TrimPrefix(k.name, "exclusiveM"))
 		if !k.v.truth || n == nil {
 			return nil

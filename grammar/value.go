@@ -14,11 +14,11 @@ import (
 // value is a JSON value that keeps the order of its members: properties are written in the order of the schema.
 type value struct {
 	kind    valueKind
-	text    string // of a string; of a number, as written
+	text    string // text of a string; for a number, its spelling
 	truth   bool
 	list    []value
 	members []member
-	index   map[string]int // name to its place in members, if there are many
+	index   map[string]int // index in members by name, if there are many
 }
 
 type member struct {

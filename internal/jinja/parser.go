@@ -10,8 +10,8 @@ type parser struct {
 	tokens []token
 	at     int
 	depth  int
-	loops  int   // enclosing for loops, for break and continue
-	err    error // the first one; the parser is at the end of the template then, where every loop ends
+	loops  int   // number of enclosing for loops, for break and continue
+	err    error // first error; the position then moves to the end of the template, where every loop ends
 }
 
 // fail stores the first error.
