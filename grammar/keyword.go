@@ -149,7 +149,7 @@ func (k *keyword) values() error {
 		list = k.v.list
 	}
 	if len(list) > MaxEnumValues {
-		return k.fail(ErrTooLarge, "%d values; at most %d are supported", len(list), MaxEnumValues)
+		return k.fail(ErrTooLarge, "has %d values; at most %d are supported", len(list), MaxEnumValues)
 	}
 	for i := range list {
 		if err := k.checkNumbers(&list[i]); err != nil {
@@ -203,7 +203,7 @@ func (k *keyword) named() ([]namedSchema, error) {
 		return nil, k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
 	}
 	if len(k.v.members) > MaxProperties {
-		return nil, k.fail(ErrTooLarge, "%d properties; at most %d are supported", len(k.v.members), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "has %d properties; at most %d are supported", len(k.v.members), MaxProperties)
 	}
 	var list []namedSchema
 	for i := range k.v.members {
@@ -223,7 +223,7 @@ func (k *keyword) dependents() error {
 		return k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
 	}
 	if len(k.v.members) > MaxProperties {
-		return k.fail(ErrTooLarge, "%d names; at most %d are supported", len(k.v.members), MaxProperties)
+		return k.fail(ErrTooLarge, "has %d names; at most %d are supported", len(k.v.members), MaxProperties)
 	}
 	for i := range k.v.members {
 		m := &k.v.members[i]
@@ -347,7 +347,7 @@ func (k *keyword) schemas() ([]*schema, error) {
 		return nil, k.fail(ErrSchema, "must be an array with at least one schema")
 	}
 	if len(k.v.list) > MaxProperties {
-		return nil, k.fail(ErrTooLarge, "%d schemas; at most %d are supported", len(k.v.list), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "has %d schemas; at most %d are supported", len(k.v.list), MaxProperties)
 	}
 	var list []*schema
 	for i := range k.v.list {
@@ -365,7 +365,7 @@ func (k *keyword) names() ([]string, error) {
 		return nil, k.fail(ErrSchema, "must be an array of strings, not %v", k.v.kind)
 	}
 	if len(k.v.list) > MaxProperties {
-		return nil, k.fail(ErrTooLarge, "%d names; at most %d are supported", len(k.v.list), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "has %d names; at most %d are supported", len(k.v.list), MaxProperties)
 	}
 	var list []string
 	for i := range k.v.list {

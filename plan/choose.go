@@ -199,7 +199,7 @@ func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 			case !e.readable(phase).Has(l):
 				rej.Code, rej.Reason = E04, fmt.Sprintf("it cannot read the layout %s in %s", l, phase)
 			case e.OnRequest:
-				rej.Reason = "only on request"
+				rej.Reason = "used only if it is named"
 			case phase == PhasePrefill && c.Why != "":
 				rej.Reason = fmt.Sprintf("fits, but %s is the default", taken)
 			case c.Asked[i] != "":
@@ -207,7 +207,7 @@ func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 			case phase == PhasePrefill && c.Faster != "":
 				rej.Reason = fmt.Sprintf("fits, but %s was measured faster", taken)
 			default:
-				rej.Reason = fmt.Sprintf("fits, but %s comes first", taken)
+				rej.Reason = fmt.Sprintf("fits, but %s is preferred", taken)
 			}
 			list = append(list, rej)
 		}

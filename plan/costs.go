@@ -77,7 +77,7 @@ func (c *costs) flatReason() string {
 }
 
 // group returns how many of n verified rows of a request are scored at a time: all of them, or the largest equal groups
-// that the kernels take where groups are faster than split rows; 1 means split.
+// that the kernels take if groups are faster than split rows; 1 means split.
 func (h *Hardware) group(n int) int {
 	c, most := h.costs(), 1
 	for _, g := range h.NativeNextN {

@@ -57,13 +57,13 @@ type Model struct {
 	Window int   `json:"window,omitempty"`
 	Ratios []int `json:"ratios,omitempty"`
 	// Linear states which layers have linear attention, with a state per sequence
-	// and no rows of tokens; nil where none has.
+	// and no rows of tokens; nil if none has.
 	Linear []bool `json:"linear,omitempty"`
 	// Sharing states which caches of other layers a layer reads. Only DeepSeek-V4.1 has it.
 	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 reports that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
-	// Experts are the experts of the feed-forward blocks; zero where they are not known.
+	// Experts are the experts of the feed-forward blocks; zero if they are not known.
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
@@ -72,7 +72,7 @@ type Model struct {
 	// GroupHeads is the number of heads that stay together on a rank: the heads of an output group of V4. 0 means 1.
 	GroupHeads int `json:"group_heads,omitempty"`
 	// PaddedHeads is how many of the heads of all ranks are padding: zeros that
-	// add nothing, where the model's heads do not divide.
+	// add nothing, if the number of heads is not divisible.
 	PaddedHeads int `json:"padded_heads,omitempty"`
 }
 
@@ -224,7 +224,7 @@ func (m *Model) SelectionWidth(f Form) int {
 	return m.K
 }
 
-// SharedLayers states which layers reuse indices, nil where none does.
+// SharedLayers states which layers reuse indices, nil if none does.
 func (m *Model) SharedLayers() []bool {
 	shared, any := make([]bool, max(m.Layers, 0)), false
 	for l := range shared {

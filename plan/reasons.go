@@ -22,7 +22,7 @@ var (
 		"short variant: no request of the segment has more keys than a selection holds, so all are selected without " +
 			"scores"}
 	ReasonRagged      = Reason{"dispatch 6", "the selection needs scores over the gathered index keys"}
-	ReasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row on its own"}
+	ReasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row separately"}
 	ReasonPagedNative = Reason{"dispatch 12",
 		"scores over pages, each block of keys read once for all rows of a request"}
 	reasonPagedGroups = Reason{"dispatch 12", "scores over pages, each block of keys read once for groups of "}

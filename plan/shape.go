@@ -24,7 +24,7 @@ type Shape struct {
 	Short      bool // no request of a decode-like batch exceeds index_topk
 	FreeBytes  int64
 	// Ranks encodes the rank of every request, and whether its segment needs
-	// scores, where ranks share attention by requests.
+	// scores, if ranks share attention by requests.
 	Ranks string
 	// Lengths encodes every request of a batch that is not uniform.
 	Lengths string
@@ -117,7 +117,7 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	return sh, nil
 }
 
-// lengths encodes the new tokens of each request and, where the plan depends on it, its number of keys. Decode-like
+// lengths encodes the new tokens of each request and, if the plan depends on it, its number of keys. Decode-like
 // requests encode only whether their segment needs scores.
 func (s *Shaper) lengths(cfg *Config, b *Batch) {
 	buf := s.buf[:0]

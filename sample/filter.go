@@ -42,7 +42,7 @@ func (w *Scratch) distribute(d *Draw, top float32) {
 func (w *Scratch) weighAll(top float32, d *Draw) {
 	far := float64(Reach)
 	if d.Least > 0 {
-		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // skips most weights; the exact comparison follows
+		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // skips most weights; the exact test follows
 	}
 	weight, kept, high := w.weight[:len(w.x)], w.kept[:len(w.x)], float64(top)
 	n, total := 0, uint64(0)

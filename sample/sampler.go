@@ -143,7 +143,7 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 }
 
 // Candidate is the best token of a row of logits, or the sampled one, the best logit, and the logarithm of the sum of
-// the row's exponentials, which is NaN where a logit is.
+// the row's exponentials, which is NaN if a logit is.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32

@@ -19,7 +19,7 @@ import (
 
 // Reference is the same checkpoint on the reference, which rounds where the device does.
 //
-// Devices with activations of float32 are compared with it operation by operation where rows of the cache are rounded:
+// Devices with activations of float32 are compared with it operation by operation if rows of the cache are rounded:
 // the effect of rounding on logits of random weights hides small faults, which equal inputs reveal. Whole passes are
 // compared by tolerances (judge).
 //

@@ -98,7 +98,7 @@ func (c *Case) judgeBlocks(main plan.Layout) {
 		for _, x := range []struct {
 			what  string
 			value float64
-		}{{"logits of drafts", b.LogitError}, {"their logits without the Markov head", b.BaseError},
+		}{{"logits of drafts", b.LogitError}, {"logits of drafts without the Markov head", b.BaseError},
 			{"confidences", b.ConfidenceError}, {"logits after given drafts", b.ForcedError}} {
 			if !(x.value <= exactDraft) {
 				c.addProblem("%s are off by %.2e, want at most %.0e", x.what, x.value, exactDraft)

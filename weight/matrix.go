@@ -10,7 +10,7 @@ import (
 //	W[r, c] = (value(Data, r, c) - zero) * (scale * Factor)
 //
 // where scale and zero are those of the block: row r/BlockRows, column c/BlockCols (integer divisions). The last blocks
-// may be ragged. The scale multiplies, also where its name ends in "_inv".
+// may be ragged. The scale multiplies, also if its name ends in "_inv".
 type Matrix struct {
 	Data *Tensor
 	// Scale has shape [ceil(Rows/BlockRows), ceil(Cols/BlockCols)] and type F32, BF16, F16, F8_E4M3, F8_E8M0, or U8

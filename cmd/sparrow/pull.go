@@ -80,7 +80,7 @@ type pullReport struct {
 	Missing  int64      `json:"missing_bytes"`
 	Weights  int64      `json:"weight_bytes"`
 	Free     *int64     `json:"free_bytes,omitempty"`
-	Memory   int64      `json:"memory_bytes,omitempty"` // of the machine and the GPUs that support the weights
+	Memory   int64      `json:"memory_bytes,omitempty"` // memory of the machine and of GPUs that support the weights
 	Files    []hub.File `json:"files"`
 	// Quants lists the GGUF models of the repository if none was selected.
 	Quants []quantReport `json:"quants,omitempty"`

@@ -137,7 +137,7 @@ func (in *interp) capture(body []stmt, s *scope) Value {
 // ends it.
 func (in *interp) enter(at pos) (outer pos) {
 	if in.depth++; in.depth > in.limits.Depth {
-		panic(failure{limitf("nested deeper than %d evaluations", in.limits.Depth)})
+		panic(failure{limitf("evaluations are nested deeper than %d levels", in.limits.Depth)})
 	}
 	outer, in.at = in.at, at
 	in.step()

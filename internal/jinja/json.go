@@ -35,7 +35,7 @@ func ParseJSON(data []byte) (Value, error) {
 
 func readJSON(d *json.Decoder, depth int) (Value, error) {
 	if depth > maxDataDepth {
-		return nil, limitf("nested deeper than %d levels", maxDataDepth)
+		return nil, limitf("values are nested deeper than %d levels", maxDataDepth)
 	}
 	t, err := d.Token()
 	if err != nil {

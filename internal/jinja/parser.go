@@ -103,7 +103,7 @@ func (p *parser) more(end string, first bool) bool {
 func (p *parser) enter() {
 	p.depth++
 	if p.depth > maxNesting {
-		p.fail(&fault{p.peek().at, limitf("nested deeper than %d levels", maxNesting)})
+		p.fail(&fault{p.peek().at, limitf("the template is nested deeper than %d levels", maxNesting)})
 	}
 }
 

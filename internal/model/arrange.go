@@ -97,7 +97,7 @@ func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 }
 
 // Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or samples
-// one, where rows are not returned whole.
+// one, if rows are not returned whole.
 func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	h.Multiply(list, x, w)
 	if !h.out.Best.Values.Given() {

@@ -14,11 +14,11 @@ import (
 
 // Model is a loaded model with its cache. One goroutine uses it at a time.
 type Model interface {
-	// Config describes the model.
+	// Config returns the description of the model.
 	Config() *config.Config
 	// Facts returns the properties that the planner reads.
 	Facts() plan.Model
-	// Device returns where the model runs: a device, or several ranks.
+	// Device returns the device on which the model runs: one device, or several ranks.
 	Device() kernel.Machine
 	// Allocate makes the cache: page pools in the resolved layouts, instead of existing ones. Page contents are zero.
 	Allocate(cfg *plan.Config, pages int) error
@@ -40,7 +40,7 @@ type Workspace interface {
 // Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then
 // its program. It can be used again for every batch of the same shape.
 type Pass interface {
-	// Inputs returns where the input block belongs, i32 [1, words].
+	// Inputs returns the tensor of the input block, i32 [1, words].
 	Inputs() kernel.Tensor
 	// Outputs returns the results.
 	Outputs() *Outputs
@@ -64,7 +64,7 @@ type Outputs struct {
 	// Confidence is the confidence of a block drafter in each of its tokens, f32 [L, 1]: the logit of the probability
 	// that the token is accepted if the tokens before it are. Only in passes of plan.PassBlock.
 	Confidence kernel.Tensor
-	// Recorded are the recorded rows of each layer, where the plan records any.
+	// Recorded are the recorded rows of each layer, if the plan records any.
 	Recorded []Recorded
 	// Rows are the rows of the pass that are recorded, i32 [R, 1].
 	Rows kernel.Tensor

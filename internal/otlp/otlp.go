@@ -97,9 +97,9 @@ func (e *Exporter) send(ctx context.Context, body []byte) (time.Duration, error)
 		if n, err := strconv.Atoi(got.Header.Get("Retry-After")); err == nil && n > 0 && n < 60 {
 			wait = time.Duration(n) * time.Second
 		}
-		return wait, fmt.Errorf("otlp: %s answered %s", e.url, got.Status)
+		return wait, fmt.Errorf("otlp: %s responded with %s", e.url, got.Status)
 	}
-	return -1, fmt.Errorf("otlp: %s answered %s: %.200q", e.url, got.Status, text)
+	return -1, fmt.Errorf("otlp: %s responded with %s: %.200q", e.url, got.Status, text)
 }
 
 // Shutdown ends the exporter: later calls send nothing.

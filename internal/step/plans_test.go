@@ -406,7 +406,7 @@ var reasonChecks = []reasonCheck{
 		return c.some(s, "index keys") && c.some(s, "over gathered keys") && all(c.keys(s),
 			func(n int) bool { return n > c.keptKeys() })
 	}},
-	{"scores over pages, each row on its own", "", false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"scores over pages, each row separately", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.some(s, "over pages, 1 at once") && slices.Max(c.keys(s)) > c.keptKeys()
 	}},
 	{"scores over pages, each block of keys read once for groups of", "", true, func(c *claims, s *plan.Segment,

@@ -85,7 +85,7 @@ func (c *Reader) Param() string {
 	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
 }
 
-// spelt returns the current path, cut where it is longer than most; quoted is the format of names that are not plain.
+// spelt returns the current path, cut if it is longer than most; quoted is the format of names that are not plain.
 func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
 	var b strings.Builder
 	for _, s := range c.path {

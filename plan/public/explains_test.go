@@ -19,8 +19,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		plan.TRTLLM:           "runs on sm100, sm103, not on sm90",
 		plan.FlashMLAKV:       "cannot read rows of the layout bf16-1152",
 		plan.FlashMLASparseQ8: "does not serve decode",
-		plan.TileLang:         "fits, but fa3 comes first",
-		plan.Reference:        "only on request",
+		plan.TileLang:         "fits, but fa3 is preferred",
+		plan.Reference:        "used only if it is named",
 	} {
 		if !strings.Contains(reasons[k], text) {
 			t.Errorf("%s was rejected because %q, want %q", k, reasons[k], text)

@@ -301,7 +301,7 @@ func (r *resolver) denseForm() error {
 		against("HiSparse is on")
 	}
 	if c.Prefill == plan.Reference && p.Dense != plan.SwitchOn {
-		against("prefill reference proves the sparse form")
+		against("prefill reference is for checks of the sparse form")
 	}
 	why := ""
 	if p.DenseThreshold > 0 {

@@ -9,7 +9,7 @@ import (
 
 // builder turns a raw config into a Config and collects the problems.
 type builder struct {
-	fields   map[string]json.RawMessage // of config.json
+	fields   map[string]json.RawMessage // fields of config.json
 	family   Family
 	raw      *raw
 	problems []string

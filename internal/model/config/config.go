@@ -46,9 +46,9 @@ type Config struct {
 	MaxPositions int
 	RMSEps       float32
 	TiedHead     bool          // the head is the embedding
-	Indexer      Indexer       // for layers with an indexer: all of DSA, layers of ratio 4 of V4, none of dense models
+	Indexer      Indexer       // indexer of all DSA layers and of V4 layers of ratio 4; zero for dense models
 	NextN        int           // layers after the main layers that draft tokens
-	Format       Format        // of the matrices
+	Format       Format        // format of the matrices
 	Scheme       weight.Scheme // properties of the matrices that only config.json states
 	FP8          bool          // matrices are FP8 blocks; only set for DSA, like Pow2Rows
 	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two

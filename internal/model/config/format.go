@@ -38,7 +38,7 @@ type rawQuantization struct {
 	Sparsity  json.RawMessage     `json:"sparsity_config"`
 	Transform json.RawMessage     `json:"transform_config"`
 
-	Bits      int            `json:"bits"` // of AWQ, GPTQ and AutoRound
+	Bits      int            `json:"bits"` // bits per value, in AWQ, GPTQ and AutoRound
 	GroupSize int            `json:"group_size"`
 	Version   string         `json:"version"` // set by AWQ: the order of values in a word
 	Symmetric bool           `json:"sym"`     // set by GPTQ, like the next four fields

@@ -7,7 +7,7 @@ type V4 struct {
 	Attention V4Attention
 	Hyper     Hyper
 	FFN       V4FFN
-	DSpark    *DSpark // the draft head of newer releases; nil where there is none
+	DSpark    *DSpark // the draft head of newer releases; nil if there is none
 }
 
 // V4Attention holds the sizes of attention over a window and a compressed stream.

@@ -136,7 +136,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 // Caches returns the pools of every layer but the drafting one, for tests that read their bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
-// Pools returns the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has
+// Pools returns the pools of every layer but the drafting one: of latent rows, then of indexer keys if the layer has
 // them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool

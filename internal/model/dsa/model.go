@@ -112,7 +112,7 @@ func attentionParams(c *config.DSA, heads int) mla.Params {
 	return p
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // CountExperts lets passes that are arranged from then on count which experts rows choose.
@@ -128,7 +128,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device returns where the model runs.
+// Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind allocates the rows that drafting passes continue.

@@ -88,7 +88,7 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 	return nil
 }
 
-// Inputs returns where the input block belongs.
+// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs returns the results.

@@ -43,8 +43,9 @@ func (s *dsaStep) layer(l int) {
 		s.block(l, h)
 		return
 	}
-	attention := fmt.Sprintf("decodes: between measured times of rows of 128 heads, %s; prompts: %.1f us for a row "+
-		"and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products", s.cfg.SplitKeys.Says(),
+	attention := fmt.Sprintf("decodes: interpolated between measured times of rows of 128 heads, %s; prompts: %.1f "+
+		"us for a row and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products",
+		s.cfg.SplitKeys.Says(),
 		x.Prompt, x.DenseOps/1e6)
 	if n := s.decodes + s.sparse; n > 0 {
 		s.add("attention", s.product(n, s.heads*latent, nope, 2)+s.product(n, s.heads*v, latent, 2), attention)
@@ -68,8 +69,9 @@ const latentOps, latentLaunch, latentBlock = 440e6, 12.0, 1.5
 func (s *dsaStep) whole(units float64) {
 	a, x := s.c.Attention, s.x
 	nope, rope, v, latent := float64(a.Nope), float64(a.Rope), float64(a.V), float64(a.Latent)
-	formula := fmt.Sprintf("every key: the longer of operations of whole units of 64 heads / %.0f TFLOP/s and %.1f us "+
-		"for 64 keys of a part, + %.0f us; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products",
+	formula := fmt.Sprintf("attention over every key: the longer of operations of whole units of 64 heads / %.0f "+
+		"TFLOP/s and %.1f us for 64 keys of a part, + %.0f us; dense: operations / %.0f TFLOP/s; absorb and expand "+
+		"are bf16 products",
 		latentOps/1e6, latentBlock, latentLaunch, x.DenseOps/1e6)
 	for _, n := range [][2]float64{{s.decodes, s.keys}, {s.sparse, s.pairs}} {
 		if rows, keys := n[0], n[1]; rows > 0 {

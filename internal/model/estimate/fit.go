@@ -24,7 +24,7 @@ import (
 type Question struct {
 	Name    string
 	Model   config.Description
-	Format  cost.Format // of experts; it determines their rates
+	Format  cost.Format // format of the experts; it determines their rates
 	Weights Weights     // the zero value means the types in which the family is released
 	Machine Machine
 	Asked   string       // name of the machine, as the user wrote it

@@ -34,8 +34,8 @@ func (s *nextStep) layer(l int) {
 	c, x := s.c, s.x
 	h, streams := float64(c.Hidden), float64(c.Hyper.Streams)
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
-	s.add("streams", sites, fmt.Sprintf("of each sublayer a bf16 product, two launches and three times the rows of "+
-		"all streams / %.1f TB/s", x.Weights/1e6))
+	s.add("streams", sites, fmt.Sprintf("for each sublayer: a bf16 product, two launches and three times the bytes "+
+		"of all streams / %.1f TB/s", x.Weights/1e6))
 	if c.Linear.Layers[l] {
 		s.linear(h)
 	} else {
@@ -74,8 +74,9 @@ func (s *nextStep) selecting(h float64) {
 		s.add("indexer", x.Launch+s.keys/pool*132/x.Keys+x.Pick+s.keys/pool*4/x.Scores, "")
 	}
 	s.add("indexer", s.pairs/pool*2*index/x.ScoreOps+s.pairs/pool*4/x.Scores, "")
-	formula := fmt.Sprintf("decodes: between measured times of rows of %d heads, %s; prompts: %.1f us for a row and "+
-		"128 heads; absorb and expand are bf16 products", cost.DecodeHeads, s.cfg.SplitKeys.Says(), x.Prompt)
+	formula := fmt.Sprintf("decodes: interpolated between measured times of rows of %d heads, %s; prompts: %.1f us "+
+		"for a row and 128 heads; absorb and expand are bf16 products", cost.DecodeHeads, s.cfg.SplitKeys.Says(),
+		x.Prompt)
 	n := s.decodes + s.sparse
 	s.add("attention", s.product(n, s.heads*latent, nope, 2)+s.product(n, s.heads*v, latent, 2), formula)
 	if s.decodes > 0 {

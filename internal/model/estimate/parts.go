@@ -169,8 +169,9 @@ func (p *parts) product(rows, out, in, bytes float64) float64 {
 }
 
 func (p *parts) productFormula() string {
-	return fmt.Sprintf("a product: %.1f us + the longer of bytes of weights / %.1f TB/s (%.0f %% more at 64 rows) and "+
-		"operations / %.0f TFLOP/s FP8, %.0f bf16", p.x.Launch, p.x.Weights/1e6, 100*p.x.Rows64, p.x.FP8/1e6,
+	return fmt.Sprintf("each product takes %.1f us + the longer of weight bytes / %.1f TB/s (%.0f %% more at 64 rows) "+
+		"and operations / %.0f TFLOP/s in FP8 or %.0f in bf16", p.x.Launch, p.x.Weights/1e6, 100*p.x.Rows64,
+		p.x.FP8/1e6,
 		p.x.BF16/1e6)
 }
 
@@ -178,8 +179,9 @@ func (p *parts) productFormula() string {
 // number of times: twice in an all-reduce, once in a gather.
 func (p *parts) exchange(bytes, times float64) {
 	if l := p.on.Link; p.ranks > 1 {
-		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("an exchange: %.0f us + (N-1)/N "+
-			"bytes / %.0f GB/s, in an all-reduce twice; stated, not measured", l.Wait, l.Rate/1e3))
+		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("each exchange takes %.0f us + "+
+			"(N-1)/N of the bytes / %.0f GB/s, twice that in an all-reduce; published rates, not measured ones",
+			l.Wait, l.Rate/1e3))
 	}
 }
 
@@ -247,7 +249,7 @@ func (p *parts) mixture(l int) {
 		reads = x.NarrowExperts
 	}
 	device := max(read/p.ranks*bytes/reads, 2*p.rows*used/p.ranks*e.values()/rate)
-	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
+	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row to choose experts + the "+
 		"longer of bytes of chosen experts / %.2f TB/s and operations / %.0f TFLOP/s", x.Choose, x.ChooseRow,
 		reads/1e6, rate/1e6))
 	if p.split != nil {

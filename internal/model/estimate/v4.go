@@ -29,8 +29,8 @@ func (s *v4Step) layer(l int) {
 	ratio := a.Ratios[l]
 	// Each of two sublayers reads the streams for its mixture, and reads and writes them after it.
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
-	s.add("streams", sites, fmt.Sprintf("of each sublayer a bf16 product, two launches and three times the rows of "+
-		"all streams / %.1f TB/s", x.Weights/1e6))
+	s.add("streams", sites, fmt.Sprintf("for each sublayer: a bf16 product, two launches and three times the bytes "+
+		"of all streams / %.1f TB/s", x.Weights/1e6))
 	together := float64(a.Heads / a.Groups)
 	groups := s.heads / together
 	s.add("products", s.product(s.own, lora+dim, h, 1)+s.product(s.own, s.heads*dim, lora, 1)+
@@ -50,8 +50,8 @@ func (s *v4Step) layer(l int) {
 	s.attention(ratio)
 	s.mixture(l)
 	s.rest("norms, quantisation, rotation, entries stored")
-	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f in each layer, %.1f us of each beside the other "+
-		"stages", x.V4Launches, x.V4Launch))
+	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f launches in each layer, each %.1f us in addition "+
+		"to the other stages", x.V4Launches, x.V4Launch))
 	s.exchanges(h)
 }
 
@@ -82,8 +82,8 @@ func (s *v4Step) attention(ratio int) {
 		}
 		return s.heads / 64 * seen / usualKeys
 	}
-	formula := fmt.Sprintf("decodes: %.1f us + %.2f us a row, prompts %.3f us a row, for 64 heads over 640 keys, "+
-		"and in proportion", x.V4First, x.V4Row, x.V4Prompt)
+	formula := fmt.Sprintf("decodes: %.1f us + %.2f us a row, prompts: %.3f us a row, for 64 heads over 640 keys; "+
+		"otherwise in proportion to heads and keys", x.V4First, x.V4Row, x.V4Prompt)
 	if s.decodes > 0 {
 		s.add("attention", x.V4First+s.decodes*x.V4Row*share(s.decodes, s.keys), formula)
 	}

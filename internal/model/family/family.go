@@ -104,7 +104,7 @@ func (s *Source) DropDrafts() {
 	}
 	s.undrafted = true
 	layer := fmt.Sprintf("layers.%d.", s.Config.Layers)
-	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // as the families name them
+	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // the names in all families
 }
 
 // Close unmaps the weights. Models loaded from the source must no longer be used.

@@ -33,7 +33,7 @@ type Host struct {
 	Assumed string `json:"assumed,omitempty"`
 }
 
-// ErrNoRoom is wrapped where a model does not fit the memory of a machine.
+// ErrNoRoom is wrapped if a model does not fit the memory of a machine.
 var ErrNoRoom = errors.New("the model does not fit the memory")
 
 // hostBytes is the memory that is reserved for the system and the process.

@@ -29,7 +29,7 @@ var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "
 
 const denseArchitecture = "deepseek2"
 
-// architectureOf returns the name of a family, empty where the format has none.
+// architectureOf returns the name of a family, empty if the format has none.
 func architectureOf(f config.Family) string {
 	if f.Dense() {
 		return denseArchitecture
@@ -207,7 +207,7 @@ func (r *reader) experts(c map[string]any, s *shape) {
 	r.gate(sigmoidGate, "sigmoid")
 }
 
-// queryRank returns the rank of the query projection, null where a file without an indexer has none.
+// queryRank returns the rank of the query projection, null if the file has no indexer.
 func (r *reader) queryRank() any {
 	if n := r.optional("attention.q_lora_rank", 0); n > 0 || r.arch != denseArchitecture {
 		return r.count("attention.q_lora_rank")

@@ -50,7 +50,7 @@ func (e *TensorError) Unwrap() error { return ErrTensors }
 type Loader struct {
 	// Pow2Rows is the value of kernel.Weight.Pow2Rows for every weight that is loaded.
 	Pow2Rows bool
-	// Ranks states which shards of weights are loaded where several ranks share a model.
+	// Ranks states which shards of weights are loaded if several ranks share a model.
 	Ranks kernel.Member
 	// Placement states where experts are stored; nil if all are on the device. Host computes the experts of the CPU.
 	Placement *placement.Placement
@@ -252,7 +252,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 }
 
 // values returns a tensor's values as a matrix: the checkpoint's bytes, or random values that the device generates
-// where it can.
+// if it can.
 func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {

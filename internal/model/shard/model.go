@@ -67,7 +67,7 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 	return &m, nil
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
 
 // Facts returns the properties of a rank's part that the planner reads.
@@ -274,7 +274,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return out, nil
 }
 
-// Inputs returns where the input block belongs, on all ranks.
+// Inputs returns the tensor of the input block, on all ranks.
 func (p *pass) Inputs() kernel.Tensor { return p.inputs }
 
 // Outputs returns the results, on all ranks.

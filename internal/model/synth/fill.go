@@ -158,7 +158,7 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 type blockAt struct{ cols, col, side int }
 
 // quantise writes to dst the block of rows that starts at a column, and returns its scale: the
-// largest magnitude becomes the largest e4m3 value, or less where scales are powers of two. A block of zeros has
+// largest magnitude becomes the largest e4m3 value, or less if scales are powers of two. A block of zeros has
 // scale 1 (v32 spec, 4.4).
 func (f *filler) quantise(dst []byte, rows []float32, at blockAt) float32 {
 	cols, col, width := at.cols, at.col, min(at.side, at.cols-at.col)

@@ -29,14 +29,14 @@ type tensor struct {
 type storage uint8
 
 const (
-	plainValues  storage = iota // in dtype
+	plainValues  storage = iota // values of dtype
 	blockFP8                    // F8E4M3 with a float32 scale for each 128 x 128 block
 	blockFP8E8                  // F8E4M3 with an E8M0 scale (a power of two) for each block
 	groupFP4                    // pairs of E2M1 in I8, with an exponent for each 32 values of a row
 	expertTable                 // I64 [vocabulary, k]: k different experts for each token
 	rowFP8                      // F8E4M3 with an exponent for each 32 values of a row
 	tokenMap                    // I32 [vocabulary]: a key for each token
-	released                    // as given by kind; it has no values (described.go)
+	released                    // stored as kind states; it has no values (described.go)
 	groupInt4                   // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
 	expertBlocks                // a block format of GGUF files; its values are random and never written (blocks.go)
 )

@@ -61,7 +61,7 @@ type workspace struct {
 }
 
 // Load reads every weight of a checkpoint. tokens is the token map of the n-gram tables, one key for each token; it is
-// not read where the model has no tables.
+// not read if the model has no tables.
 func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
@@ -111,7 +111,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 	return m, nil
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // Facts returns the properties that the planner reads: the properties of one rank if there are several.
@@ -135,7 +135,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device returns where the model runs.
+// Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Remembers returns the number of earlier tokens that a row of the n-gram tables depends on.

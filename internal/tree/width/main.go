@@ -1,4 +1,4 @@
-// Command width fails where a hand-written line of the tree is longer than 120 columns. A tab counts as four columns.
+// Command width fails if a hand-written line of the tree is longer than 120 columns. A tab counts as four columns.
 // It does not check generated files, testdata, tables and code blocks of Markdown, and long lines inside a raw string
 // of Go, because a line break would change them.
 package main
