@@ -228,7 +228,7 @@ func (r *resolver) kernels() error {
 	}
 	if r.policy.FP4Index {
 		c.IndexLayout = IndexPage68
-		r.Because("dispatch 13", "indexer keys and queries in four bits, as asked")
+		r.Because("dispatch 13", "indexer keys and queries in four bits, as requested")
 	}
 	return nil
 }

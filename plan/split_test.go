@@ -87,7 +87,7 @@ func TestSplitOfPortableKernels(t *testing.T) {
 		cfg := newSetup(t, "sm89", kv("fp8"), wish(func(p *Policy) { p.Running = c.running }),
 			func(s *setup) { s.model.Heads = 128 }).resolve(t)
 		want(t, fmt.Sprintf("%d sequences", c.running), cfg.SplitKeys, c.split)
-		text := fmt.Sprintf("rows over FP8 pages %s: %s; on an H200, portable", c.split.Says(), c.because)
+		text := fmt.Sprintf("rows over FP8 pages are %s: %s; on an H200, portable", c.split.Says(), c.because)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, text) }) {
 			t.Errorf("no reason begins %q: %q", text, cfg.Reasons)
 		}

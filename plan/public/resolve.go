@@ -88,7 +88,7 @@ func (r *resolver) indexKeys() error {
 			Supported: "four-bit keys of " + plan.DeepSeekV4.String(), Try: "8-bit keys"}
 	}
 	r.model.IndexFP4, r.cfg.Model.IndexFP4, r.cfg.IndexLayout = true, true, plan.IndexPage68
-	r.Because("dispatch 9", "indexer keys in four bits, as asked")
+	r.Because("dispatch 9", "indexer keys in four bits, as requested")
 	return nil
 }
 
