@@ -333,7 +333,7 @@ func (c *claims) keptKeys() int {
 func (c *claims) masks(s *plan.Segment, text string) bool {
 	return strings.Contains(text, "3 rows use the kernel for 4 rows, with 1 masked") ==
 		(c.cfg.Hardware.Arch == plan.SM90 &&
-		s.Indexer.NextN == 3)
+			s.Indexer.NextN == 3)
 }
 
 func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
