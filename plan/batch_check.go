@@ -76,6 +76,9 @@ func (b *Batch) check(cfg *Config) error {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %s in pass %d", b.Mode, b.Pass),
 			Supported: "pass target for every mode, the others for extend and draft requests"}
 	}
+	if err := b.checkGraph(cfg); err != nil {
+		return err
+	}
 	if b.Mode == ModeIdle {
 		if len(b.Requests) > 0 {
 			return ErrLengths("an idle batch with %d requests, want none", len(b.Requests))
@@ -103,7 +106,7 @@ func (b *Batch) check(cfg *Config) error {
 	if b.PaddedRows > 0 && b.PaddedRows < rows {
 		return ErrLengths("%d padded rows, fewer than the %d rows of the batch", b.PaddedRows, rows)
 	}
-	return b.checkGraph()
+	return nil
 }
 
 func (b *Batch) checkRequest(cfg *Config, i int) error {
@@ -164,20 +167,30 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 func within(first, n, rows int) bool { return n == 0 || first >= 0 && n > 0 && first <= rows-n }
 
 // checkGraph refuses graph modes that the batch cannot use: captured and replayed graphs hold decode-like rows only,
-// piecewise graphs prompt rows only.
-func (b *Batch) checkGraph() error {
-	switch b.Graph {
-	case GraphCapture, GraphReplay:
-		if !b.Mode.DecodeLike() {
-			return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode),
-				Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
-		}
-	case GraphPiecewise:
-		if !b.Mode.ExtendLike() {
-			return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode),
-				Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
-		}
-	case GraphNone:
+// piecewise graphs prompt rows of other engines. A rank without rows takes part in either.
+func (b *Batch) checkGraph(cfg *Config) error {
+	ours := cfg.Catalog == CatalogSparrow
+	switch {
+	case b.Graph == GraphNone:
+		return nil
+	case !cfg.Hardware.Graphs():
+		return &Error{Code: E25, Asked: fmt.Sprintf("a batch of mode %s in graph mode %s on %s, which has no graphs",
+			b.Mode, b.Graph, cfg.Hardware.Arch),
+			Supported: fmt.Sprintf("eager batches on %s; captured graphs of decode, verify and draft batches on GPUs",
+				cfg.Hardware.Arch),
+			Try: "--graph none"}
+	case b.Graph == GraphPiecewise && ours:
+		return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s in the catalogue %s",
+			b.Mode, cfg.Catalog),
+			Supported: "eager prompts and captured decode, verify and draft batches", Try: "--graph none"}
+	case b.Mode == ModeIdle:
+		return nil
+	case b.Graph == GraphPiecewise && !b.Mode.ExtendLike():
+		return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode),
+			Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
+	case b.Graph != GraphPiecewise && !b.Mode.DecodeLike():
+		return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode),
+			Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
 	}
 	return nil
 }

@@ -218,6 +218,9 @@ func (h *Hardware) SplitParts(heads int) int {
 // kernels for the architecture.
 func (h *Hardware) portable() bool { return h.Portable || h.Arch.CUDA() && h.Arch != SM90 }
 
+// Graphs reports whether passes can be captured as graphs and replayed, which CPUs cannot.
+func (h *Hardware) Graphs() bool { return h.Arch != CPU }
+
 func (h *Hardware) missing(k Kernel) bool {
 	return slices.Contains(h.Missing, k)
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -137,6 +138,58 @@ func TestBatchRefusals(t *testing.T) {
 				t.Error("a shape came without error")
 			}
 		})
+	}
+}
+
+// Captured graphs exist on GPUs only, for batches of decode, verify or draft rows; piecewise graphs exist in the public
+// catalogue only. A refusal names what was asked for and what is supported, and what it suggests works.
+func TestGraphsNeedADevice(t *testing.T) {
+	configs := map[string]Config{}
+	for _, hw := range HardwareNames() {
+		if hw != "gfx95" {
+			configs[hw] = newSetup(t, hw, drafts(2)).resolve(t)
+		}
+	}
+	portable := newSetup(t, "sm90", drafts(2))
+	portable.hw.Portable = true
+	configs["sm90 with portable kernels"] = portable.resolve(t)
+	batches := map[string]Batch{"extend": extend(100), "decode": decode(5, 4000), "verify": verify(5, 9000),
+		"draft": draft(50), "idle": {Mode: ModeIdle}, "split-prefill": NewBatch(ModeSplitPrefill, ExtendRequest(70, 0)),
+		"mixed": NewBatch(ModeMixed, ExtendRequest(5, 0), DecodeRequest(6))}
+	for name, cfg := range configs {
+		for mode, b := range batches {
+			for _, g := range []GraphMode{GraphNone, GraphCapture, GraphReplay, GraphPiecewise} {
+				what := fmt.Sprintf("%s on %s in graph mode %s", mode, name, g)
+				p, err := Build(cfg, inGraph(g, b))
+				fits := g == GraphNone || g != GraphPiecewise && cfg.Hardware.Arch != CPU &&
+					(b.Mode.DecodeLike() || b.Mode == ModeIdle)
+				if fits {
+					if err != nil || p.Graph != g {
+						t.Errorf("%s: %v", what, err)
+					}
+					continue
+				}
+				e := wantError(t, err, E25)
+				if p != nil || !strings.Contains(e.Asked, mode) {
+					t.Errorf("%s: plan %v, asked for %q", what, p, e.Asked)
+				}
+				asked, supported, try := "captured graph", "captured graphs of decode, verify and draft", "eager batch"
+				switch {
+				case cfg.Hardware.Arch == CPU:
+					asked, supported, try = "graph mode "+g.String()+" on cpu, which has no graphs", "eager batches on cpu",
+						"--graph none"
+				case g == GraphPiecewise:
+					asked, supported, try = "piecewise graph", "eager prompts", "--graph none"
+				}
+				if !strings.Contains(e.Asked, asked) || !strings.Contains(e.Supported, supported) ||
+					!strings.Contains(e.Try, try) {
+					t.Errorf("%s: %v", what, e)
+				}
+			}
+		}
+	}
+	if len(configs) != 11 {
+		t.Errorf("%d configurations: %v", len(configs), slices.Sorted(maps.Keys(configs)))
 	}
 }
 

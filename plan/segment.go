@@ -14,10 +14,6 @@ func (w *Builder) segmented() error {
 			"%d padded rows for a batch that is not all decode, all verify or all draft rows of one width",
 			w.b.PaddedRows)
 	}
-	if w.b.Graph == GraphPiecewise {
-		return &Error{Code: E25, Asked: "a piecewise graph in the catalogue sparrow",
-			Supported: "eager prompts and captured decode, verify and draft batches", Try: "an eager batch"}
-	}
 	for i := range groups {
 		s := &groups[i]
 		if w.storesOnly() {

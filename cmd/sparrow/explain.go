@@ -160,6 +160,10 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 		return nil, fmt.Errorf("--graph: %w", err)
 	}
 	if f.batch == "" {
+		if graph != plan.GraphNone {
+			return nil, fmt.Errorf("explain: --graph %s describes a batch, but none was given; give --batch, such as "+
+				"--batch decode:4x8192, or omit --graph", graph)
+		}
 		return f.noticed(ask.Answer())
 	}
 	b, err := plan.ParseBatch(f.batch)
