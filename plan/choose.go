@@ -27,8 +27,8 @@ type Chooser struct {
 	// Against adds objections that follow from the user's other wishes.
 	Against func(k Kernel, p Phase) []Objection
 	// Faster is the reason why the first of two suitable pairs comes first; empty if the order of the catalogue
-	// decides.
-	Faster string
+	// decides. Wins states in short how its first kernel compares with another.
+	Faster, Wins string
 
 	settled Pair
 }
@@ -205,7 +205,7 @@ func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 			case c.Asked[i] != "":
 				rej.Reason = fmt.Sprintf("fits, but %s was requested", taken)
 			case phase == PhasePrefill && c.Faster != "":
-				rej.Reason = fmt.Sprintf("fits, but %s was measured faster", taken)
+				rej.Reason = fmt.Sprintf("fits, but %s %s", taken, c.Wins)
 			default:
 				rej.Reason = fmt.Sprintf("fits, but %s is preferred", taken)
 			}

@@ -238,7 +238,7 @@ func (r *resolver) chooser() *Chooser {
 	c := &Chooser{Catalogue: &sparrowCatalogue, Notes: &r.Notes, Hardware: r.hw, Model: r.model, KV: r.kv,
 		Wish: r.wish, Named: p.KV, Asked: [2]string{p.Prefill, p.Decode}, Why: p.PrefillWhy, Pairs: r.pairs}
 	if times := r.hw.costs(); r.byCost() {
-		c.Faster = times.flatReason()
+		c.Faster, c.Wins = times.flatReason(), times.faster()
 	}
 	c.Against = func(k Kernel, _ Phase) []Objection {
 		if k == V4Flat && p.V4SparsePrefill == SparsePrefillOff {

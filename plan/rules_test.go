@@ -176,7 +176,8 @@ func TestGraphsNeedADevice(t *testing.T) {
 				asked, supported, try := "captured graph", "captured graphs of decode, verify and draft", "eager batch"
 				switch {
 				case cfg.Hardware.Arch == CPU:
-					asked, supported, try = "graph mode "+g.String()+" on cpu, which has no graphs", "eager batches on cpu",
+					asked, supported, try = "graph mode "+g.String()+" on cpu, which has no graphs", "eager batches "+
+						"on cpu",
 						"--graph none"
 				case g == GraphPiecewise:
 					asked, supported, try = "piecewise graph", "eager prompts", "--graph none"

@@ -97,22 +97,24 @@ func (r *resolver) split() error {
 		r.splitPortable()
 		return nil
 	}
+	times := r.hw.costs()
 	if p.Running == 0 {
 		c.SplitKeys = Split512
 		r.Because("dispatch 16", "rows over FP8 pages are %s: this is not the slowest for one row or for many, and "+
-			"the number of concurrent sequences was not given (--max-running)", c.SplitKeys.Says())
+			"the "+
+			"number of concurrent sequences was not given (--max-running); %s", c.SplitKeys.Says(),
+			times.decodeReason(times.Decodes[0], times.Decodes[len(times.Decodes)-1]))
 		return nil
 	}
-	times := r.hw.costs()
 	rows := p.Running * c.N
 	if r.model.ByRequests() {
 		rows = (rows + r.model.Ranks - 1) / r.model.Ranks
 	}
 	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
 	c.SplitKeys = fastestSplit(at)
-	r.Because("dispatch 16", "rows over FP8 pages are %s: up to %d rows of %d heads decode at once; on %s, attention "+
-		"of %d rows of %d heads takes %v us cut after 256 keys, %v after 512, %v whole", c.SplitKeys.Says(), rows,
-		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
+	r.Because("dispatch 16", "rows over FP8 pages are %s: up to %d rows of %d heads decode at once; %s",
+		c.SplitKeys.Says(),
+		rows, r.model.Heads, times.decodeReason(at))
 	return nil
 }
 
@@ -133,8 +135,9 @@ func (r *resolver) splitPortable() {
 	if r.policy.Running == 0 {
 		many = "for a single sequence, because the number of concurrent sequences was not given (--max-running)"
 	}
-	r.Because("dispatch 16", "rows over FP8 pages are %s: %s; on an H200, portable attention of 1 row of 128 heads "+
-		"takes 28 us cut after 256 keys and 44 after 512, of 8 rows 54 and 47", c.SplitKeys.Says(), many)
+	times := r.hw.portableCosts()
+	r.Because("dispatch 16", "rows over FP8 pages are %s: %s; %s", c.SplitKeys.Says(), many,
+		times.decodeReason(times.Decodes...))
 }
 
 // portableHeads is the number of heads, over all rows, at and above which parts of 512 keys also occupy a whole GPU.
@@ -148,10 +151,13 @@ func (r *resolver) splitEvery() error {
 		r.Because("dispatch 16", "rows that attend to every key are %s: requested by the user", c.SplitKeys.Says())
 		return nil
 	}
+	times := r.hw.costs()
 	if p.Running == 0 {
 		c.SplitKeys = split1024
 		r.Because("dispatch 16", "rows that attend to every key are %s: this is not the slowest for one row or for "+
-			"many, and the number of concurrent sequences was not given (--max-running)", c.SplitKeys.Says())
+			"many, and "+
+			"the number of concurrent sequences was not given (--max-running); %s", c.SplitKeys.Says(),
+			times.latentReason())
 		return nil
 	}
 	rows := p.Running * c.N
@@ -167,9 +173,8 @@ func (r *resolver) splitEvery() error {
 	default:
 		c.SplitKeys = split2048
 	}
-	r.Because("dispatch 16", "rows that attend to every key are %s: up to %d rows of %d heads decode at once; on an "+
-		"H200, attention of 1 row of 128 heads over 8192 keys takes 24 us cut after 512 keys, 36 after 1024, 64 "+
-		"after 2048, of 16 rows 103, 92 and 86, of 64 rows 370, 334 and 315", c.SplitKeys.Says(), rows, r.model.Heads)
+	r.Because("dispatch 16", "rows that attend to every key are %s: up to %d rows of %d heads decode at once; %s",
+		c.SplitKeys.Says(), rows, r.model.Heads, times.latentReason())
 	return nil
 }
 

@@ -118,7 +118,7 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 		ask.Public = &public.Policy{KV: p.KV, Prefill: p.Prefill, Decode: p.Decode, Dense: p.Dense,
 			Deterministic: p.Deterministic, Speculation: p.Speculation}
 	} else {
-		ask.Policy, _ = plan.Defaults(ask.Hardware.Arch, ask.Model.Family, p)
+		ask.Policy, _ = plan.Defaults(&ask.Hardware, ask.Model.Family, p)
 	}
 	if r.Batch == "" {
 		return ask, nil

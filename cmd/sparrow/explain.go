@@ -292,7 +292,7 @@ func (f *explainFlags) ask(q *explain.Ask) error {
 	if err := f.none(); err != nil {
 		return err
 	}
-	q.Policy, _ = plan.Defaults(q.Hardware.Arch, q.Model.Family, p)
+	q.Policy, _ = plan.Defaults(&q.Hardware, q.Model.Family, p)
 	return f.loads(q.Hardware.Arch, q.Model)
 }
 

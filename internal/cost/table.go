@@ -10,6 +10,8 @@ type Contest struct {
 // these times, and the reasons in plans quote the times. A test compares them with the documents.
 type Choices struct {
 	Device string
+	// Kernels names the kernels of these times: a device may have several kinds.
+	Kernels string
 	// Prompts holds the times of one attention layer for whole prompts of DeepSeek-V3.2, in ascending order: number of
 	// keys, and times of dense and of sparse attention, both without scores, averaged over bf16 and FP8 rows
 	// (BenchmarkShortPrompt in internal/attn/mla). If empty, the dense form is used wherever it is exact.
@@ -20,11 +22,24 @@ type Choices struct {
 	// Verify holds the times of scores of 8 rows of each request over 32,768 keys: number of rows of a group, and times
 	// in groups and row by row (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in internal/bench/cuda
 	// for 64).
-	Verify   Contest
-	Verified string // machine and case of the times in Verify
+	Verify     Contest
+	VerifiedOn string // machine of the times in Verify, if not all of Device
+	Verified   string // case of the times in Verify
 	// Decodes holds the times of decode attention over 656-byte rows for each way to split them, ascending
 	// (sparse_decode in internal/bench/cuda). It is empty if rows are not split.
 	Decodes []Decode
+	// Latent holds the times of decode attention over all of 8192 keys of models without an indexer, in the same way.
+	Latent []LatentDecode
+}
+
+// LatentKeys is the number of keys of each row of Choices.Latent.
+const LatentKeys = 8192
+
+// LatentDecode holds the microseconds of the attention of some rows over LatentKeys keys each, split after every 512,
+// 1024 or 2048 keys.
+type LatentDecode struct {
+	Rows                        int
+	Keys512, Keys1024, Keys2048 float64
 }
 
 // Decode holds the times of decode attention for some number of rows over 2048 keys each, in microseconds: unsplit, and
@@ -53,24 +68,33 @@ func H200() Machine {
 
 func h200Choices() Choices {
 	return Choices{
-		Device: "an H200",
+		Device: "an H200", Kernels: "Hopper kernels",
 		Prompts: []Contest{{128, 0.0401, 0.0628}, {256, 0.0534, 0.108}, {512, 0.0919, 0.238}, {1024, 0.2, 0.604},
 			{2048, 0.491, 1.72}},
 		V4:     []Contest{{512, 0.0491, 0.0602}, {4096, 0.478, 0.696}, {13312, 1.64, 2.39}, {30720, 3.87, 5.64}},
-		Verify: Contest{4, 0.235, 0.552}, Verified: "an H200, 8 rows of each of 64 requests",
+		Verify: Contest{4, 0.235, 0.552}, Verified: "8 rows of each of 64 requests",
 		Decodes: []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
 			{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
 			{128, 155.4, 235.3, 201.6}},
+		Latent: []LatentDecode{{1, 24, 36, 64}, {16, 103, 92, 86}, {64, 370, 334, 315}},
 	}
+}
+
+// PortableChoices returns the times that were measured with the portable kernels, on an H200: decodes, but not whole
+// rows.
+func PortableChoices() Choices {
+	return Choices{Device: "an H200", Kernels: "portable kernels",
+		Decodes: []Decode{{Rows: 1, Keys256: 28, Keys512: 44}, {Rows: 8, Keys256: 54, Keys512: 47}}}
 }
 
 // XeonChoices returns the times that were measured on two cores of an Intel Xeon with AMX.
 func XeonChoices() Choices {
 	return Choices{
-		Device:  "two cores of a Xeon",
+		Device: "two cores of a Xeon", Kernels: "AMX kernels",
 		Prompts: []Contest{{128, 19.3, 52.3}, {256, 40.8, 103}, {512, 104, 253}, {1024, 238, 688}, {2048, 922, 2180}},
 		V4:      []Contest{{512, 45.4, 45.4}, {4096, 752, 850}, {13312, 2886, 3441}, {30720, 6818, 8693}},
-		Verify:  Contest{4, 9.5, 12.6}, Verified: "one core of a Xeon, 8 rows of a request",
+		Verify:  Contest{4, 9.5, 12.6}, VerifiedOn: "one core of a Xeon",
+		Verified: "8 rows of a request",
 	}
 }
 
@@ -78,6 +102,7 @@ func XeonChoices() Choices {
 type GPU struct {
 	Name        string
 	MemoryBytes int64
+	SMs         int     // multiprocessors
 	Launch      float64 // microseconds of a GEMM or another kernel after a kernel that it overlaps with
 	// GEMMs ("Products"): weights are read at a rate that decreases up to 64 rows; with many rows the time is bound by
 	// arithmetic.
@@ -112,7 +137,7 @@ type GPU struct {
 // h200 returns the figures of one H200.
 func h200() GPU {
 	return GPU{
-		Name: "H200", MemoryBytes: 139 << 30,
+		Name: "H200", MemoryBytes: 139 << 30, SMs: 132,
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
 		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 3.2e6,
 		NarrowExpertOps: 0.55e9, Choose: 14, ChooseRow: 0.02,

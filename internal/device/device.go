@@ -275,15 +275,15 @@ func (noCollective) ShareRows(kernel.ShareArgs) error             { return nil }
 
 // PolicyOn returns a policy with the defaults of the device that a model runs on, and those defaults as flags.
 func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
-	arch := plan.CPU
-	if dev.Hardware().Arch != "cpu" {
-		arch = plan.SM90
-	}
 	facts, err := family.Facts(d)
 	if err != nil {
 		return p, nil // opening the model reports this error
 	}
-	return plan.Defaults(arch, facts.Family, p)
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		return p, nil // this too
+	}
+	return plan.Defaults(&hw, facts.Family, p)
 }
 
 // Describe returns the name of a device for messages.
