@@ -61,11 +61,15 @@ var sparrowCatalogue = Catalogue{
 			Reads: v4Layouts | v41Layouts,
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
 			More: func(d *Demand) []Objection {
-				if !d.Model.V41() || d.Hardware.Arch == CPU || d.Hardware.Arch == SM90 {
+				if !d.Model.V41() || !d.Hardware.portable() {
 					return nil
 				}
+				kernels := d.Hardware.Arch.String()
+				if d.Hardware.Arch == SM90 {
+					kernels += " with the portable kernels"
+				}
 				return []Objection{{E02, fmt.Sprintf("%s runs on cpu and sm90, but there are no kernels of it for %s",
-					d.Model.Family, d.Hardware.Arch)}}
+					d.Model.Family, kernels)}}
 			},
 		},
 		{

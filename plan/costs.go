@@ -136,7 +136,7 @@ func (c *costs) groupReason() string {
 
 // decodeReason quotes the times of decodes for each way to split their keys that was measured.
 func (c *costs) decodeReason(at ...cost.Decode) string {
-	text := fmt.Sprintf("%sattention of %s takes %v us cut after 256 keys, %v after 512", c.source(),
+	text := fmt.Sprintf("%sattention of %s over FP8 pages takes %v us cut after 256 keys, %v after 512", c.source(),
 		countRows(at[0].Rows), at[0].Keys256, at[0].Keys512)
 	whole := at[0].Whole > 0
 	if whole {

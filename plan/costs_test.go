@@ -154,7 +154,8 @@ func TestReasonsOfEveryGPUSayWhatIsAssumed(t *testing.T) {
 					}
 					quotes++
 					kernels := "Hopper kernels"
-					if !own && strings.HasPrefix(r.Text, "rows over FP8 pages") {
+					if !own && (strings.HasPrefix(r.Text, "rows over FP8 pages") ||
+						strings.HasPrefix(r.Text, "rows over pools")) {
 						kernels = "portable kernels"
 					}
 					want := fmt.Sprintf("assumed (measured with %s on an H200): ", kernels)

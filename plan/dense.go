@@ -61,5 +61,6 @@ func (r *resolver) expandedForm() error {
 				"bytes", c.T, need, c.MaxTransient))
 	}
 	c.DenseOK = r.Dense(c, p.Dense, why)
+	r.unusedThreshold()
 	return nil
 }

@@ -75,8 +75,7 @@ func together(h *Hardware, m *Model, deterministic bool, n int) int {
 // verifyTogether sets the indexer path that scores the verified rows of a request at once, or in groups, and returns
 // the reason.
 func (w *Builder) verifyTogether(s *Segment, together int) Reason {
-	arch := w.cfg.Hardware.Arch
-	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: kernelN(arch, together)}
+	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: w.cfg.Hardware.kernelN(together)}
 	why := ReasonPagedNative
 	if together < s.NextN {
 		why = reasonPagedGroups
@@ -92,8 +91,8 @@ func (w *Builder) verifyTogether(s *Segment, together int) Reason {
 
 // kernelN returns the number of rows of the kernel that scores n rows of a request at once: kernels for Hopper are
 // built for 1, 2 and 4 rows, all other kernels support n rows.
-func kernelN(arch Arch, n int) int {
-	if arch == SM90 && n == 3 {
+func (h *Hardware) kernelN(n int) int {
+	if h.Arch == SM90 && !h.portable() && n == 3 {
 		return 4
 	}
 	return n
@@ -199,14 +198,18 @@ func (w *Builder) scoreBudget() int64 {
 	return max(1, budget)
 }
 
-// IndexerAt returns the indexer path of one layer: shared layers run none and use carried indices, V4 layers without
-// a ratio-4 stream have none, and all others follow the segment. carried reports whether indices are passed on.
+// IndexerAt returns the indexer path of one layer: shared layers run none and use carried indices; layers of linear
+// attention, V4 layers without a ratio-4 stream and V4's drafting layers have none; all others follow the segment.
+// carried reports whether indices are passed on.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)
 	}
 	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 &&
 		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {
+		return Indexer{}, nil
+	}
+	if c.Model.V4() && layer >= c.Model.Layers || c.Model.LinearAt(layer) {
 		return Indexer{}, nil
 	}
 	// The draft layer is beyond the main layers and owns its indexer.

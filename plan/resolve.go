@@ -63,6 +63,8 @@ func (r *resolver) inputs() error {
 	if a := r.hw.Arch; a.CUDA() && a != SM90 {
 		r.Because("design 4", "kernels cuda-portable: %s has none of its own, and these run from sm80 on; their tiles "+
 			"take at most 96 KiB of the %d KiB of shared memory that a block has there", a, r.hw.SmemOptin>>10)
+	} else if r.hw.Portable {
+		r.Because("design 4", "kernels cuda-portable: asked for, or a limit of the device excludes those for %s", a)
 	}
 	r.Divided(r.model)
 	return nil
@@ -291,7 +293,11 @@ func (n *Notes) Summary(c *Config, scores, selection string) {
 	if c.SplitKeys != SplitUnset {
 		rows = ", rows " + c.SplitKeys.Says()
 	}
+	selects := fmt.Sprintf("scores by %s, selection by %s", scores, selection)
+	if c.Model.Dense() {
+		selects = "no indexer"
+	}
 	n.Notice(NoticeInfo, "dispatch 16",
-		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, scores by %s, selection by %s",
-		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, scores, selection)
+		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, %s", c.Catalog,
+		c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, selects)
 }

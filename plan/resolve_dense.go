@@ -52,7 +52,16 @@ func (r *resolver) denseForm() error {
 		why = ": " + times.denseReason(c.T)
 	}
 	c.DenseOK = r.Dense(c, p.Dense, why)
+	r.unusedThreshold()
 	return nil
+}
+
+// unusedThreshold warns if the user set a threshold but no row is dense.
+func (r *resolver) unusedThreshold() {
+	if c := &r.cfg; r.policy.DenseThreshold > 0 && !c.DenseOK {
+		r.Notice(NoticeWarning, "dispatch 5", "the dense threshold %d has no effect, because the dense form is off: %s",
+			r.policy.DenseThreshold, c.DenseAgainst[0])
+	}
 }
 
 // denseNeed returns the memory of one dense call over T keys.

@@ -176,9 +176,8 @@ func TestGraphsNeedADevice(t *testing.T) {
 				asked, supported, try := "captured graph", "captured graphs of decode, verify and draft", "eager batch"
 				switch {
 				case cfg.Hardware.Arch == CPU:
-					asked, supported, try = "graph mode "+g.String()+" on cpu, which has no graphs", "eager batches "+
-						"on cpu",
-						"--graph none"
+					asked, supported, try = fmt.Sprintf("graph mode %s on cpu, which has no graphs", g),
+						"eager batches on cpu", "--graph none"
 				case g == GraphPiecewise:
 					asked, supported, try = "piecewise graph", "eager prompts", "--graph none"
 				}
@@ -277,6 +276,33 @@ func TestLayerSharing(t *testing.T) {
 		s := only(t, build(t, cfg, NewBatch(ModeDraft, DraftRequest(2, 90))))
 		if ix, err := cfg.IndexerAt(s, 78, false); err != nil || ix.Kind != IndexerPagedSplit {
 			t.Errorf("%v, %v", ix, err)
+		}
+	})
+	t.Run("layers of linear attention and v4's drafting layers have no indexer", func(t *testing.T) {
+		for name, layers := range map[string]map[int]IndexerKind{
+			"glm5_next": {0: IndexerNone, 2: IndexerNone, 3: IndexerPagedSplit, 44: IndexerNone,
+				45: IndexerPagedSplit},
+			"deepseek_v4":   {42: IndexerPagedSplit, 43: IndexerNone},
+			"v4-flash-0731": {43: IndexerNone, 45: IndexerNone},
+			"deepseek_v41": {1: IndexerNone, 2: IndexerPagedSplit, 3: IndexerCarry, 39: IndexerCarry,
+				40: IndexerNone},
+			"deepseek_v3":          {0: IndexerNone, 60: IndexerNone, 61: IndexerNone},
+			"deepseek_v32":         {0: IndexerPagedSplit, 61: IndexerPagedSplit},
+			"deepseek_v4-pro-0813": {0: IndexerNone, 2: IndexerPagedSplit, 61: IndexerNone},
+		} {
+			for _, hw := range []string{"cpu", "sm90"} {
+				cfg := newSetup(t, hw, family(t, name)).resolve(t)
+				s := only(t, build(t, cfg, decode(9000)))
+				for layer, kind := range layers {
+					if ix, err := cfg.IndexerAt(s, layer, true); err != nil || ix.Kind != kind {
+						t.Errorf("layer %d of %s on %s: %v, %v; want %v", layer, name, hw, ix, err, kind)
+					}
+					says := cfg.Model.LayerSays(layer)
+					if strings.Contains(says, "linear") != cfg.Model.LinearAt(layer) {
+						t.Errorf("layer %d of %s reads %q", layer, name, says)
+					}
+				}
+			}
 		}
 	})
 	t.Run("v4 layers without the ratio-4 stream have no indexer", func(t *testing.T) {

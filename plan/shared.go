@@ -82,10 +82,12 @@ func (s *Sharing) says(m *Model) string {
 		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
 }
 
-// LayerSays describes which other layers' data layer l reads; empty for other models.
+// LayerSays describes what layer l reads, if it shares other layers' data or has no cache of rows; else it is empty.
 func (m *Model) LayerSays(l int) string {
 	e, x := m.EntrySource(l), m.IndexSource(l)
 	switch {
+	case m.LinearAt(l):
+		return "a state of each sequence: linear attention, which selects nothing and reads no rows"
 	case !m.V41():
 		return ""
 	case e < 0:

@@ -82,15 +82,15 @@ func (r *resolver) split() error {
 		}
 		return &Error{Code: E02,
 			Asked: fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
-			Supported: fmt.Sprintf("a split of keys with decode %s, %s, %s over FP8 rows, or %s on a GPU", SparseBlock,
-				SparseRaw, SparsePools, DenseLatent),
+			Supported: fmt.Sprintf("a split of keys with decode %s, %s, %s or %s on a GPU", SparseBlock, SparseRaw,
+				SparsePools, DenseLatent),
 			Try: "--split-keys auto"}
 	}
 	if r.model.Dense() {
 		return r.splitEvery()
 	}
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
-		r.Because("dispatch 16", "rows over FP8 pages are %s: requested by the user", c.SplitKeys.Says())
+		r.Because("dispatch 16", "%s are %s: requested by the user", r.cutRows(), c.SplitKeys.Says())
 		return nil
 	}
 	if r.hw.portable() {
@@ -100,9 +100,8 @@ func (r *resolver) split() error {
 	times := r.hw.costs()
 	if p.Running == 0 {
 		c.SplitKeys = Split512
-		r.Because("dispatch 16", "rows over FP8 pages are %s: this is not the slowest for one row or for many, and "+
-			"the "+
-			"number of concurrent sequences was not given (--max-running); %s", c.SplitKeys.Says(),
+		r.Because("dispatch 16", "%s are %s: this is not the slowest for one row or for many, and the "+
+			"number of concurrent sequences was not given (--max-running); %s", r.cutRows(), c.SplitKeys.Says(),
 			times.decodeReason(times.Decodes[0], times.Decodes[len(times.Decodes)-1]))
 		return nil
 	}
@@ -112,10 +111,17 @@ func (r *resolver) split() error {
 	}
 	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
 	c.SplitKeys = fastestSplit(at)
-	r.Because("dispatch 16", "rows over FP8 pages are %s: up to %d rows of %d heads decode at once; %s",
-		c.SplitKeys.Says(),
-		rows, r.model.Heads, times.decodeReason(at))
+	r.Because("dispatch 16", "%s are %s: up to %d rows of %d heads decode at once; %s", r.cutRows(),
+		c.SplitKeys.Says(), rows, r.model.Heads, times.decodeReason(at))
 	return nil
+}
+
+// cutRows names the rows of a model with an indexer whose keys are cut.
+func (r *resolver) cutRows() string {
+	if r.model.Pooled() {
+		return "rows over pools"
+	}
+	return "rows over FP8 pages"
 }
 
 // splitPortable sets where the portable kernels cut rows. A multiprocessor computes 32 heads of a part. Machines with
@@ -136,7 +142,7 @@ func (r *resolver) splitPortable() {
 		many = "for a single sequence, because the number of concurrent sequences was not given (--max-running)"
 	}
 	times := r.hw.portableCosts()
-	r.Because("dispatch 16", "rows over FP8 pages are %s: %s; %s", c.SplitKeys.Says(), many,
+	r.Because("dispatch 16", "%s are %s: %s; %s", r.cutRows(), c.SplitKeys.Says(), many,
 		times.decodeReason(times.Decodes...))
 }
 

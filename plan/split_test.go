@@ -39,8 +39,8 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 		cfg := resolved(Policy{Running: at.Rows}, 128, 1, DivisionUnset)
 		want(t, fmt.Sprintf("%d sequences", at.Rows), cfg.SplitKeys, split)
 		quoted := fmt.Sprintf("rows over FP8 pages are %s: up to %d rows of 128 heads decode at once; on an H200 "+
-			"with Hopper kernels, attention of %s takes %v us cut after 256 keys, %v after 512, %v whole", split.Says(),
-			at.Rows, countRows(at.Rows), at.Keys256, at.Keys512, at.Whole)
+			"with Hopper kernels, attention of %s over FP8 pages takes %v us cut after 256 keys, %v after 512, %v "+
+			"whole", split.Says(), at.Rows, countRows(at.Rows), at.Keys256, at.Keys512, at.Whole)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, quoted) }) {
 			t.Errorf("no reason begins %q: %q", quoted, cfg.Reasons)
 		}
@@ -88,8 +88,8 @@ func TestSplitOfPortableKernels(t *testing.T) {
 			func(s *setup) { s.model.Heads = 128 }).resolve(t)
 		want(t, fmt.Sprintf("%d sequences", c.running), cfg.SplitKeys, c.split)
 		text := fmt.Sprintf("rows over FP8 pages are %s: %s; assumed (measured with portable kernels on an H200): "+
-			"attention "+
-			"of 1 row of 128 heads takes 28 us cut after 256 keys, 44 after 512; of 8 rows 54, 47",
+			"attention of 1 row of 128 heads over FP8 pages takes 28 us cut after 256 keys, 44 after 512; of 8 "+
+			"rows 54, 47",
 			c.split.Says(), c.because)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, text) }) {
 			t.Errorf("no reason begins %q: %q", text, cfg.Reasons)

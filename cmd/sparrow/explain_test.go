@@ -517,8 +517,8 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 			"this works: sparrow explain --family deepseek_v32 --batch decode:4000 --graph none"},
 		{"--family deepseek_v32 --batch verify:2:4000 --graph capture --draft 1",
 			"E25: graph not possible for this batch: asked for a batch of mode verify in graph mode capture on cpu"},
-		{"--family deepseek_v32 --batch extend:40 --graph piecewise --hw h200", "--hw h200 --batch extend:40 " +
-			"--graph none"},
+		{"--family deepseek_v32 --batch extend:40 --graph piecewise --hw h200",
+			"--hw h200 --batch extend:40 --graph none"},
 		{"--family deepseek_v32 --tp 3", "E08"},
 		{"--family deepseek_v32 --tp -1", "want 0 or more ranks"},
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
