@@ -406,7 +406,7 @@ func TestSparrowResolution(t *testing.T) {
 		for _, name := range []string{"bf16", "fp8"} {
 			cfg := newSetup(t, "sm90", family(t, "glm5_next"), kv(name)).resolve(t)
 			if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool {
-				return strings.HasPrefix(r.Text, "rows over pools cut after every 512 keys: ")
+				return strings.HasPrefix(r.Text, "rows over pools are cut after every 512 keys: ")
 			}) {
 				t.Errorf("%s: %v", name, cfg.Reasons)
 			}
