@@ -98,8 +98,12 @@ func (o *roster) swap(blocked bool) bool {
 // sequence of q's own tenant. It returns nil if the owner of that sequence would then have less than the owner of q. An
 // account always keeps its oldest sequence, except for a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
-	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
-		return victim
+	if !q.Background {
+		for _, r := range slices.Backward(o.running) { // in order of arrival
+			if r.Background && r.yields() {
+				return r
+			}
+		}
 	}
 	if victim := o.excessOf(q, (*Sequence).tenant); victim != nil {
 		return victim
@@ -151,22 +155,12 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequ
 	return nil
 }
 
-// youngestBackground returns the youngest running background sequence on a rank, or on any rank if that is -1; nil if
-// there is none.
-func (o *roster) youngestBackground(rank int) *Sequence {
-	for _, r := range slices.Backward(o.running) { // running is in order of arrival
-		if r.Background && (rank < 0 || r.rank == rank) {
-			return r
-		}
-	}
-	return nil
-}
-
 // lowest returns the youngest running sequence of the lowest priority of q's tenant, if that priority is lower than
 // q's; otherwise nil.
 func (o *roster) lowest(q *Sequence) (lower *Sequence) {
 	for _, r := range o.running { // running is in order of arrival
-		if r.tenant() == q.tenant() && r.Priority < q.Priority && (lower == nil || r.Priority <= lower.Priority) {
+		if r.tenant() == q.tenant() && r.yields() && r.Priority < q.Priority &&
+			(lower == nil || r.Priority <= lower.Priority) {
 			lower = r
 		}
 	}
@@ -191,7 +185,7 @@ func (o *roster) youngestOf(p *account, level func(*Sequence) *account, rank int
 		if level(r) != p {
 			continue
 		}
-		if !oldest && (rank < 0 || r.rank == rank) &&
+		if !oldest && r.yields() && (rank < 0 || r.rank == rank) &&
 			(youngest == nil || r.request.running >= youngest.request.running) {
 			youngest = r
 		}

@@ -442,3 +442,35 @@ func TestPlacesOfATenantAreBounded(t *testing.T) {
 		step(t, f)
 	}
 }
+
+// A sequence that was suspended is suspended again only after it has computed more than before: sequences that need the
+// same pages do not take them from each other in turns.
+func TestSuspendedSequencesProgress(t *testing.T) {
+	f := newTestFake(t, 10, 4, Limits{BatchTokens: 4, MaxRunning: 8})
+	other := func(first int32) *Sequence {
+		return mustAdd(t, f, &Sequence{Tokens: prompt(first, 24), Tenant: "a", Priority: 1}, 26)
+	}
+	low := mustAdd(t, f, &Sequence{Tokens: prompt(0, 20), Tenant: "a"}, 30)
+	for range 7 {
+		step(t, f)
+	}
+	first := other(100)
+	if step(t, f); low.Preempted != 1 || low.reached < 20 {
+		t.Fatalf("suspended %d times at position %d, want once after the prompt", low.Preempted, low.reached)
+	}
+	for first.state != stateGone || low.state != stateRunning {
+		step(t, f)
+	}
+	second := other(200)
+	for low.end() <= low.reached {
+		if step(t, f); low.Preempted != 1 || second.state != stateWaiting {
+			t.Fatalf("the sequence was suspended again at position %d of %d", low.end(), low.reached)
+		}
+	}
+	if step(t, f); low.Preempted != 2 || second.state != stateRunning {
+		t.Errorf("suspended %d times, want 2: position %d of %d is passed", low.Preempted, low.end(), low.reached)
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+}

@@ -316,13 +316,12 @@ func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
 	n := 0
 	for _, r := range o.running { // running is in order of arrival
-		if r.rank == rank {
-			q = r
-			n++
+		if r.rank != rank {
+			continue
 		}
-	}
-	if of := o.youngestBackground(rank); of != nil {
-		q = of
+		if n++; q == nil || r.Background || !q.Background {
+			q = r
+		}
 	}
 	if n == 1 {
 		// The sequence is alone and holds every page; the scheduler would admit and preempt it forever.

@@ -45,6 +45,7 @@ type Sequence struct {
 	// restoring reports that the prefix is being copied from outside the pool, page by page; until that ends, the
 	// sequence has no items.
 	restoring bool
+	reached   int  // largest position that was computed when the sequence was suspended
 	ready     bool // all tokens of the latest admission are computed or in flight
 	computed  bool // the prompt was computed at least once
 	flight    flight

@@ -17,6 +17,7 @@ func (o *roster) suspend(q *Sequence) {
 	q.request.count(-1, 1)
 	q.state, q.Drafts = stateWaiting, q.Drafts[:0]
 	q.Preempted++
+	q.reached = max(q.reached, q.end())
 	o.preemptions++
 	o.waiting = insert(o.waiting, q)
 	o.kept = append(o.kept, q)
@@ -27,6 +28,11 @@ func (o *roster) suspend(q *Sequence) {
 		o.giveUp(q)
 	}
 }
+
+// yields reports whether a running sequence may be suspended for another one. A sequence that was suspended first
+// computes more tokens than it had computed then: otherwise two sequences that need the same pages could be suspended
+// for each other in every batch, and neither would end.
+func (q *Sequence) yields() bool { return q.Preempted == 0 || q.end() > q.reached }
 
 // giveUp releases the pages of a suspended sequence, if it has kept them.
 func (o *roster) giveUp(q *Sequence) {

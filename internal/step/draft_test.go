@@ -350,7 +350,7 @@ func TestDraftRefuses(t *testing.T) {
 			Right:  make([]step.Range, 1)}, false, "1 drafts"},
 		{"tokens of a row that does not exist", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages,
 			Logits: true, Sampled: 5}, false, "no such row"},
-		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false, "cannot decode"},
+		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false, "does not support mode decode"},
 		{"a token outside the vocabulary", step.Draft{Kind: plan.ModeDraft, Tokens: []int32{99999}, Pages: pages},
 			false, "99999"},
 		{"positions that the model does not have", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Cached: 1 << 30,
