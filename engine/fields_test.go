@@ -293,6 +293,7 @@ func TestTheLoopLooksAgainAtTheEarliestDeadline(t *testing.T) {
 				t.Errorf("%v: it did something", begun)
 			}
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if want := (10 + slices.Min(begun)) * time.Second; fired != want {
 				t.Errorf("waits begin after %d s: it looks again after %v, want %v", begun, fired, want)
 			}

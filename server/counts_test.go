@@ -88,8 +88,11 @@ func TestMemoryAfterOneGaveUp(t *testing.T) {
 		behind := make(chan error, 1)
 		go func() { behind <- m.take(context.Background(), 100<<10, time.Hour) }()
 		synctest.Wait()
-		if len(m.queue) != 2 {
-			t.Fatalf("%d wait", len(m.queue))
+		m.mu.Lock()
+		waiting := len(m.queue)
+		m.mu.Unlock()
+		if waiting != 2 {
+			t.Fatalf("%d requests wait, want 2", waiting)
 		}
 		began := time.Now()
 		if err := <-large; err == nil {

