@@ -56,6 +56,18 @@ var avx512 = &isa{
 		formatBF16: packBF1664avx512,
 		formatFP8:  packFP864avx512,
 	},
+	float: floatKernels{
+		fill: [floatFormats]func(*floatArgs){
+			RowBF16:  floatFillBF16avx512,
+			RowRaw:   floatFillRawavx512,
+			RowBlock: floatFillBlockavx512,
+			RowF32:   floatFillF32avx512,
+		},
+		scores:    floatScoresavx512,
+		softmax:   floatSoftmaxavx512,
+		values:    floatValuesavx512,
+		scoreKeys: 16,
+	},
 	nibbles: nibbleKernels{
 		rows:   [4]func(*nibbleArgs){nibbleRows1avx512, nibbleRows2avx512, nibbleRows3avx512, nibbleRows4avx512},
 		order:  orderNibblesavx512,

@@ -33,6 +33,7 @@ type isa struct {
 	wide     [formats]func(*accArgs)
 	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
+	float   floatKernels  // attention over latent rows
 	nibbles nibbleKernels // of e2m1 weights
 	selects selectKernels
 	// quant prepares indexer vectors; nil where registers are too few.

@@ -284,6 +284,48 @@ func fillBF16(a *fillArgs)
 func fillFP8(a *fillArgs)
 
 //go:noescape
+func floatFillBF16avx2(a *floatArgs)
+
+//go:noescape
+func floatFillBF16avx512(a *floatArgs)
+
+//go:noescape
+func floatFillBlockavx2(a *floatArgs)
+
+//go:noescape
+func floatFillBlockavx512(a *floatArgs)
+
+//go:noescape
+func floatFillF32avx2(a *floatArgs)
+
+//go:noescape
+func floatFillF32avx512(a *floatArgs)
+
+//go:noescape
+func floatFillRawavx2(a *floatArgs)
+
+//go:noescape
+func floatFillRawavx512(a *floatArgs)
+
+//go:noescape
+func floatScoresavx2(a *floatArgs)
+
+//go:noescape
+func floatScoresavx512(a *floatArgs)
+
+//go:noescape
+func floatSoftmaxavx2(a *floatArgs)
+
+//go:noescape
+func floatSoftmaxavx512(a *floatArgs)
+
+//go:noescape
+func floatValuesavx2(a *floatArgs)
+
+//go:noescape
+func floatValuesavx512(a *floatArgs)
+
+//go:noescape
 func foldPlanesEight(a *foldArgs)
 
 //go:noescape

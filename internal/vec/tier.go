@@ -131,6 +131,7 @@ type ops struct {
 	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
 
 	newLatentAttend func(width int) latentAttend // nil where there is none
+	newFloatAttend  func(width int) floatAttend  // nil where there is none
 }
 
 // wholeProducts are products of narrow weights and float32.

@@ -67,7 +67,7 @@ func amxTier() *Tier {
 		}
 		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
-	t.ops.newLatentAttend = newLatentTiles
+	t.ops.newLatentAttend, t.ops.newFloatAttend = newLatentTiles, nil
 	t.ops.blocks = tileBlocks
 	return t
 }
@@ -99,6 +99,7 @@ func (s *isa) tier() *Tier {
 		widenGroups:    s.vec.widenGroups,
 		narrowBF16:     s.vec.narrowBF16,
 		newIndexScorer: newIndexScorer,
+		newFloatAttend: s.newFloatAttend,
 		rotateQuant:    s.rotateQuant,
 		countAbove:     s.countAbove,
 		collect:        s.collect,

@@ -67,7 +67,9 @@ type scratch struct {
 
 	latent        *vec.LatentAttend  // over latent rows
 	entry         *vec.LatentAttend  // over V4 entries
-	hasQuery      [rowsTogether]bool // latent holds the query of a current row
+	vectors       *vec.FloatAttend   // over latent rows, for tiers without tiles
+	vectorsShort  *vec.FloatAttend   // over latent rows without a rotated part
+	hasQuery      [rowsTogether]bool // latent or vectors hold the query of a current row
 	places, ahead []int              // rows of a chunk and of the next chunk, as byte offsets in their pool
 	chunk         [2][]int           // the same, of whole sequences
 	seen          []int              // keys of the rows of dense attention

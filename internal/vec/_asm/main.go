@@ -52,6 +52,7 @@ func files() map[string][]byte {
 		file("nibbles_"+s.name, s, (*emitter).emitNibbleRows)
 		file("groups_"+s.name, s, (*emitter).emitGroups)
 		file("unpack_"+s.name, s, (*emitter).emitUnpack)
+		file("attend_"+s.name, s, (*emitter).emitFloatAttend)
 	}
 	file("attend_amx", avx512, (*emitter).emitAttend)
 	file("dense_amx", avx512, (*emitter).emitDense)
