@@ -10,24 +10,32 @@ import (
 const (
 	floatHeads = 16 // heads that the kernels take together
 	floatRows  = 64 // rows between two updates of the softmax
-	stripDepth = 32 // elements of a row in one strip
+	stripDepth = 64 // elements of every row that are widened at a time
 	stripKeys  = 66 // whole tiles of keys of every tier
-	stripSize  = stripKeys * stripDepth
+
+	scaleBytes = 16 // bytes of the scales of a RowBlock
 )
 
-// floatArgs: 16 heads by n rows. Lines of the rows at the offsets in ahead are prefetched, one at a time; the kernels
-// advance the cursor.
+// floatArgs: 16 heads by a strip of n rows. Lines of the rows at the offsets in ahead are prefetched, one at a time;
+// the kernels advance the cursor.
 type floatArgs struct {
-	memory, at              unsafe.Pointer
-	keys, q, scores, out    unsafe.Pointer
-	n, tiles, strips, heads int
-	ahead                   unsafe.Pointer // offset of the row that line is in
-	line, lineEnd           uintptr
-	lineStep                int // 0 after the last row
-	rowsAhead, rowBytes     int // rows left with this one, and their size
-	scale                   float32
-	top, sum, keep          [floatHeads]float32
-	codes                   [16]uint32 // e4m3, out: largest codes read, four to a word, without signs
+	memory, at           unsafe.Pointer
+	offset, scaleAt      int // bytes in a row: where the strip begins, and its scale
+	keys, q, scores, out unsafe.Pointer
+	state                unsafe.Pointer // a floatState
+	n, tiles, heads      int
+	scale                float32
+	ahead                unsafe.Pointer // offset of the row that line is in
+	line, lineEnd        uintptr
+	lineStep             int        // 0 after the last row
+	rowsAhead, rowBytes  int        // rows left with this one, and their size
+	codes                [16]uint32 // e4m3, out: largest codes read, four to a word, without signs
+}
+
+// floatState is the state of the softmax of 16 heads.
+type floatState struct {
+	top, sum [floatHeads]float32
+	keep     [floatHeads]float32 // factor of the sums before the current rows
 }
 
 // floatKernels are the kernels of attention in float32.
@@ -44,27 +52,29 @@ type floatVectors struct {
 	heads   int
 	queries [][]float32 // of every row: for every block of heads [width, 16]
 	blocks  []floatBlock
-	keys    []float32 // [width/32 strips, 66, 32]
-	scores  []float32 // [66, 16]
+	keys    []float32 // a strip [66, 64]
+	zeros   []float32 // [width], a head that does not exist
 	args    floatArgs
 }
 
-// floatBlock is 16 heads: their sums over all rows so far.
+// floatBlock is 16 heads: the scores of the current rows, and the sums over all rows so far.
 type floatBlock struct {
-	out      []float32 // [16, 512]
-	top, sum [floatHeads]float32
+	scores []float32 // [66, 16]
+	out    []float32 // [16, 512]
+	floatState
 }
 
 func (s *isa) newFloatAttend(width int) floatAttend {
-	return &floatVectors{kernels: &s.float, width: width, keys: onLines[float32](width / stripDepth * stripSize),
-		scores: onLines[float32](stripKeys * floatHeads)}
+	return &floatVectors{kernels: &s.float, width: width, keys: onLines[float32](stripKeys * stripDepth),
+		zeros: make([]float32, width)}
 }
 
 func (t *floatVectors) query(i int, q []float32, heads int, scale float32) {
 	t.heads, t.args.scale = heads, scale
 	n := (heads + floatHeads - 1) / floatHeads
 	for len(t.blocks) < n {
-		t.blocks = append(t.blocks, floatBlock{out: onLines[float32](floatHeads * LatentDim)})
+		t.blocks = append(t.blocks, floatBlock{scores: onLines[float32](stripKeys * floatHeads),
+			out: onLines[float32](floatHeads * LatentDim)})
 	}
 	for len(t.queries) <= i {
 		t.queries = append(t.queries, nil)
@@ -73,15 +83,12 @@ func (t *floatVectors) query(i int, q []float32, heads int, scale float32) {
 		t.queries[i] = onLines[float32](n * floatHeads * t.width)
 	}
 	for h := range n * floatHeads {
-		to := t.queries[i][h/floatHeads*floatHeads*t.width+h%floatHeads:]
-		if h >= heads {
-			for k := range t.width {
-				to[k*floatHeads] = 0
-			}
-			continue
+		to, head := t.queries[i][h/floatHeads*floatHeads*t.width:], t.zeros
+		if h < heads {
+			head = q[h*t.width:][:t.width]
 		}
-		for k, v := range q[h*t.width:][:t.width] {
-			to[k*floatHeads] = v
+		for k, v := range head {
+			to[k*floatHeads+h%floatHeads] = v
 		}
 	}
 }
@@ -94,32 +101,59 @@ func (t *floatVectors) attend(i int, memory []byte, places, ahead []int, format 
 		}
 		clear(blocks[b].out)
 	}
-	a := &t.args
-	a.memory, a.keys, a.scores = at(memory, 0), at(t.keys, 0), at(t.scores, 0)
-	a.strips, a.rowBytes = t.width/stripDepth, rowSize(format, t.width)
+	a, k := &t.args, t.kernels
+	a.memory, a.keys, a.rowBytes = at(memory, 0), at(t.keys, 0), rowSize(format, t.width)
 	for first := 0; first < len(places); first += floatRows {
-		n := min(floatRows, len(places)-first)
-		a.at, a.n, a.tiles = at(places, first), n, (n+t.kernels.scoreKeys-1)/t.kernels.scoreKeys
-		runKernel(t.kernels.fill[format], a)
-		if sawNaN(&a.codes) {
-			t.restoreNaN(memory, places[first:][:n], format)
+		now, next := places[first:min(first+floatRows, len(places))], ahead
+		if first+floatRows < len(places) {
+			next = places[first+floatRows:]
 		}
-		next := places[first+n:]
-		if len(next) == 0 {
-			next = ahead
-		}
+		a.at, a.n, a.tiles = at(now, 0), len(now), (len(now)+k.scoreKeys-1)/k.scoreKeys
 		t.fetch(next)
 		for b := range blocks {
-			block := &blocks[b]
-			a.q, a.out, a.heads = at(t.queries[i], b*floatHeads*t.width), at(block.out, 0), t.heads-b*floatHeads
-			a.top, a.sum = block.top, block.sum
-			runKernel(t.kernels.scores, a)
-			runKernel(t.kernels.softmax, a)
-			runKernel(t.kernels.values, a)
-			block.top, block.sum = a.top, a.sum
+			clear(blocks[b].scores)
+		}
+		for c := 0; c < t.width; c += stripDepth {
+			t.fill(memory, now, c, format)
+			for b := range blocks {
+				a.q = at(t.queries[i], (b*t.width+c)*floatHeads)
+				a.scores = at(blocks[b].scores, 0)
+				runKernel(k.scores, a)
+			}
+		}
+		for b := range blocks {
+			a.scores, a.state = at(blocks[b].scores, 0), unsafe.Pointer(&blocks[b].floatState)
+			runKernel(k.softmax, a)
+		}
+		for c := 0; c < LatentDim; c += stripDepth {
+			t.fill(memory, now, c, format)
+			for b := range blocks {
+				a.scores, a.state = at(blocks[b].scores, 0), unsafe.Pointer(&blocks[b].floatState)
+				a.out, a.heads = at(blocks[b].out, c), t.heads-b*floatHeads
+				runKernel(k.values, a)
+			}
 		}
 	}
 	*a = floatArgs{scale: a.scale}
+}
+
+// fill widens the elements [c, c+64) of rows to the strip.
+func (t *floatVectors) fill(memory []byte, places []int, c int, format RowFormat) {
+	a := &t.args
+	switch {
+	case format == RowBlock && c >= LatentDim:
+		a.offset, format = LatentDim+scaleBytes+2*(c-LatentDim), RowBF16
+	case format == RowBlock:
+		a.offset, a.scaleAt = c, LatentDim+4*(c/scaleBlock)
+	default:
+		a.offset = c * rowSize(format, t.width) / t.width
+	}
+	runKernel(t.kernels.fill[format], a)
+	if (format == RowRaw || format == RowBlock) && sawNaN(&a.codes) {
+		for k, p := range places {
+			restoreNaN(t.keys[k*stripDepth:][:stripDepth], memory[p+c:][:stripDepth])
+		}
+	}
 }
 
 // fetch sets the rows that the kernels prefetch.
@@ -133,21 +167,6 @@ func (t *floatVectors) fetch(rows []int) {
 	}
 	first := uintptr(a.memory) + uintptr(rows[0])
 	a.ahead, a.line, a.lineEnd, a.lineStep = at(rows, 0), first&^63, first+uintptr(a.rowBytes), 64
-}
-
-// restoreNaN writes NaN to the strips where rows have a NaN code.
-func (t *floatVectors) restoreNaN(memory []byte, places []int, format RowFormat) {
-	coded := t.width
-	if format == RowBlock {
-		coded = LatentDim
-	}
-	for k, p := range places {
-		for c, code := range memory[p:][:coded] {
-			if isNaN(code) {
-				t.keys[c/stripDepth*stripSize+k*stripDepth+c%stripDepth] = float32(math.NaN())
-			}
-		}
-	}
 }
 
 func (t *floatVectors) result(out, top, sum []float32) {

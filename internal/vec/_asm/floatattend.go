@@ -2,17 +2,24 @@ package main
 
 import "fmt"
 
-// Rows of attention in float32 are kept in strips: 32 consecutive elements of every key, key after key. Two passes over
-// a strip, one for the scores and one for the values, read consecutive memory. A strip has space for eleven tiles of six
-// keys, of which 64 are used.
+// Attention in float32 processes a strip of its rows at a time: 64 consecutive elements of up to 64 rows, widened and
+// packed, which stay in the L1 cache while they are multiplied by all heads. A strip has space for eleven tiles of six
+// keys. Rows are widened once for their scores and once for their values: keeping all widened strips, 147 KiB, took as
+// long as widening twice, because they are written to and read from the L2 cache.
 const (
-	stripDepth = 32
+	stripDepth = 64
 	stripKeys  = 66
-	stripBytes = stripKeys * stripDepth * 4
 	stripRow   = stripDepth * 4
 	floatHeads = 16
 	floatLine  = floatHeads * 4 // bytes of the scores of a key
-	valueStrip = 512 / stripDepth
+	floatOut   = 512 * 4        // bytes of the sums of a head
+)
+
+// Offsets in floatState.
+const (
+	stateTop  = 0
+	stateSum  = floatLine
+	stateKeep = 2 * floatLine
 )
 
 // floatAttend writes the kernels of attention of 16 heads over up to 64 latent rows in float32.
@@ -24,93 +31,61 @@ func (e *emitter) emitFloatAttend() {
 	(&vectors{e}).constants()
 	e.constant("accHalfMask"+e.name, 0xBFFFBFFF)
 	e.constant("accCodeMask"+e.name, 0x7F7F7F7F)
-	e.constant("codeUnit"+e.name, 0x43800000) // 256
+	e.constant("codeUnit"+e.name, 0x43800000)  // 256
+	e.constant("weightLow"+e.name, 0xC2AEA8F6) // -87.33, whose exp is a little above the least normal number
 	k := floatAttend{e}
-	k.fillStrips("F32", f32)
-	k.fillStrips("BF16", bf16)
-	k.fillStrips("Raw", fp8)
-	k.fillBlocks()
+	k.fill("F32", f32, false)
+	k.fill("BF16", bf16, false)
+	k.fill("Raw", fp8, false)
+	k.fill("Block", fp8, true)
 	k.scores()
 	k.softmax()
 	k.values()
 }
 
-// fill writes a kernel that widens rows to strips.
+// fill writes a kernel that widens 64 elements of every row, which begin at an offset, to a strip. Scaled codes have
+// one scale, at another offset.
 //
-//	R9 offsets of rows   CX rows left   DI the row's place in the first strip
-//	R8 cursor in the row   BX cursor in the strips   DX strips left
-func (k floatAttend) fill(name string, row func()) {
-	k.function("floatFill"+name+k.name, "floatArgs", "rows to strips.")
+//	R9 offsets of rows   CX rows left   R10 row   R8 elements   DI line of the strip
+//	R11, R12 offsets of elements and scale
+func (k floatAttend) fill(name string, w weight, scaled bool) {
+	d := &accumulate{emitter: k.emitter, w: w, mr: 1}
+	k.function("floatFill"+name+k.name, "floatArgs", "64 elements of every row to a strip.")
 	k.op(`
 		MOVQ floatArgs_at(AX), R9
 		MOVQ floatArgs_n(AX), CX
-		MOVQ floatArgs_keys(AX), DI`)
-	k.zero(k.decoder(fp8).nan())
+		MOVQ floatArgs_keys(AX), DI
+		MOVQ floatArgs_offset(AX), R11
+		MOVQ floatArgs_scaleAt(AX), R12`)
+	if w == fp8 {
+		k.zero(d.nan())
+		k.op("VMOVUPS codeUnit%s<>(SB), V%d", k.name, d.scale())
+	}
 	k.loop("row", "CX", func() {
 		k.op(`
-			MOVQ (R9), R8
-			ADDQ floatArgs_memory(AX), R8
-			MOVQ DI, BX`)
-		row()
+			MOVQ (R9), R10
+			ADDQ floatArgs_memory(AX), R10
+			LEAQ (R10)(R11*1), R8`)
+		if scaled {
+			k.op(`
+				VBROADCASTSS (R10)(R12*1), V%d
+				VMULPS codeUnit%s<>(SB), V%d, V%d`, d.scale(), k.name, d.scale(), d.scale())
+		}
+		for v := 0; v < stripDepth/k.lanes; {
+			got := d.decode(v)
+			for i := range got {
+				k.op("VMOVUPS V%d, %d(DI)", d.t(i), (v+i)*k.bytes())
+			}
+			v += got
+		}
 		k.op(`
 			ADDQ $8, R9
 			ADDQ $%d, DI`, stripRow)
 	})
-	k.op("VMOVDQU H%d, floatArgs_codes(AX)", k.decoder(fp8).nan())
-	k.ret()
-}
-
-func (k floatAttend) decoder(w weight) *accumulate {
-	return &accumulate{emitter: k.emitter, w: w, mr: 1}
-}
-
-// strip widens 32 elements.
-func (k floatAttend) strip(w weight) {
-	d := k.decoder(w)
-	for v := 0; v < stripDepth/k.lanes; {
-		got := d.decode(v)
-		for i := range got {
-			k.op("VMOVUPS V%d, %d(BX)", d.t(i), (v+i)*k.bytes())
-		}
-		v += got
+	if w == fp8 {
+		k.op("VMOVDQU H%d, floatArgs_codes(AX)", d.nan())
 	}
-	k.op(`
-		ADDQ $%d, R8
-		ADDQ $%d, BX`, stripDepth*w.size, stripBytes)
-}
-
-// fillStrips widens rows of one format.
-func (k floatAttend) fillStrips(name string, w weight) {
-	k.fill(name, func() {
-		if w == fp8 {
-			k.op("VMOVUPS codeUnit%s<>(SB), V%d", k.name, k.decoder(w).scale())
-		}
-		k.op("MOVQ floatArgs_strips(AX), DX")
-		k.loop("strip", "DX", func() { k.strip(w) })
-	})
-}
-
-// fillBlocks widens rows of 512 e4m3, four scales and, if rows are longer, bfloat16.
-func (k floatAttend) fillBlocks() {
-	const blocks, perBlock = 4, 4
-	scale := k.decoder(fp8).scale()
-	k.fill("Block", func() {
-		for g := range blocks {
-			k.op(`
-				VBROADCASTSS %d(R8), V%d
-				VMULPS codeUnit%s<>(SB), V%d, V%d
-				MOVQ $%d, DX`, 512+4*g-perBlock*stripDepth*g, scale, k.name, scale, scale, perBlock)
-			k.loop("strip", "DX", func() { k.strip(fp8) })
-		}
-		done := k.label("short")
-		k.op(`
-			MOVQ floatArgs_strips(AX), DX
-			SUBQ $%d, DX
-			JZ %s
-			ADDQ $16, R8`, valueStrip, done)
-		k.loop("strip", "DX", func() { k.strip(bf16) })
-		k.at(done)
-	})
+	k.ret()
 }
 
 // fetchOpen loads the state of the lines that are prefetched while others are multiplied: the next line, the end of its
@@ -158,54 +133,49 @@ func (k floatAttend) fetch() {
 	k.at(done)
 }
 
-// scores writes the kernel that multiplies a tile of keys with the heads: lanes are heads, every element of a key is
-// broadcast, and a sum adds the elements in ascending order.
+// scores writes the kernel that adds the products of a strip and its part of the queries: lanes are heads, every
+// element of a key is broadcast, and a sum adds the elements in ascending order.
 //
-//	SI tile of keys   DI query [width, 16]   BX cursor in the tile   R8 scores [keys, 16]
-//	CX tiles left     DX strips left         R15 parts of a strip left
+//	BX cursor in a tile of keys   R8 scores [keys, 16]   SI part of the queries [64, 16]   DI cursor in it
+//	CX tiles left                 R15 steps of 8 elements left
 func (k floatAttend) scores() {
 	const part = 8
-	vecs := floatHeads / k.lanes
-	keys := k.scoreKeys
+	vecs, keys := floatHeads/k.lanes, k.scoreKeys
 	acc := func(i, v int) int { return i*vecs + v }
-	q := keys * vecs
+	each := func(f func(sum string, r int)) {
+		for i := range keys {
+			for v := range vecs {
+				f(fmt.Sprintf("%d(R8)", i*floatLine+v*k.bytes()), acc(i, v))
+			}
+		}
+	}
 	k.function("floatScores"+k.name, "floatArgs", fmt.Sprintf("products of tiles of %d keys and 16 heads.", keys))
 	k.op(`
-		MOVQ floatArgs_keys(AX), SI
+		MOVQ floatArgs_keys(AX), BX
+		MOVQ floatArgs_q(AX), SI
 		MOVQ floatArgs_scores(AX), R8
 		MOVQ floatArgs_tiles(AX), CX`)
 	k.fetchOpen()
 	k.loop("tile", "CX", func() {
-		for i := range keys * vecs {
-			k.zero(i)
-		}
+		each(func(sum string, r int) { k.op("VMOVUPS %s, V%d", sum, r) })
 		k.op(`
-			MOVQ floatArgs_q(AX), DI
-			MOVQ SI, BX
-			MOVQ floatArgs_strips(AX), DX`)
-		k.loop("strip", "DX", func() {
-			k.op("MOVQ $%d, R15", stripDepth/part)
-			k.loop("part", "R15", func() {
-				for x := range part {
-					k.scoreStep(x, q, vecs, acc)
-				}
-				for range k.scoreFetch {
-					k.fetch()
-				}
-				k.op(`
-					ADDQ $%d, BX
-					ADDQ $%d, DI`, 4*part, floatLine*part)
-			})
-			k.op("ADDQ $%d, BX", stripBytes-stripRow)
-		})
-		for i := range keys {
-			for v := range vecs {
-				k.op("VMOVUPS V%d, %d(R8)", acc(i, v), i*floatLine+v*k.bytes())
+			MOVQ SI, DI
+			MOVQ $%d, R15`, stripDepth/part)
+		k.loop("part", "R15", func() {
+			for x := range part {
+				k.scoreStep(x, keys*vecs, vecs, acc)
 			}
-		}
+			for range k.scoreFetch {
+				k.fetch()
+			}
+			k.op(`
+				ADDQ $%d, BX
+				ADDQ $%d, DI`, 4*part, floatLine*part)
+		})
+		each(func(sum string, r int) { k.op("VMOVUPS V%d, %s", r, sum) })
 		k.op(`
-			ADDQ $%d, SI
-			ADDQ $%d, R8`, keys*stripRow, keys*floatLine)
+			ADDQ $%d, BX
+			ADDQ $%d, R8`, (keys-1)*stripRow, keys*floatLine)
 	})
 	k.fetchClose()
 	k.ret()
@@ -234,12 +204,14 @@ func (k floatAttend) scoreStep(x, q, vecs int, acc func(i, v int) int) {
 
 // softmax writes the kernel that turns scores [n, 16] into weights: top is the largest score so far and becomes the
 // largest now, keep is the factor of all earlier sums, and sum is rescaled and increased. Where all scores are -Inf the
-// weights are zero; NaN makes the sum NaN.
+// weights are zero; NaN makes the sum NaN. Weights below the least normal number are zero, because products of
+// subnormal numbers take twenty times as long.
 //
-//	DI scores   CX keys left   12 scale   15 base of the weights   14 largest   13 sums
+//	DI scores   CX keys left   R14 state   12 scale   15 base of the weights   14 largest   13 sums
 func (k floatAttend) softmax() {
 	v := &vectors{k.emitter}
 	k.function("floatSoftmax"+k.name, "floatArgs", "scores to weights.")
+	k.op("MOVQ floatArgs_state(AX), R14")
 	for at := 0; at < floatLine; at += k.bytes() {
 		keys := func(body func()) {
 			k.op(`
@@ -253,11 +225,11 @@ func (k floatAttend) softmax() {
 		}
 		k.op(`
 			VBROADCASTSS floatArgs_scale(AX), V12
-			VMOVUPS floatArgs_top+%d(AX), V14`, at)
+			VMOVUPS %d(R14), V14`, stateTop+at)
 		keys(func() { k.op("VMAXPS V14, V0, V14") }) // the second operand, if one is NaN
 		k.op(`
-			VMOVUPS floatArgs_top+%d(AX), V0
-			VMOVUPS V14, floatArgs_top+%d(AX)`, at, at)
+			VMOVUPS %d(R14), V0
+			VMOVUPS V14, %d(R14)`, stateTop+at, stateTop+at)
 		if k.wide() {
 			k.op(`
 				VMOVUPS Z14, Z15
@@ -269,54 +241,49 @@ func (k floatAttend) softmax() {
 				VANDNPS Y14, Y1, Y15`, v.konst("minusInf"))
 		}
 		k.op("VSUBPS V15, V0, V0")
-		v.exp()
+		v.expFrom("weightLow")
 		k.op(`
-			VMOVUPS V0, floatArgs_keep+%d(AX)
-			VMULPS floatArgs_sum+%d(AX), V0, V13`, at, at)
+			VMOVUPS V0, %d(R14)
+			VMULPS %d(R14), V0, V13`, stateKeep+at, stateSum+at)
 		keys(func() {
 			k.op("VSUBPS V15, V0, V0")
-			v.exp()
+			v.expFrom("weightLow")
 			k.op(`
 				VMOVUPS V0, %d(DI)
 				VADDPS V0, V13, V13`, at)
 		})
-		k.op("VMOVUPS V13, floatArgs_sum+%d(AX)", at)
+		k.op("VMOVUPS V13, %d(R14)", stateSum+at)
 	}
 	k.ret()
 }
 
-// values writes the kernel that adds the weighted values of n keys to out, after multiplying it by keep. Weights are
-// broadcast, lanes are columns, and a sum adds the keys in ascending order.
+// values writes the kernel that adds the weighted values of n keys in a strip to out, after multiplying it by keep.
+// Weights are broadcast, lanes are columns, and a sum adds the keys in ascending order.
 //
-//	SI strip   DI out [16, 512]   BX cursor in the strip   R8 cursor in the weights
-//	CX, DX keys left   R15 strips left
+//	SI strip   DI out [16, 512]   BX cursor in the strip   R8 cursor in the weights   R14 state
+//	CX, DX keys left
 func (k floatAttend) values() {
 	const vecs, unroll = 2, 4
 	k.function("floatValues"+k.name, "floatArgs", "out = keep*out + weights*values.")
 	k.op(`
 		MOVQ floatArgs_keys(AX), SI
 		MOVQ floatArgs_out(AX), DI
-		MOVQ $%d, R15`, valueStrip)
+		MOVQ floatArgs_state(AX), R14`)
 	k.fetchOpen()
-	k.loop("strip", "R15", func() {
-		done := k.label("heads")
-		h0 := 0
-		for _, heads := range k.valueHeads {
-			if h0 > 0 {
-				k.op(`
-					CMPQ floatArgs_heads(AX), $%d
-					JLE %s`, h0, done)
-			}
-			for at := 0; at < stripRow; at += vecs * k.bytes() {
-				k.valueTile(h0, heads, at, vecs, unroll)
-			}
-			h0 += heads
+	done := k.label("heads")
+	h0 := 0
+	for _, heads := range k.valueHeads {
+		if h0 > 0 {
+			k.op(`
+				CMPQ floatArgs_heads(AX), $%d
+				JLE %s`, h0, done)
 		}
-		k.at(done)
-		k.op(`
-			ADDQ $%d, SI
-			ADDQ $%d, DI`, stripBytes, stripRow)
-	})
+		for at := 0; at < stripRow; at += vecs * k.bytes() {
+			k.valueTile(h0, heads, at, vecs, unroll)
+		}
+		h0 += heads
+	}
+	k.at(done)
 	k.fetchClose()
 	k.ret()
 }
@@ -325,9 +292,9 @@ func (k floatAttend) values() {
 func (k floatAttend) valueTile(h0, heads, at, vecs, unroll int) {
 	acc := func(h, v int) int { return h*vecs + v }
 	free := heads * vecs
-	out := func(h, v int) string { return fmt.Sprintf("%d(DI)", (h0+h)*2048+at+v*k.bytes()) }
+	out := func(h, v int) string { return fmt.Sprintf("%d(DI)", (h0+h)*floatOut+at+v*k.bytes()) }
 	for h := range heads {
-		k.op("VBROADCASTSS floatArgs_keep+%d(AX), V%d", 4*(h0+h), free)
+		k.op("VBROADCASTSS %d(R14), V%d", stateKeep+4*(h0+h), free)
 		for v := range vecs {
 			k.op("VMULPS %s, V%d, V%d", out(h, v), free, acc(h, v))
 		}

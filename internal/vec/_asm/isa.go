@@ -34,7 +34,7 @@ var avx2 = &isa{
 	name: "avx2", reg: "Y", half: "X", lanes: 8, regs: 16,
 	rowsMR: 2, panels: [][2]int{{3, 4}},
 	accMR: 6, accVecs: 2, wideVecs: 8,
-	scoreKeys: 6, scoreFetch: 1, valueHeads: []int{6, 5, 5},
+	scoreKeys: 6, scoreFetch: 3, valueHeads: []int{6, 5, 5},
 }
 
 func (s *isa) wide() bool { return s == avx512 }
