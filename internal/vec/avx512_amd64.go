@@ -91,5 +91,5 @@ var avx512 = &isa{
 	}},
 	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
 	quant:     rotateQuantavx512,
-	transpose: transposeavx512,
+	transpose: transposeavx512, indexHeads: indexHeadsavx512,
 }

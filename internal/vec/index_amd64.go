@@ -2,6 +2,8 @@
 
 package vec
 
+import "unsafe"
+
 // indexBlock is the number of keys scored together: their products with every head stay in the L2 cache.
 const indexBlock = 64
 
@@ -56,7 +58,16 @@ type indexColumns struct {
 	wide  int                         // blocks that are widened
 	turn  [IndexDim * indexBlock]byte // a block transposed
 	lines []float32                   // [IndexBlockKeys/indexBlock, IndexDim, indexBlock]
-	indexScratch
+	q     []float32                   // [heads, IndexDim] widened
+	last  [indexBlock]float32         // scores of a block that is not full
+	args  indexHeadsArgs
+}
+
+// indexHeadsArgs: scores of a block of keys.
+type indexHeadsArgs struct {
+	q, lines, w    unsafe.Pointer
+	scales, scores unsafe.Pointer
+	heads          int
 }
 
 func (c *indexColumns) add(n int, keys []byte) {
@@ -69,15 +80,25 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 	s := c.isa
 	sc := takeScratch()
 	defer releaseScratch(sc)
-	c.grow(len(w))
-	s.vec.widenWith(sc, c.q, q, unitScale[:], 0)
-	p := product{y: c.products, ldy: indexBlock, x: c.q, ldx: IndexDim, m: len(w), n: indexBlock, k: IndexDim}
-	for first := 0; first < len(scores); first += indexBlock {
-		lines := c.block(sc, first/indexBlock)
-		clear(c.products)
-		s.accTiles(sc, lines, &p, 0, indexBlock, 0, IndexDim)
-		s.addHeads(sc, scores[first:min(first+indexBlock, len(scores))], c.products, w, scales[4*first:])
+	if cap(c.q) < len(q) {
+		c.q = make([]float32, len(q))
 	}
+	c.q = c.q[:len(q)]
+	s.vec.widenWith(sc, c.q, q, unitScale[:], 0)
+	a := &c.args
+	for first := 0; first < len(scores); first += indexBlock {
+		to := scores[first:min(first+indexBlock, len(scores))]
+		*a = indexHeadsArgs{q: at(c.q, 0), lines: at(c.block(sc, first/indexBlock), 0), w: at(w, 0),
+			scales: at(scales, 4*first), scores: at(to, 0), heads: len(w)}
+		if len(to) == indexBlock {
+			runKernel(s.indexHeads, a)
+			continue
+		}
+		a.scores = at(c.last[:], 0)
+		runKernel(s.indexHeads, a)
+		copy(to, c.last[:])
+	}
+	*a = indexHeadsArgs{}
 }
 
 // block is block i of keys as [IndexDim, indexBlock] float32.

@@ -40,7 +40,8 @@ type isa struct {
 	quant func(*quantArgs)
 	// transpose turns 64 keys of 128 bytes into 128 rows of 64; nil where the
 	// registers are too few for it to be faster.
-	transpose func(*vecArgs)
+	transpose  func(*vecArgs)
+	indexHeads func(*indexHeadsArgs) // scores of transposed keys
 }
 
 // panelKernel multiplies by a panel of cols packed rows of weights.

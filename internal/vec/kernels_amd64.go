@@ -542,6 +542,9 @@ func groupU8Zeros4avx512(a *groupArgs)
 func holdsamx(a *fetchArgs)
 
 //go:noescape
+func indexHeadsavx512(a *indexHeadsArgs)
+
+//go:noescape
 func indexKeysamx(a *indexPackArgs)
 
 //go:noescape

@@ -59,6 +59,7 @@ func files() map[string][]byte {
 	file("index_amx", avx512, (*emitter).emitIndex)
 	file("quant_avx512", avx512, (*emitter).emitRotateQuant)
 	file("transpose_avx512", avx512, (*emitter).emitTranspose)
+	file("indexcolumns_avx512", avx512, (*emitter).emitIndexColumns)
 	file("tiles_amx", avx512, (*emitter).emitTiles)
 	file("fill_amx", avx512, (*emitter).emitFill)
 	file("stream_amx", avx512, (*emitter).emitStreams)
