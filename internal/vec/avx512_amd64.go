@@ -67,6 +67,7 @@ var avx512 = &isa{
 		softmax:   floatSoftmaxavx512,
 		values:    floatValuesavx512,
 		scoreKeys: 16,
+		again:     [floatFormats]bool{RowBF16: true},
 	},
 	nibbles: nibbleKernels{
 		rows:   [4]func(*nibbleArgs){nibbleRows1avx512, nibbleRows2avx512, nibbleRows3avx512, nibbleRows4avx512},

@@ -12,6 +12,7 @@ const (
 	floatRows  = 64 // rows between two updates of the softmax
 	stripDepth = 64 // elements of every row that are widened at a time
 	stripKeys  = 66 // whole tiles of keys of every tier
+	stripSize  = stripKeys * stripDepth
 
 	scaleBytes = 16 // bytes of the scales of a RowBlock
 )
@@ -43,6 +44,9 @@ type floatKernels struct {
 	fill                    [floatFormats]func(*floatArgs)
 	scores, softmax, values func(*floatArgs)
 	scoreKeys               int // keys of a tile of scores
+	// again lists the formats whose rows are widened again for the values. That is faster than reading 147 KiB of widened
+	// rows from the L2 cache where a row takes few instructions.
+	again [floatFormats]bool
 }
 
 // floatVectors is FloatAttend in registers, in blocks of 16 heads. For the arrays see _asm/floatattend.go.
@@ -52,7 +56,7 @@ type floatVectors struct {
 	heads   int
 	queries [][]float32 // of every row: for every block of heads [width, 16]
 	blocks  []floatBlock
-	keys    []float32 // a strip [66, 64]
+	keys    []float32 // strips [66, 64]
 	zeros   []float32 // [width], a head that does not exist
 	args    floatArgs
 }
@@ -65,7 +69,7 @@ type floatBlock struct {
 }
 
 func (s *isa) newFloatAttend(width int) floatAttend {
-	return &floatVectors{kernels: &s.float, width: width, keys: onLines[float32](stripKeys * stripDepth),
+	return &floatVectors{kernels: &s.float, width: width, keys: onLines[float32](width / stripDepth * stripSize),
 		zeros: make([]float32, width)}
 }
 
@@ -102,7 +106,8 @@ func (t *floatVectors) attend(i int, memory []byte, places, ahead []int, format 
 		clear(blocks[b].out)
 	}
 	a, k := &t.args, t.kernels
-	a.memory, a.keys, a.rowBytes = at(memory, 0), at(t.keys, 0), rowSize(format, t.width)
+	a.memory, a.rowBytes = at(memory, 0), rowSize(format, t.width)
+	again := k.again[format]
 	for first := 0; first < len(places); first += floatRows {
 		now, next := places[first:min(first+floatRows, len(places))], ahead
 		if first+floatRows < len(places) {
@@ -114,6 +119,7 @@ func (t *floatVectors) attend(i int, memory []byte, places, ahead []int, format 
 			clear(blocks[b].scores)
 		}
 		for c := 0; c < t.width; c += stripDepth {
+			a.keys = t.strip(c, again)
 			t.fill(memory, now, c, format)
 			for b := range blocks {
 				a.q = at(t.queries[i], (b*t.width+c)*floatHeads)
@@ -126,7 +132,9 @@ func (t *floatVectors) attend(i int, memory []byte, places, ahead []int, format 
 			runKernel(k.softmax, a)
 		}
 		for c := 0; c < LatentDim; c += stripDepth {
-			t.fill(memory, now, c, format)
+			if a.keys = t.strip(c, again); again {
+				t.fill(memory, now, c, format)
+			}
 			for b := range blocks {
 				a.scores, a.state = at(blocks[b].scores, 0), unsafe.Pointer(&blocks[b].floatState)
 				a.out, a.heads = at(blocks[b].out, c), t.heads-b*floatHeads
@@ -135,6 +143,15 @@ func (t *floatVectors) attend(i int, memory []byte, places, ahead []int, format 
 		}
 	}
 	*a = floatArgs{scale: a.scale}
+}
+
+// strip returns the memory of the strip that begins at element c: all strips are kept for the values, unless the rows
+// are widened again.
+func (t *floatVectors) strip(c int, again bool) unsafe.Pointer {
+	if again {
+		c = 0
+	}
+	return at(t.keys, c/stripDepth*stripSize)
 }
 
 // fill widens the elements [c, c+64) of rows to the strip.
@@ -151,7 +168,7 @@ func (t *floatVectors) fill(memory []byte, places []int, c int, format RowFormat
 	runKernel(t.kernels.fill[format], a)
 	if (format == RowRaw || format == RowBlock) && sawNaN(&a.codes) {
 		for k, p := range places {
-			restoreNaN(t.keys[k*stripDepth:][:stripDepth], memory[p+c:][:stripDepth])
+			restoreNaN(unsafe.Slice((*float32)(a.keys), stripSize)[k*stripDepth:][:stripDepth], memory[p+c:][:stripDepth])
 		}
 	}
 }

@@ -4,8 +4,7 @@ import "fmt"
 
 // Attention in float32 processes a strip of its rows at a time: 64 consecutive elements of up to 64 rows, widened and
 // packed, which stay in the L1 cache while they are multiplied by all heads. A strip has space for eleven tiles of six
-// keys. Rows are widened once for their scores and once for their values: keeping all widened strips, 147 KiB, took as
-// long as widening twice, because they are written to and read from the L2 cache.
+// keys.
 const (
 	stripDepth = 64
 	stripKeys  = 66
