@@ -90,7 +90,8 @@ var avx512 = &isa{
 		rotateHalves: rotateHalvesavx512,
 		softmax:      softmaxavx512,
 	}},
-	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
-	quant:     rotateQuantavx512,
-	transpose: transposeavx512, indexHeads: indexHeadsavx512,
+	selects:    selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
+	quant:      rotateQuantavx512,
+	indexLines: indexLinesavx512,
+	indexHeads: indexHeadsavx512,
 }

@@ -2,7 +2,10 @@
 
 package vec
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // indexBlock is the number of keys scored together: their products with every head stay in the L2 cache.
 const indexBlock = 64
@@ -53,14 +56,22 @@ var unitScale = [1]float32{1}
 // queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a
 // dot product is one running sum.
 type indexColumns struct {
-	isa   *isa
-	keys  [IndexBlockKeys * IndexDim]byte
-	wide  int                         // blocks that are widened
-	turn  [IndexDim * indexBlock]byte // a block transposed
-	lines []float32                   // [IndexBlockKeys/indexBlock, IndexDim, indexBlock]
-	q     []float32                   // [heads, IndexDim] widened
-	last  [indexBlock]float32         // scores of a block that is not full
-	args  indexHeadsArgs
+	isa    *isa
+	keys   [IndexBlockKeys * IndexDim]byte
+	wide   int                 // blocks that are widened
+	once   bool                // there is one query: blocks are widened in turn to memory that stays in the L1 cache
+	lines  []float32           // [IndexBlockKeys/indexBlock, IndexDim, indexBlock], 2^-8 of the keys
+	halves []float32           // for indexLines
+	q      []float32           // [heads, IndexDim], 2^8 of the query
+	last   [indexBlock]float32 // scores of a block that is not full
+	args   indexHeadsArgs
+	turn   indexLinesArgs
+}
+
+// indexLinesArgs: a block of keys to lines.
+type indexLinesArgs struct {
+	keys, lines, halves unsafe.Pointer
+	codes               [16]uint32 // out: largest codes read, as in rowsArgs
 }
 
 // indexHeadsArgs: scores of a block of keys.
@@ -70,10 +81,12 @@ type indexHeadsArgs struct {
 	heads          int
 }
 
+func (c *indexColumns) reset(queries int) { c.wide, c.once = 0, queries == 1 }
+
 func (c *indexColumns) add(n int, keys []byte) {
 	c.wide = min(c.wide, n/indexBlock)
 	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
-	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // the remaining keys of the last block
+	clear(c.keys[end:][:-end&(indexBlock*IndexDim-1)]) // the remaining keys of the last block
 }
 
 func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {
@@ -84,11 +97,11 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 		c.q = make([]float32, len(q))
 	}
 	c.q = c.q[:len(q)]
-	s.vec.widenWith(sc, c.q, q, unitScale[:], 0)
+	s.vec.widenWith(sc, c.q, q, halfUnit[:], 0)
 	a := &c.args
 	for first := 0; first < len(scores); first += indexBlock {
 		to := scores[first:min(first+indexBlock, len(scores))]
-		*a = indexHeadsArgs{q: at(c.q, 0), lines: at(c.block(sc, first/indexBlock), 0), w: at(w, 0),
+		*a = indexHeadsArgs{q: at(c.q, 0), lines: at(c.block(first/indexBlock), 0), w: at(w, 0),
 			scales: at(scales, 4*first), scores: at(to, 0), heads: len(w)}
 		if len(to) == indexBlock {
 			runKernel(s.indexHeads, a)
@@ -101,18 +114,37 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 	*a = indexHeadsArgs{}
 }
 
+// halfUnit is what lines of keys leave out: they have the unit of the half precision that codes are converted by.
+// Products are the same bits, because it is a power of two.
+var halfUnit = [1]float32{256}
+
 // block is block i of keys as [IndexDim, indexBlock] float32.
-func (c *indexColumns) block(sc *scratch, i int) []float32 {
+func (c *indexColumns) block(i int) []float32 {
 	if c.lines == nil {
-		c.lines = onLines[float32](IndexBlockKeys * IndexDim)
+		c.lines, c.halves = onLines[float32](IndexBlockKeys*IndexDim), onLines[float32](128)
+	}
+	if c.once {
+		return c.widen(i, c.lines[:indexBlock*IndexDim])
 	}
 	lines := c.lines[i*indexBlock*IndexDim:][:indexBlock*IndexDim]
 	if i >= c.wide {
-		sc.vec.a, sc.vec.dst = at(c.keys[:], i*indexBlock*IndexDim), at(c.turn[:], 0)
-		runKernel(c.isa.transpose, &sc.vec)
-		w := weights{format: formatFP8, b: c.turn[:], ld: indexBlock, scale: blockScale{s: unitScale[:]}}
-		c.isa.packBlock(sc, lines, &w, 0, indexBlock, 0, IndexDim)
+		c.widen(i, lines)
 		c.wide = i + 1
+	}
+	return lines
+}
+
+// widen writes block i of keys to lines.
+func (c *indexColumns) widen(i int, lines []float32) []float32 {
+	keys, a := c.keys[i*indexBlock*IndexDim:][:indexBlock*IndexDim], &c.turn
+	a.keys, a.lines, a.halves = at(keys, 0), at(lines, 0), at(c.halves, 0)
+	runKernel(c.isa.indexLines, a)
+	if sawNaN(&a.codes) {
+		for n, code := range keys {
+			if isNaN(code) {
+				lines[n%IndexDim*indexBlock+n/IndexDim] = float32(math.NaN())
+			}
+		}
 	}
 	return lines
 }

@@ -38,9 +38,8 @@ type isa struct {
 	selects selectKernels
 	// quant prepares indexer vectors; nil where registers are too few.
 	quant func(*quantArgs)
-	// transpose turns 64 keys of 128 bytes into 128 rows of 64; nil where the
-	// registers are too few for it to be faster.
-	transpose  func(*vecArgs)
+	// indexLines transposes keys of the indexer; nil where the registers are too few for that to be faster.
+	indexLines func(*indexLinesArgs)
 	indexHeads func(*indexHeadsArgs) // scores of transposed keys
 }
 

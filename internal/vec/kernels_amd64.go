@@ -548,6 +548,9 @@ func indexHeadsavx512(a *indexHeadsArgs)
 func indexKeysamx(a *indexPackArgs)
 
 //go:noescape
+func indexLinesavx512(a *indexLinesArgs)
+
+//go:noescape
 func indexOnceamx(a *indexScoreArgs)
 
 //go:noescape
@@ -1026,9 +1029,6 @@ func tiles2x1(a *tileArgs)
 
 //go:noescape
 func tiles2x2(a *tileArgs)
-
-//go:noescape
-func transposeavx512(a *vecArgs)
 
 //go:noescape
 func unpackIQ1Mavx2(a *blockArgs)

@@ -74,7 +74,7 @@ func amxTier() *Tier {
 
 func (s *isa) tier() *Tier {
 	newIndexScorer := copiedKeys(s.indexScores)
-	if s.transpose != nil {
+	if s.indexLines != nil {
 		newIndexScorer = func() indexScorer { return &indexColumns{isa: s} }
 	}
 	return &Tier{Name: s.name, ops: ops{

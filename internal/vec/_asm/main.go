@@ -58,7 +58,6 @@ func files() map[string][]byte {
 	file("dense_amx", avx512, (*emitter).emitDense)
 	file("index_amx", avx512, (*emitter).emitIndex)
 	file("quant_avx512", avx512, (*emitter).emitRotateQuant)
-	file("transpose_avx512", avx512, (*emitter).emitTranspose)
 	file("indexcolumns_avx512", avx512, (*emitter).emitIndexColumns)
 	file("tiles_amx", avx512, (*emitter).emitTiles)
 	file("fill_amx", avx512, (*emitter).emitFill)
