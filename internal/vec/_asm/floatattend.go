@@ -133,7 +133,8 @@ func (k floatAttend) fetch() {
 }
 
 // scores writes the kernel that adds the products of a strip and its part of the queries: lanes are heads, every
-// element of a key is broadcast, and a sum adds the elements in ascending order.
+// element of a key is broadcast, and a sum adds the elements in ascending order. Sums of strips are added afterwards:
+// that rounds less than one sum of 576 products.
 //
 //	BX cursor in a tile of keys   R8 scores [keys, 16]   SI part of the queries [64, 16]   DI cursor in it
 //	CX tiles left                 R15 steps of 8 elements left
@@ -156,7 +157,9 @@ func (k floatAttend) scores() {
 		MOVQ floatArgs_tiles(AX), CX`)
 	k.fetchOpen()
 	k.loop("tile", "CX", func() {
-		each(func(sum string, r int) { k.op("VMOVUPS %s, V%d", sum, r) })
+		for i := range keys * vecs {
+			k.zero(i)
+		}
 		k.op(`
 			MOVQ SI, DI
 			MOVQ $%d, R15`, stripDepth/part)
@@ -171,7 +174,10 @@ func (k floatAttend) scores() {
 				ADDQ $%d, BX
 				ADDQ $%d, DI`, 4*part, floatLine*part)
 		})
-		each(func(sum string, r int) { k.op("VMOVUPS V%d, %s", r, sum) })
+		each(func(sum string, r int) {
+			k.op("VADDPS %s, V%d, V%d", sum, r, r)
+			k.op("VMOVUPS V%d, %s", r, sum)
+		})
 		k.op(`
 			ADDQ $%d, BX
 			ADDQ $%d, R8`, (keys-1)*stripRow, keys*floatLine)
@@ -241,9 +247,8 @@ func (k floatAttend) softmax() {
 		}
 		k.op("VSUBPS V15, V0, V0")
 		v.expFrom("weightLow")
-		k.op(`
-			VMOVUPS V0, %d(R14)
-			VMULPS %d(R14), V0, V13`, stateKeep+at, stateSum+at)
+		k.op("VMOVUPS V0, %d(R14)", stateKeep+at)
+		k.zero(13)
 		keys(func() {
 			k.op("VSUBPS V15, V0, V0")
 			v.expFrom("weightLow")
@@ -251,7 +256,10 @@ func (k floatAttend) softmax() {
 				VMOVUPS V0, %d(DI)
 				VADDPS V0, V13, V13`, at)
 		})
-		k.op("VMOVUPS V13, %d(R14)", stateSum+at)
+		k.op(`
+			VMOVUPS %d(R14), V0
+			VFMADD231PS %d(R14), V0, V13
+			VMOVUPS V13, %d(R14)`, stateKeep+at, stateSum+at, stateSum+at)
 	}
 	k.ret()
 }
