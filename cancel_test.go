@@ -46,14 +46,15 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 		st.Steps, st.Preempted)
 	// How many requests end before they are cancelled depends on the load of the machine.
 	if n := accepted.Load(); st.Requests != n || st.Aborted+late.Load() < 25 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d, many of them aborted, none failed", st.Requests,
+		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, many of them aborted, none failed", st.Requests,
 			st.Aborted, st.Failed, n)
 	}
 	await.Goroutines(t, goroutines)
 }
 
-// giveUp starts a request and abandons it in one of several ways after a few events or a short time. It reports whether
-// the engine accepted the request; the deadline of a request may end before that.
+// giveUp starts a request and, after a few events or a short time, abandons it by closing the stream, cancelling the
+// context, or waiting for the deadline. accepted reports whether the engine accepted the request: the deadline may end
+// before the engine does.
 func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

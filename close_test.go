@@ -15,7 +15,7 @@ import (
 )
 
 // Invariants of this file: Close finishes or fails every stream, may be called several times and from any goroutine,
-// and releases all memory and goroutines. If Open fails, it also releases them.
+// and releases all memory and goroutines. If Open fails, Open releases all memory and goroutines.
 
 func TestCloseLetsRequestsFinish(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
@@ -85,7 +85,7 @@ func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); st.Failed != 5 {
-		t.Errorf("%d failed; want 5", st.Failed)
+		t.Errorf("%d requests failed, want 5", st.Failed)
 	}
 	checkEmpty(t, e)
 	await.Goroutines(t, goroutines)

@@ -12,16 +12,16 @@ import (
 )
 
 // compilers limits the number of concurrent compilations of schemas and tools, so that compiling uses neither the cores
-// that compute tokens nor more memory than a few schemas need. Waiting requests take turns: first one of each tenant,
-// or of each source of requests without a tenant, then the second ones. The compiled schemas of running and waiting
-// requests are limited in bytes; one tenant may use half of the limit.
+// that compute tokens nor more memory than a few schemas need. Waiting requests take turns: first the oldest request of
+// each tenant, then the second request of each tenant; a source without a tenant counts as a tenant. The compiled
+// schemas of running and waiting requests are limited in bytes; one tenant may use half of the limit.
 type compilers struct {
 	mu    sync.Mutex
 	free  int
-	queue []*compiling // tenants that wait, in the order of their turns
-	most  int          // bytes
+	queue []*compiling // tenants with waiting requests, in the order of their turns
+	most  int          // maximum of held, in bytes
 	held  int
-	by    map[string]int // bytes of each tenant
+	by    map[string]int // bytes held by each tenant
 }
 
 // maxCompiled is the maximum size of the compiled schemas of running and waiting requests, in bytes.
@@ -30,7 +30,7 @@ const maxCompiled = 256 << 20
 // maxToolBytes is the maximum size of the compiled tools that are cached for later requests, in bytes.
 const maxToolBytes = 128 << 20
 
-// compiling holds the waiting requests of one tenant, in order. Closing a channel starts the next one.
+// compiling holds the waiting requests of one tenant, in order of arrival. A request starts when its channel is closed.
 type compiling struct {
 	tenant string
 	turns  []chan struct{}
@@ -40,14 +40,15 @@ func newCompilers() *compilers {
 	return &compilers{free: max(runtime.GOMAXPROCS(0)/4, 1), most: maxCompiled, by: map[string]int{}}
 }
 
-// hold counts the compiled memory of a request until release is called, or refuses the request.
+// hold reserves memory for the compiled schemas of a request until release is called. It returns ErrSchemaMemory if all
+// tenants together, or this tenant alone, would exceed their limit.
 func (c *compilers) hold(tenant string, bytes int) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if own := c.by[tenant] + bytes; own > c.most/2 || c.held+bytes > c.most {
 		return nil, fmt.Errorf("%w: the compiled schemas of running and waiting requests take %s, those of this "+
-			"tenant %s; all "+
-			"may take %s and one tenant half of it; this request needs %s: wait for answers, or send smaller schemas",
+			"tenant take %s; the limit is %s for all tenants and half of it for one tenant; this request needs %s: "+
+			"wait for answers, or send smaller schemas",
 			ErrSchemaMemory, unit.Bytes(int64(c.held)), unit.Bytes(int64(c.by[tenant])), unit.Bytes(int64(c.most)),
 			unit.Bytes(int64(bytes)))
 	}
@@ -63,7 +64,8 @@ func (c *compilers) hold(tenant string, bytes int) (release func(), err error) {
 	}, nil
 }
 
-// run compiles when it is the tenant's turn, on a thread of lower priority than the threads that compute tokens.
+// run waits for the tenant's turn and then calls compile on a thread of lower priority than the threads that compute
+// tokens.
 func (c *compilers) run(ctx context.Context, tenant string, compile func()) error {
 	if err := c.enter(ctx, tenant); err != nil {
 		return err
@@ -73,7 +75,7 @@ func (c *compilers) run(ctx context.Context, tenant string, compile func()) erro
 	return nil
 }
 
-// enter waits for a turn, until ctx ends.
+// enter waits until it is the tenant's turn to compile, or until ctx ends.
 func (c *compilers) enter(ctx context.Context, tenant string) error {
 	c.mu.Lock()
 	if c.free > 0 {
@@ -98,7 +100,7 @@ func (c *compilers) enter(ctx context.Context, tenant string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.Index(own.turns, turn)
-	if at < 0 { // it has got its turn meanwhile, and passes it on
+	if at < 0 { // the request got its turn before ctx ended, so the turn passes to the next request
 		c.pass()
 		return context.Cause(ctx)
 	}

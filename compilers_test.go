@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// However many schemas one tenant sends, the schema of another tenant waits for at most one of them. The number of
-// concurrent compilations is limited, and cancelling a request does not affect others.
+// A tenant's schema waits for at most one schema of another tenant, however many schemas the other tenant sends. The
+// number of concurrent compilations is limited, and cancelling a request does not affect other requests.
 func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &compilers{free: 1, by: map[string]int{}}
@@ -25,7 +25,7 @@ func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 				order = append(order, tenant)
 				running++
 				if running > 1 {
-					t.Error("two compile at a time")
+					t.Error("two compilations ran at the same time, want one")
 				}
 				mu.Unlock()
 				<-next
@@ -58,7 +58,7 @@ func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 		}
 		all.Wait()
 		if want := []string{"flood", "flood", "late", "flood", "late"}; !slices.Equal(order[:5], want) {
-			t.Errorf("the order is %v", order)
+			t.Errorf("the compilations ran in the order %v", order)
 		}
 		if got := fmt.Sprint(len(order), c.free, len(c.queue)); got != "18 1 0" {
 			t.Errorf("compiled, free and waiting are %s", got)
@@ -113,7 +113,7 @@ func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 	}
 	e.compilers.mu.Lock()
 	if e.compilers.held == 0 {
-		t.Error("what was compiled for a request that runs does not count")
+		t.Error("the compiled schema of a running request is not counted")
 	}
 	e.compilers.most = 3 * e.compilers.held
 	e.compilers.mu.Unlock()

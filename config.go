@@ -24,53 +24,55 @@ import (
 type Config struct {
 	// Model is a checkpoint folder; empty means the built-in model.
 	Model string
-	// Source is a checkpoint that is already open, in place of Model; it is closed with the engine. It has no
-	// tokenizer: such a model reads and writes tokens.
+	// Source is a checkpoint that is already open, in place of Model; closing the engine closes it. A Source has no
+	// tokenizer, so requests and answers are token ids.
 	Source *family.Source
 	// Name is the model's name in the API; if empty, it is the folder's name.
 	Name string
-	// Kernels selects the implementation: AutoKernels ("auto", also if empty) uses a GPU that can run the model, else
-	// the CPU; "cpu" the best of this machine; "cuda" a GPU or an error; others are listed by 'sparrow version'. The
-	// same prompt may be answered with other words on another kind of device, because sums round differently: a program
-	// that compares answers should set one.
+	// Kernels selects the implementation. AutoKernels ("auto", also if empty) uses a GPU that can run the model, else
+	// the CPU; "cpu" uses the fastest CPU kernels of this machine; "cuda" uses a GPU and fails without one; 'sparrow
+	// version' lists other names. Answers to the same prompt may differ between kinds of devices, because sums are
+	// rounded differently: a program that compares answers should set one name.
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
-	// Ranks is the number of devices that share the model: each has a part of its heads, experts and vocabulary, and of
-	// the threads. 0 and 1 mean one device. Several ranks run on CPUs; answers differ from those of one device by
-	// rounding.
+	// Ranks is the number of devices that share the model: each rank has a part of the model's heads, experts and
+	// vocabulary, and a part of the threads. 0 and 1 mean one device. Several ranks run on CPUs; answers differ from
+	// those of one device by rounding.
 	Ranks int
 	// Attention selects how ranks share attention: by heads (plan.ByHeads), so that each rank holds the whole cache, or
 	// by requests (plan.ByRequests), so that each rank holds the pages of its own sequences, and together they hold
-	// Ranks times as many tokens. By default heads are divided if their number allows it.
+	// Ranks times as many tokens. By default attention is divided by heads if the number of heads is a multiple of
+	// Ranks.
 	Attention plan.Division
-	// RankTimeout is the maximum time that a rank may stay at one operation while others wait for it; then all ranks
-	// are dropped. 0 means group.Timeout, a negative value no limit.
+	// RankTimeout is the maximum time that a rank may stay at one operation while others wait for it; after it all
+	// ranks are lost. 0 means group.Timeout, a negative value no limit.
 	RankTimeout time.Duration
 	// GPUs lists the GPUs of the ranks, one for each, in place of Ranks; a GPU that is listed twice has two ranks.
 	GPUs   []int
-	Device int // ordinal of the GPU, where the kernels are for GPUs
+	Device int // ordinal of the GPU, if the kernels run on a GPU
 	// Limits makes that GPU behave like a smaller one; the zero value limits nothing.
 	Limits kernel.Limits
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, aligned to cache lines, spread
 	// over memory nodes. It takes as much memory as the weights, and changes no answer. It is for a CPU: AutoKernels
 	// then uses no GPU.
 	Pack bool
-	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, like Pack, so that the
-	// rows that a thread reads are on its node. On a machine with one node it does nothing and calls Warn.
+	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, like Pack, so that each
+	// thread reads weight rows from its own node. On a machine with one node it does nothing and calls Warn.
 	NUMA bool
 	// Precise uses full float32 activations in GEMMs on a CPU, which is slower. Otherwise GEMMs with bf16 and FP8
 	// weights split activations into two bf16 parts, and GEMMs with block formats of GGUF files quantize them to eight
 	// bits.
 	Precise bool
-	// Policy holds the user's settings for attention and the cache. An empty KV means fp8 on a GPU, bf16 on a CPU.
+	// Policy holds the user's settings for attention and the cache. If Policy.KV is empty, the cache is fp8 on a GPU
+	// and bf16 on a CPU.
 	Policy plan.Policy
 
 	// Draft selects whether tokens are drafted with the model's drafting layers and verified several at a time, which
-	// changes no answer. The zero value drafts adaptively if the checkpoint has the layer.
+	// changes no answer. The zero value drafts adaptively if the checkpoint has drafting layers.
 	Draft spec.Setting
 
-	// DraftAccept, if above 0, makes this share of all drafts count as accepted, whatever the model computes: answers
-	// are then meaningless. It is for benchmarks of models with random weights.
+	// DraftAccept, if above 0, is the share of drafts that are accepted, whatever the model computes: answers are then
+	// meaningless. It is for benchmarks of models with random weights.
 	DraftAccept float64
 	// CacheTokens is the size of the cache, or of each rank's cache if ranks have their own pages; 0 sizes it by
 	// memory. It is rounded up to whole pages. A cache that does not fit the machine is refused.
@@ -80,22 +82,22 @@ type Config struct {
 	ContextTokens int
 	// StepTokens is the maximum number of new tokens of one step; 0 means 512, on a GPU 8192.
 	StepTokens int
-	// MaxRunning is the maximum number of sequences in a batch; 0 means 64, on a GPU 256. Never more than StepTokens
-	// sequences run, so that each gets a token in every step.
+	// MaxRunning is the maximum number of sequences in a batch; 0 means 64, on a GPU 256. At most StepTokens sequences
+	// run, so that each sequence gets a token in every step.
 	MaxRunning int
-	// MaxQueue is the maximum number of waiting sequences; 0 means 2048.
+	// MaxQueue is the maximum number of waiting sequences; 0 means 2048 sequences.
 	MaxQueue int
-	// MaxStall is the maximum time that prompts may delay running streams: while there are any, prompts are divided
-	// into chunks by the measured times of steps, and on a CPU streams run between the operations of a chunk. 0 means
-	// 100 ms, on a GPU 50 ms; a negative value means no limit. It changes no answer.
+	// MaxStall is the maximum time that prompts may delay running streams: while streams run, prompts are divided into
+	// chunks whose size follows the measured times of steps, and on a CPU streams run between the operations of a
+	// chunk. 0 means 100 ms, on a GPU 50 ms; a negative value means no limit. It changes no answer.
 	MaxStall time.Duration
 	// NoReuse disables prefix reuse.
 	NoReuse bool
 	// NoGraphs runs every pass with plain launches, on a GPU that supports captured graphs. The watchdog then reports
 	// the stage of a pass. It changes no answer.
 	NoGraphs bool
-	// NoOverlap forms every batch after the previous one has ended, on a GPU that could compute in the meantime. It
-	// changes no answer.
+	// NoOverlap forms every batch after the previous one has ended, even on a GPU that can compute while the host forms
+	// the next batch. It changes no answer.
 	NoOverlap bool
 	// Experts selects the memories that may hold experts, on a GPU; empty means ExpertsAuto.
 	Experts ExpertHomes
@@ -108,7 +110,7 @@ type Config struct {
 	// sizes share a captured graph. It changes no answer.
 	PadStates bool
 	// RecordBytes is the maximum size of the recorded rows of one request (Request.Record), in bytes as they are sent;
-	// 0 means 64 MiB. With a negative value nothing is recorded or replayed, and passes allocate no memory for it.
+	// 0 means 64 MiB. With a negative value nothing is recorded or replayed, and passes allocate no memory for records.
 	RecordBytes int64
 	// Tiers configures the storage of prefix cache pages outside the device: in host memory, in files, in a store that
 	// servers share.
@@ -129,8 +131,8 @@ type Config struct {
 
 	// ChatFormat sets a chat format by name; empty means detection.
 	ChatFormat string
-	// PromptsOnly opens a model for prompts: a chat template that cannot be used is then not an error of Open, but of a
-	// chat.
+	// PromptsOnly opens a model for plain prompts: if its chat template cannot be parsed, Open succeeds and chat
+	// requests fail.
 	PromptsOnly bool
 	// ControlTokens allows control tokens in messages and tools of chats: <｜User｜> in a message begins a turn. Without
 	// it, text that is spelled like a control token is plain text, except in an assistant message that the model
@@ -140,24 +142,24 @@ type Config struct {
 	Log *slog.Logger
 	// Warn is called with the reason why an existing GPU is not used (AutoKernels); nil logs it.
 	Warn func(text string)
-	// OnLoad is called as weights load, with the number of bytes done.
+	// OnLoad is called as weights load, with the number of bytes loaded so far and the total.
 	OnLoad func(done, total int64)
 	// Substitute, if set, returns the model that runs instead of the loaded one, with the same tokenizer and chat
 	// format: for example one that plays scripted replies, for tests of clients (internal/sim/script).
 	Substitute func(loaded model.Model) (model.Model, error)
 
-	defaults []string // values that the device chose, as flags
-	placed   string   // what ExpertsAuto came to on a GPU
-	reserved int64    // memory of a device for its operations
+	defaults []string // values that the device chose, each as a flag of the command line
+	placed   string   // description of the placement that ExpertsAuto chose on a GPU
+	reserved int64    // bytes of device memory reserved for scratch of operations and for graphs
 	usage    *usage.Table
 }
 
-// Limits of Config. They keep sums of sizes within an integer and the number of threads within the limit of a system;
-// the cache is limited by memory.
+// Limits of Config. They prevent integer overflow in sums of sizes and keep the number of threads within the limits of
+// operating systems; the cache is limited by memory instead.
 const (
 	// MaxWorkers is the maximum number of CPU threads.
 	MaxWorkers = 4096
-	// MaxCount is the maximum of every other size except CacheTokens.
+	// MaxCount is the maximum of every other integer size except CacheTokens.
 	MaxCount = math.MaxInt32
 )
 

@@ -24,8 +24,8 @@ func (b boxed) MemoryFree() (free, total int64, err error) {
 	return b.system.Available(), b.system.Total(), nil
 }
 
-// The limit of a container bounds the cache, not the memory of the machine: weights, cache, the largest step and the
-// memory that the process already uses fit within the limit, and a larger cache is refused.
+// The cache is limited by the memory limit of the container, not by the memory of the machine: weights, cache, the
+// largest step and the memory that the process already uses fit within the limit, and a larger cache is refused.
 func TestACacheFitsItsContainer(t *testing.T) {
 	const limit, used = 300_000_000, 40_000_000
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }

@@ -17,8 +17,8 @@ const searchTime = 3 * time.Second
 // ErrDamaged means that a weight of the checkpoint is NaN or infinite.
 var ErrDamaged = errors.New("sparrow: the checkpoint is damaged")
 
-// damage explains requests that failed because of NaN: it searches for weights that are not finite, once, and names
-// them. Large checkpoints are searched only in part, small tensors first.
+// damage explains requests that failed because of NaN: it searches the checkpoint once for a weight that is not finite,
+// and adds the tensor and element to the error. Large checkpoints are searched only in part, small tensors first.
 func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 	search := sync.OnceValue(func() error {
 		found, all := w.FindNotFinite(searchTime)

@@ -17,14 +17,16 @@ const AutoKernels = device.AutoKernels
 // ExpertHomes selects the memories that may hold the experts of a model.
 type ExpertHomes = device.ExpertHomes
 
-// The homes.
+// Memories that may hold experts.
 const (
-	ExpertsAuto     = device.ExpertsAuto     // the default: ExpertsOnDevice where the model fits, else ExpertsSplit
-	ExpertsOnDevice = device.ExpertsOnDevice // all in the memory of the device; a model that does not fit is refused
-	ExpertsSplit    = device.ExpertsSplit    // as many there as fit, those chosen most first, others on the host
-	ExpertsOnHost   = device.ExpertsOnHost   // all in host memory
-	// ExpertsMove is ExpertsSplit, and between steps the experts that rows chose most recently move to the device. The
-	// arithmetic of a row then changes over time.
+	ExpertsAuto     = device.ExpertsAuto     // the default: ExpertsOnDevice if the model fits, else ExpertsSplit
+	ExpertsOnDevice = device.ExpertsOnDevice // all experts are in device memory; a model that does not fit is refused
+	// ExpertsSplit places as many experts as fit in device memory, those chosen most often first; the other experts are
+	// in host memory.
+	ExpertsSplit  = device.ExpertsSplit
+	ExpertsOnHost = device.ExpertsOnHost // all experts are in host memory
+	// ExpertsMove places experts like ExpertsSplit; between steps it also moves to the device the experts that rows
+	// chose most often recently. The arithmetic of a row then changes over time.
 	ExpertsMove = device.ExpertsMove
 )
 
@@ -33,7 +35,7 @@ func (c *Config) ranks() device.Ranks {
 	return device.Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention}
 }
 
-// sharing returns the number of ranks on the GPU of a rank.
+// sharing returns the number of ranks that use the same GPU as the given rank.
 func (c *Config) sharing(rank int) int64 {
 	n := int64(0)
 	for _, gpu := range c.GPUs {
@@ -47,22 +49,22 @@ func (c *Config) sharing(rank int) int64 {
 // devices holds the devices that a model runs on.
 type devices struct {
 	kernel.Machine
-	// load places the weights of a model.
+	// load places the weights of a model in the memory of the devices.
 	load    func(src *family.Source, onTensor func(name string)) (model.Model, error)
-	experts *device.PlacedExperts // nil where all are on the device
+	experts *device.PlacedExperts // experts in host memory; nil if all experts are on the device
 }
 
-// Close ends the workers of the host, and then closes the devices that they computed for.
+// Close stops the host workers that compute experts, and then closes the devices that use these workers.
 func (d devices) Close() error { return errors.Join(d.experts.Close(), d.Machine.Close()) }
 
-// onDevice returns a single device.
+// onDevice returns the devices value for a single device.
 func onDevice(dev kernel.Device) devices {
 	return devices{Machine: dev, load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.Load(dev, onTensor)
 	}}
 }
 
-// placedOn returns a single device whose host has some of the experts.
+// placedOn returns the devices value for a single device with some experts in host memory.
 func placedOn(dev kernel.Device, p *device.PlacedExperts) devices {
 	load := func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.LoadPlaced(dev, p.Placed, onTensor)
@@ -70,7 +72,7 @@ func placedOn(dev kernel.Device, p *device.PlacedExperts) devices {
 	return devices{Machine: dev, load: load, experts: p}
 }
 
-// onRanks is several ranks.
+// onRanks returns the devices value for several ranks.
 func onRanks(g *group.Group, how plan.Division) devices {
 	return devices{Machine: g.Machine(), load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.LoadRanks(g, how, onTensor)

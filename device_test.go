@@ -63,7 +63,8 @@ func TestAutoTakesTheGPU(t *testing.T) {
 			t.Errorf("defaults %s, want %s", got, want)
 		}
 	}
-	for _, kv := range []string{"", "fp8", "fp8-656"} { // giving the default by its name changes nothing
+	// "fp8" and "fp8-656" name the default layout and change nothing.
+	for _, kv := range []string{"", "fp8", "fp8-656"} {
 		_, _, c, err := opened(t, machine(80<<30, nil), Config{Policy: plan.Policy{KV: kv}})
 		if err != nil || c.Policy.Prefill != "sparse-flat" || c.Policy.PrefillWhy == "" {
 			t.Errorf("--kv %s: prefill %q (%q), %v", kv, c.Policy.Prefill, c.Policy.PrefillWhy, err)
@@ -72,7 +73,7 @@ func TestAutoTakesTheGPU(t *testing.T) {
 	_, _, c, err := opened(t, machine(80<<30, nil), Config{StepTokens: 100, MaxRunning: 3, MaxStall: time.Second,
 		Policy: plan.Policy{KV: "bf16"}})
 	if err != nil || c.StepTokens != 100 || c.MaxRunning != 3 || c.Policy.KV != "bf16" || len(c.defaults) != 0 {
-		t.Errorf("what was asked for: %+v, %v", c, err)
+		t.Errorf("the requested settings: %+v, error %v", c, err)
 	}
 }
 
@@ -89,7 +90,7 @@ func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	c := Config{Policy: plan.Policy{Running: 3}}
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(),
 		"Policy.Running is 3, want it unset; set MaxRunning") {
-		t.Errorf("sequences in the policy: %v", err)
+		t.Errorf("Policy.Running is set: error %v", err)
 	}
 }
 
@@ -109,7 +110,7 @@ func TestAutoFallsBack(t *testing.T) {
 		name     string
 		r        *kernel.Registry
 		c        Config
-		says     string // the expected warning of auto
+		says     string // expected text of the warning with AutoKernels
 		refusals []string
 	}{
 		{"no GPU", machine(80<<30, absent), Config{}, "", []string{"no library"}},
@@ -136,7 +137,7 @@ func TestAutoFallsBack(t *testing.T) {
 		}
 		for _, text := range c.refusals {
 			if !strings.Contains(err.Error(), text) {
-				t.Errorf("%s: --kernels cuda: %v, want it to say %q", c.name, err, text)
+				t.Errorf("%s: --kernels cuda: error %v, want the text %q", c.name, err, text)
 			}
 		}
 	}
@@ -151,7 +152,7 @@ func TestLoadingReportsBytes(t *testing.T) {
 	var last, total int64
 	e, err := Open(t.Context(), Config{Kernels: "cpu", OnLoad: func(done, of int64) {
 		if done < last || done > of {
-			t.Errorf("%d of %d bytes after %d", done, of, last)
+			t.Errorf("progress reports %d of %d bytes after %d bytes", done, of, last)
 		}
 		last, total = done, of
 	}})
@@ -160,7 +161,7 @@ func TestLoadingReportsBytes(t *testing.T) {
 	}
 	defer e.Close(t.Context())
 	if last != total || total != e.Info().Memory.Weights {
-		t.Errorf("ended at %d of %d bytes, the weights have %d", last, total, e.Info().Memory.Weights)
+		t.Errorf("progress ended at %d of %d bytes, the weights have %d bytes", last, total, e.Info().Memory.Weights)
 	}
 }
 

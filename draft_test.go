@@ -21,8 +21,8 @@ func drafts(t *testing.T, n int) spec.Setting {
 	return s
 }
 
-// The first draft after a prompt whose pages come from the cache is as good as after a prompt that was computed
-// completely, because the pages also contain the rows of the drafting layer.
+// The first draft after a prompt whose pages come from the cache is accepted as often as after a prompt that was
+// computed completely, because the pages also contain the rows of the drafting layer.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 1)})
@@ -40,7 +40,7 @@ func TestReusedPagesHoldDraftRows(t *testing.T) {
 		}
 	}
 	if shares[0] != shares[1] || shares[0].Right == 0 {
-		t.Errorf("right drafts %+v, with reused pages %+v", shares[0], shares[1])
+		t.Errorf("accepted drafts: %+v without reused pages, %+v with reused pages", shares[0], shares[1])
 	}
 }
 
@@ -59,7 +59,7 @@ func TestDraftRowsAreCounted(t *testing.T) {
 	u := out.Usage
 	if st := e.Stats(); st.Drafted != int64(u.DraftedTokens) || st.Accepted != int64(u.AcceptedTokens) ||
 		u.AcceptedTokens == 0 || u.AcceptedTokens > u.DraftedTokens {
-		t.Errorf("usage %+v, counted %d drafted and %d accepted", u, st.Drafted, st.Accepted)
+		t.Errorf("usage %+v; the statistics count %d drafted and %d accepted tokens", u, st.Drafted, st.Accepted)
 	}
 	kinds := map[plan.Mode]bool{}
 	for _, p := range out.Trace.Plans {

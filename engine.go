@@ -16,40 +16,40 @@ import (
 )
 
 // Engine serves one model. Its methods may be called from any goroutine. It converts text to tokens and back; its core
-// generates tokens, and the core's loop is the only user of the model.
+// (package engine) generates tokens; only the loop of the core uses the model.
 type Engine struct {
 	cfg     Config
 	info    Info
-	tok     *tokenizer.Tokenizer // nil without one
-	format  chat.Format          // nil without one
-	noChat  error                // why there is none, where that is more than that the checkpoint names none
-	grammar *grammar.Tokens      // nil without one
-	// compilers compiles the schemas and tools of requests
+	tok     *tokenizer.Tokenizer // nil if the checkpoint has no tokenizer
+	format  chat.Format          // nil if the checkpoint has no chat format
+	noChat  error                // parse error of the chat template, with Config.PromptsOnly; else nil
+	grammar *grammar.Tokens      // nil if constrained output is not available
+	// compilers limits concurrent compilations of the schemas and tools of requests.
 	compilers *compilers
-	// tools caches compiled tools, and shown the form in which prompts show them
+	// tools caches compiled tools; shown caches the text that shows tools in prompts.
 	tools   *toolcall.Store
 	shown   *chat.Memo
 	eos     []int32
-	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
-	// callTokens lists the markers of tool calls that are control tokens
+	noCalls sample.Mask // allows every token except the markers of tool calls; nil if calls have no such markers
+	// callTokens lists the markers of tool calls that are control tokens.
 	callTokens []string
-	// developers reports that the chat format has a developer role
+	// developers reports whether the chat format has a developer role.
 	developers bool
-	// replyMarkers lists the tokens that the parser of replies looks for
+	// replyMarkers lists the tokens that the parser of replies looks for.
 	replyMarkers []int32
 
-	asked Config // as Open got it
+	asked Config // configuration as Open received it
 	once  sync.Once
-	// change is held by any caller that puts the engine to sleep, wakes it or replaces its weights.
+	// change is locked by callers that put the engine to sleep, wake it or replace its weights.
 	change   sync.Mutex
 	mu       sync.RWMutex
 	parts    *parts
-	running  *running    // nil while it sleeps
-	last     Stats       // while it sleeps, and when it is closed
-	closed   bool        // for good
-	pagesAt  string      // where pages are served; empty is nowhere
-	saver    *usageSaver // nil where experts are not counted
-	closeErr error       // of the release, set inside once
+	running  *running    // nil while the engine sleeps
+	last     Stats       // counters while the engine sleeps and after it is closed
+	closed   bool        // Close was called; the engine cannot wake up again
+	pagesAt  string      // address where pages are served; empty if they are not served
+	saver    *usageSaver // nil if expert choices are not counted
+	closeErr error       // error from releasing memory; set inside once
 }
 
 // running is the state of an engine while it is awake.
@@ -72,7 +72,7 @@ func (e *Engine) Stats() Stats {
 	return e.running.core.Stats()
 }
 
-// core returns the engine's core, or an error while it sleeps.
+// core returns the core of the engine, or an error while the engine sleeps or after it is closed.
 func (e *Engine) core() (*engine.Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -137,7 +137,7 @@ func (e *Engine) Plans() []PlanRecord {
 // the release.
 func (e *Engine) Close(ctx context.Context) error {
 	if c, err := e.core(); err == nil {
-		c.Close(ctx) // a second call may end earlier what the first waits for
+		c.Close(ctx) // a second call may end requests that the first call waits for
 	}
 	e.once.Do(func() {
 		e.change.Lock()

@@ -12,8 +12,8 @@ var ErrClosed = engine.ErrClosed
 // ErrQueueFull means that the maximum number of sequences is waiting; try again later.
 var ErrQueueFull = engine.ErrQueueFull
 
-// ErrSchemaMemory means that the compiled schemas of running and waiting requests use all memory for schemas, or those
-// of one tenant half of it; try again later.
+// ErrSchemaMemory means that the compiled schemas of running and waiting requests use all memory reserved for schemas,
+// or those of one tenant use half of it; try again later.
 var ErrSchemaMemory = errors.New("sparrow: compiled schemas use too much memory")
 
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
@@ -30,7 +30,7 @@ var ErrStep = engine.ErrStep
 // ErrSelfTest means that the self-test found wrong results on the device; the engine does not open.
 var ErrSelfTest = engine.ErrSelfTest
 
-// ErrAsleep means that the engine has released its memory, or is loading other weights; it accepts nothing until it
+// ErrAsleep means that the engine has released its memory, or is loading other weights; it accepts no requests until it
 // wakes up.
 var ErrAsleep = errors.New("sparrow: the engine is asleep")
 

@@ -37,7 +37,7 @@ func Example() {
 	// stop
 }
 
-// This example reads an answer while it is generated. The last event contains the usage.
+// This example reads an answer while the answer is generated. The last event contains the usage.
 func ExampleEngine_Stream() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // a cancelled request releases its memory

@@ -16,12 +16,13 @@ type fitting struct {
 	config   Config
 	parts    *parts
 
-	reserved int64                 // of the device for its operations
-	placed   *device.PlacedExperts // nil where all are on the device
-	chosen   string                // what ExpertsAuto came to, and why
+	reserved int64                 // bytes of device memory reserved for scratch of operations and for graphs
+	placed   *device.PlacedExperts // nil if all experts are on the device
+	chosen   string                // placement that ExpertsAuto chose, and the reason
 }
 
-// on refuses a device, or a rank of several, that the model does not fit.
+// on decides the placement of experts on a device, or on one rank of several, and returns an error if the model does
+// not fit.
 func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 	c, p := f.config, f.parts
 	auto := !c.Experts.Split() && c.Experts != ExpertsOnDevice && of.Count() < 2 && p.source.ChosenExperts() > 0
@@ -29,7 +30,8 @@ func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 	switch {
 	case c.Experts.Split():
 		return f.place(dev, c.Experts)
-	case auto && gpu && c.DeviceMemory > 0: // where the model fits, too, the cache must not take what is beyond
+	// Experts are split even if the model would fit, so that the cache stays below the limit of GPU memory.
+	case auto && gpu && c.DeviceMemory > 0:
 		if err := f.place(dev, ExpertsSplit); err != nil {
 			return err
 		}
@@ -77,7 +79,7 @@ func (f *fitting) explain(why string) {
 		x.Resident, x.Experts, unit.Bytes(x.HostBytes), why)
 }
 
-// experts returns the inputs of the placement of experts on a device.
+// experts returns the inputs for placing experts in the memory of a device and of the host.
 func (c Config) experts(dev kernel.Device, p *parts, homes ExpertHomes) device.ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return device.ExpertRequest{Homes: homes, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
@@ -86,7 +88,8 @@ func (c Config) experts(dev kernel.Device, p *parts, homes ExpertHomes) device.E
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 
-// besideExperts limits a cache that would otherwise take the rest of a device's memory, because experts need it.
+// besideExperts returns the configuration with a limited cache if no cache size is set: otherwise the cache would take
+// all device memory and leave none for experts.
 func (c Config) besideExperts() Config {
 	if c.CacheTokens == 0 {
 		c.CacheTokens = device.SplitCache

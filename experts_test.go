@@ -65,7 +65,8 @@ func TestExpertsAreOnOneSide(t *testing.T) {
 func TestExpertsAreSplitByMemory(t *testing.T) {
 	notUnderRace(t)
 	src := mini(t)
-	low, high := int64(256<<20), int64(8<<30) // low is too little for any expert, high is enough for all
+	// In bytes of GPU memory, low is too little for any expert and high is enough for all experts.
+	low, high := int64(256<<20), int64(8<<30)
 	for range 12 {
 		middle := (low + high) / 2
 		c, _, err := placedFor(t, Config{Source: src, Experts: ExpertsSplit, CacheTokens: 1024, DeviceMemory: middle},
@@ -84,7 +85,7 @@ func TestExpertsAreSplitByMemory(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no bound from %d to %d bytes splits the experts", low, high)
+	t.Errorf("no memory limit from %d to %d bytes splits the experts", low, high)
 }
 
 // mini returns a model of 548 million random weights, most of them experts.
@@ -106,8 +107,8 @@ func mini(t *testing.T) *family.Source {
 	return src
 }
 
-// By default all experts are on the GPU if the model fits, and otherwise as many as fit; a message states how many.
-// With ExpertsOnDevice, a GPU that is too small for all experts is refused.
+// By default all experts are on the GPU if the model fits, otherwise as many experts as fit; a message states how many
+// experts are on the GPU. With ExpertsOnDevice, a GPU that is too small for all experts is refused.
 func TestExpertsByDefault(t *testing.T) {
 	notUnderRace(t)
 	src := mini(t)
@@ -155,7 +156,7 @@ func TestExpertsByDefault(t *testing.T) {
 		}
 		dev, c, err = open(80<<30, Config{DeviceMemory: middle})
 		if err != nil || dev.experts == nil || !strings.Contains(c.placed, "--gpu-memory") {
-			t.Errorf("with a bound of %d bytes: %q, %v", middle, c.placed, err)
+			t.Errorf("with a memory limit of %d bytes: %q, %v", middle, c.placed, err)
 		}
 		return
 	}

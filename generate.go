@@ -8,19 +8,19 @@ import (
 	"sparrow/record"
 )
 
-// Response is a whole answer.
+// Response is the complete answer to a request: one Answer for each choice.
 type Response struct {
 	Choices []Answer
 	Usage   Usage
 	Trace   *Trace
 }
 
-// Answer is one choice.
+// Answer is one complete choice.
 type Answer struct {
 	Text    string
-	Message chat.Message // of a chat
+	Message chat.Message // parsed reply; set for chats
 	Tokens  []Token
-	Scored  []Token // tokens of the prompt
+	Scored  []Token // scored tokens of the prompt
 	// Recorded holds the recorded rows, if requested.
 	Recorded *record.Rows
 	Finish   Finish
@@ -28,7 +28,7 @@ type Answer struct {
 }
 
 // Generate runs a request to its end. An error of any choice is an error of the whole request; if ctx ends first, the
-// error is its cause.
+// error is the cause of ctx.
 func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	s, err := e.Stream(ctx, r)
 	if err != nil {

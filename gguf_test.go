@@ -29,8 +29,8 @@ func TestGGUFFilesNameTheModel(t *testing.T) {
 	}
 }
 
-// A GGUF file of the built-in model, with eight-bit or four-bit weights, gives the answers of the model. The
-// configuration, vocabulary, chat template and weights all come from the file.
+// A GGUF file of the built-in model, with eight-bit or four-bit weights, gives the same answers as the safetensors
+// checkpoint. The configuration, vocabulary, chat template and weights all come from the file.
 func TestGGUFFilesAnswer(t *testing.T) {
 	notUnderRace(t)
 	want := generate(t, start(t, Config{}), Request{Chat: ask(garden), Sampling: greedy()}).Choices[0].Text
@@ -88,7 +88,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 }
 
 // If the chat template of a file cannot be parsed, the error names the file and where the template is stored. Open
-// fails, or, if the model is opened for plain prompts, a chat request fails.
+// fails, if the model is opened for plain prompts (PromptsOnly), Open succeeds and a chat request fails.
 func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 	notUnderRace(t)
 	source, err := builtin.Source()
@@ -127,6 +127,6 @@ func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 	var refused *RequestError
 	if !errors.As(asked, &refused) || refused.Field != "messages" || !errors.Is(asked, chat.ErrTemplate) ||
 		!strings.Contains(asked.Error(), err.Error()) {
-		t.Errorf("a chat: %v", asked)
+		t.Errorf("a chat request: error %v", asked)
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"sparrow/toolcall"
 )
 
-// guide compiles the request's format and tools. A required call has priority over a format: its arguments are the
-// answer.
+// guide compiles the format and tools of a request into the constraints for sampling. If a tool call is required, the
+// format is ignored, because the call's arguments are the answer.
 func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.Guide, error) {
 	g := engine.Guide{ReasoningEnd: -1}
 	if r.Chat != nil && !r.Chat.OffersTools() {
-		// A model trained on calls may begin one although no tool was offered, and the caller could not run it.
+		// A model that was trained to call tools may begin a call although no tool was offered; the caller could not
+		// run that call.
 		g.NoCalls = e.noCalls
 	}
 	if r.MaxReasoning > 0 && reasoning {
@@ -93,7 +94,7 @@ func guideBytes(g *engine.Guide) (n int) {
 	return n
 }
 
-// compile compiles the constraint of a guide: optional or required calls, or else a document.
+// compile compiles the constraint of a guide: optional or required calls, or otherwise the document of the format.
 func (e *Engine) compile(g *engine.Guide, r *Request, demand, reasoning bool) (err error) {
 	switch {
 	case demand || r.Format.Kind == FormatFree:
@@ -126,8 +127,8 @@ func ignoredBy(g *engine.Guide) []Ignored {
 	return list
 }
 
-// callRules prepares the tools of a chat; it returns nil if the format's calls cannot be constrained and none is
-// required.
+// callRules prepares the tools of a chat; it returns nil if the calls of the chat format cannot be constrained and no
+// call is required.
 func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.Rules, error) {
 	var syntax chat.CallSyntax
 	caller, ok := e.format.(chat.Caller)
@@ -163,8 +164,8 @@ func (e *Engine) reasoningEnd() (int32, error) {
 			"turn thinking off"}
 }
 
-// prepareCalls finds the markers of calls that are single tokens, and the mask without them. Both are nil for formats
-// without such markers.
+// prepareCalls finds the markers of tool calls that are single tokens, and a mask that excludes these tokens. Both
+// results are nil for chat formats without such markers.
 func (e *Engine) prepareCalls(t *tokenizer.Tokenizer) {
 	caller, ok := e.format.(chat.Caller)
 	if !ok {

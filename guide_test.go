@@ -28,7 +28,8 @@ func TestDemandedToolCall(t *testing.T) {
 				continue // the model may reason without end, and the call is required only after its reasoning
 			}
 			if len(a.Message.ToolCalls) == 0 || a.Finish != FinishToolCalls {
-				t.Fatalf("%v thinking %v: no call: %q, finish %s", choice.Mode, thinking, a.Text, a.Finish)
+				t.Fatalf("%v thinking %v: the reply has no call: %q, finish %s", choice.Mode, thinking, a.Text,
+					a.Finish)
 			}
 			var args struct{ Minutes int }
 			c := a.Message.ToolCalls[0]
@@ -105,11 +106,11 @@ func TestNoCallWithoutTools(t *testing.T) {
 			a := generate(t, plain, request).Choices[0]
 			if a.Message.Content == "" || strings.Contains(a.Text, "<｜tool") || len(a.Message.ToolCalls) > 0 ||
 				a.Finish == FinishToolCalls {
-				t.Errorf("%s, at least %d tokens: %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish,
+				t.Errorf("%s, min_tokens %d: content %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish,
 					a.Message.ToolCalls)
 			}
 			if b := generate(t, drafting, request).Choices[0]; !slices.Equal(ids(a), ids(b)) {
-				t.Errorf("%s, at least %d tokens: %q plain, %q drafted", name, least, a.Text, b.Text)
+				t.Errorf("%s, min_tokens %d: text %q without drafts, %q with drafts", name, least, a.Text, b.Text)
 			}
 		}
 	}
@@ -132,7 +133,7 @@ func TestNoCallWithoutTools(t *testing.T) {
 				a := generate(t, e, Request{Sampling: biased, Chat: r, MaxTokens: 20, MinTokens: least}).Choices[0]
 				begun := slices.ContainsFunc(a.Tokens, func(tok Token) bool { return biased.LogitBias[tok.ID] > 0 })
 				if begun != (tools != nil) {
-					t.Errorf("%d tools, at least %d tokens, likely markers: a call is begun %v in %q", len(tools),
+					t.Errorf("%d tools, min_tokens %d, markers made likely: a call is begun %v in %q", len(tools),
 						least, begun, a.Text)
 				}
 			}

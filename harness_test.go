@@ -21,7 +21,7 @@ func start(t *testing.T, c Config) *Engine {
 		c.Workers = 1 // under the race detector, spinning workers cost more time than they save
 	}
 	if c.CacheTokens == 0 {
-		c.CacheTokens = 256 * 64 // the default of four contexts takes long to clear
+		c.CacheTokens = 256 * 64 // clearing the default cache of four contexts takes long
 	}
 	e, err := Open(context.Background(), c)
 	if err != nil {
@@ -50,7 +50,7 @@ func checkEmpty(t *testing.T, e *Engine) {
 	t.Helper()
 	st := e.Stats()
 	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 {
-		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting", st.KV.Used, st.KV.Sequences, st.Running,
+		t.Errorf("still held: %d pages, %d sequences, %d running, %d waiting", st.KV.Used, st.KV.Sequences, st.Running,
 			st.Waiting)
 	}
 	if done := st.Finished + st.Aborted + st.Failed; done != st.Requests {

@@ -43,7 +43,7 @@ func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 		}
 		st := e.Stats().Tiers
 		if !st.Identified {
-			t.Errorf("%s: the weights are not known", name)
+			t.Errorf("%s: the digest of the weights was not computed", name)
 		}
 		await.True(t, "pages are kept", func() bool { s := e.Stats().Tiers.Tiers[0]; return s.Stored+s.Hits >= 6 })
 		if err := e.Close(context.Background()); err != nil {
@@ -56,7 +56,7 @@ func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 			t.Errorf("%s: %d tokens came from an empty cache", name, n)
 		}
 		if n := cached(name); n != 384 {
-			t.Errorf("%s: %d tokens came back, want 384", name, n)
+			t.Errorf("%s: %d tokens came from stored pages, want 384", name, n)
 		}
 	}
 	before, at := sampledAt(t, path)
@@ -69,11 +69,11 @@ func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, _ := sampledAt(t, path); after != before {
-		t.Fatal("the edit is in a byte that is sampled")
+		t.Fatal("the edited byte is covered by the fingerprint")
 	}
 	for name := range tiers {
 		if n := cached(name); n != 0 {
-			t.Errorf("%s: %d tokens of the weights before the edit came", name, n)
+			t.Errorf("%s: %d tokens came from pages of the weights before the edit", name, n)
 		}
 	}
 }
@@ -87,5 +87,6 @@ func sampledAt(t *testing.T, path string) (sum [32]byte, at int64) {
 	}
 	defer c.Close()
 	x, _ := c.Tensor("lm_head.weight")
-	return c.Fingerprint(), x.Offset + 3000 // a byte after the first 1024, which are covered, and far before the middle
+	// The byte is after the first 1024 bytes, which are covered, and far before the middle of the tensor.
+	return c.Fingerprint(), x.Offset + 3000
 }

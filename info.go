@@ -2,16 +2,16 @@ package sparrow
 
 import "sparrow/engine"
 
-// Descriptions of the engine and of a request; package engine fills them in.
+// Descriptions of the engine and of a request; package engine sets their fields.
 type (
 	// Info describes an open engine; it does not change.
 	Info = engine.Info
-	// Memory is the division of memory at start, in bytes.
+	// Memory holds the sizes of weights, cache and passes at start, in bytes.
 	Memory = engine.Memory
 	// Stats is a snapshot of an engine. Counters only grow.
 	Stats = engine.Stats
 	// DraftCount counts the drafts at one position of their chains that were compared with the target's token, and how
-	// many were equal to it.
+	// many drafts were equal to that token.
 	DraftCount = engine.DraftCount
 	// GraphCount counts passes that ran from captured graphs.
 	GraphCount = engine.GraphCount
@@ -25,7 +25,7 @@ type (
 	Score = engine.Score
 	// Record selects the data that is recorded for a request's rows.
 	Record = engine.Record
-	// Trace describes how a request was processed.
+	// Trace describes how a request was processed: plans, prefix matches and times.
 	Trace = engine.Trace
 	// TierStats holds the counters of pages outside the device and of their reuse.
 	TierStats = engine.TierStats
@@ -41,15 +41,15 @@ type (
 
 // The rows that a Record may select.
 const (
-	RecordOutput = engine.RecordOutput // those that produce the answer's tokens
-	RecordAll    = engine.RecordAll    // those of the prompt too
-	RecordRange  = engine.RecordRange  // those of positions Record.From to Record.To
+	RecordOutput = engine.RecordOutput // rows that produce the answer's tokens
+	RecordAll    = engine.RecordAll    // rows of the prompt and of the answer
+	RecordRange  = engine.RecordRange  // rows at positions Record.From to Record.To
 )
 
 // The ways a choice ends.
 const (
-	FinishStop      = engine.FinishStop      // end of sequence, or a stop string or token
-	FinishLength    = engine.FinishLength    // MaxTokens or the context is full
+	FinishStop      = engine.FinishStop      // an end-of-sequence token, a stop string or a stop token was found
+	FinishLength    = engine.FinishLength    // MaxTokens tokens were generated, or the context is full
 	FinishToolCalls = engine.FinishToolCalls // the reply calls tools
 	FinishCancelled = engine.FinishCancelled // the caller's context ended
 	FinishError     = engine.FinishError     // the request failed; Event.Err states why

@@ -42,10 +42,10 @@ const (
 // parts holds the parts of a checkpoint.
 type parts struct {
 	source          *family.Source
-	tokenizer       *tokenizer.Tokenizer // nil without one
+	tokenizer       *tokenizer.Tokenizer // nil if the checkpoint has no tokenizer
 	tokenizerConfig []byte
 	generation      []byte
-	encoder         string // the release's own encoder of prompts, as text; empty without one
+	encoder         string // source text of the release's own prompt encoder; empty if it has none
 }
 
 // Open loads a model and starts the engine's loop.
@@ -100,15 +100,15 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, nil
 }
 
-// leaveOut removes the layers that no pass will run.
+// leaveOut removes the drafting layers from the source if no pass will run them, so that their weights are not loaded.
 func (c Config) leaveOut(s *family.Source) {
 	if c.Draft == spec.Off() {
 		s.DropDrafts()
 	}
 }
 
-// begin opens the device, loads the weights and makes a core whose loop does not run yet. It returns the configuration
-// with the device's defaults.
+// begin opens the device, loads the weights and makes a core whose loop does not run yet. It returns the core and the
+// configuration with the defaults of the device.
 func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
 	var nodes *numa.Machine
 	if c.NUMA {
@@ -158,14 +158,14 @@ func newCore(c Config, p *parts, m model.Model, placed *device.PlacedExperts) (*
 	return engine.New(m, ec)
 }
 
-// abandon closes a core whose loop never ran, and its device.
+// abandon closes a core whose loop never ran, and the device of that core.
 func (r *running) abandon() error {
 	go r.core.Run()
 	r.core.Close(context.Background())
 	return r.dev.Close()
 }
 
-// openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
+// openDevices opens the device, or one for each rank, and returns the configuration with the defaults of the device.
 func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (devices, Config, error) {
 	if len(c.GPUs) == 1 {
 		c.Device = c.GPUs[0]
@@ -241,7 +241,8 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	c.Policy.Running = c.MaxRunning // a default that the device adds does not describe the load
+	// Policy.Running describes the load that the user configured, so defaults that the device adds are left out.
+	c.Policy.Running = c.MaxRunning
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
 	if c.Watchdog == 0 {
@@ -262,7 +263,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// onDevice adds the defaults that depend on the device, and records them.
+// onDevice sets the unset fields whose defaults depend on the device, and records these values.
 func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	arch, running, stall := plan.CPU, defaultMaxRunning, defaultMaxStall
 	if dev.Hardware().Arch != "cpu" {
@@ -287,7 +288,7 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	return c
 }
 
-// engine returns the configuration of the engine's core.
+// engine returns the configuration of the engine's core for a checkpoint.
 func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
@@ -307,7 +308,7 @@ func (c *Config) parts() (*parts, error) {
 	return readParts(c.Model)
 }
 
-// readParts opens the checkpoint in dir, or the built-in one.
+// readParts opens the checkpoint in dir, or the built-in checkpoint if dir is empty.
 func readParts(dir string) (*parts, error) {
 	p := &parts{}
 	var err error
@@ -342,8 +343,8 @@ func readParts(dir string) (*parts, error) {
 	return p, err
 }
 
-// readEncoder returns the text of the Python file with which a DeepSeek-V4 release renders prompts, empty if there is
-// none. It is searched for names that distinguish releases, and never run.
+// readEncoder returns the text of the Python file that renders prompts in a DeepSeek-V4 release, or an empty string if
+// there is no such file. The text is searched for names that distinguish releases; it is never executed.
 func readEncoder(dir string) (string, error) {
 	text, err := textfile.Optional(filepath.Join(dir, "encoding", "encoding_dsv4.py"), textfile.Config)
 	if err != nil {
@@ -368,7 +369,7 @@ func readGGUF(path string) (*parts, error) {
 	return p, err
 }
 
-// checkPacking refuses weights that are to be packed but do not fit.
+// checkPacking returns an error if packed weights (Pack or NUMA) do not fit in the memory of the machine.
 func checkPacking(c Config, weights int64) error {
 	if !c.Pack {
 		return nil

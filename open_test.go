@@ -15,7 +15,7 @@ import (
 // A cache that does not fit the machine is refused with the requested size, the available size, and a size that fits.
 func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
 	if sysmem.Total() == 0 {
-		t.Skip("this system does not say how much memory it has")
+		t.Skip("this system does not report its memory size")
 	}
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		for _, tokens := range []int{2_000_000_000, 999_999_999_999, math.MaxInt} {
@@ -29,13 +29,13 @@ func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
 				}
 			}
 			if regexp.MustCompile(`-[0-9]`).MatchString(err.Error()) {
-				t.Errorf("a size is negative: %v", err)
+				t.Errorf("the error suggests a negative size: %v", err)
 			}
 		}
 	}
 }
 
-// No configured size makes Open panic: the size is used, or refused with its name.
+// No configured size makes Open panic: the size is used, or refused with an error that names the field.
 func TestAbsurdSizesAreRefused(t *testing.T) {
 	for name, c := range map[string]Config{
 		"StepTokens":    {StepTokens: math.MaxInt},
@@ -57,7 +57,7 @@ func TestAbsurdSizesAreRefused(t *testing.T) {
 // Weights that do not fit the machine are refused before they are copied; the error contains sizes and advice.
 func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
 	if sysmem.Available() == 0 {
-		t.Skip("this system does not say how much memory is free")
+		t.Skip("this system does not report its free memory")
 	}
 	err := checkPacking(Config{Pack: true}, 1<<50)
 	if err == nil || !strings.Contains(err.Error(), "1048576.0 GiB of weights") ||
@@ -69,7 +69,7 @@ func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
 		bytes int64
 	}{{true, 1 << 20}, {false, 1 << 50}} {
 		if err := checkPacking(Config{Pack: c.pack}, c.bytes); err != nil {
-			t.Errorf("pack %v, %d bytes: %v", c.pack, c.bytes, err)
+			t.Errorf("pack %v, weights of %d bytes: error %v", c.pack, c.bytes, err)
 		}
 	}
 }

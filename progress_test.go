@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A stream reports how many tokens of its prompt have been computed: the cached ones at the start, and all of them when
-// the answer begins.
+// A stream reports how many tokens of its prompt have been computed: the cached tokens at the start, and all of them
+// when the answer begins.
 func TestProgressOfAStream(t *testing.T) {
 	e, err := Open(t.Context(), Config{Model: tinyFP8, Workers: 1, CacheTokens: 1024})
 	if err != nil {
@@ -26,7 +26,8 @@ func TestProgressOfAStream(t *testing.T) {
 			}
 		}
 		if computed, cached := s.Progress(); computed != prompt || (cached > 0) != found {
-			t.Errorf("round %d: %d of %d tokens were read, %d of them cached", round, computed, prompt, cached)
+			t.Errorf("round %d: progress reports %d of %d prompt tokens, %d of them cached", round, computed, prompt,
+				cached)
 		}
 		s.Close()
 	}

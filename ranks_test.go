@@ -24,7 +24,8 @@ func TestOpenOnRanks(t *testing.T) {
 	for how, tokens := range map[plan.Division]int{plan.ByHeads: 4096, plan.ByRequests: 8192} {
 		i := start(t, Config{Ranks: 2, CacheTokens: 4096, Attention: how}).Info()
 		if i.Memory.Cache != 2*one.Cache || i.CacheTokens != tokens || i.Memory.Arena <= one.Arena {
-			t.Errorf("%v: a cache of %d bytes for %d tokens and passes of %d bytes on two ranks; %d and %d on one", how,
+			t.Errorf("%v: on two ranks the cache has %d bytes for %d tokens and passes have %d bytes; on one rank %d "+
+				"and %d", how,
 				i.Memory.Cache, i.CacheTokens, i.Memory.Arena, one.Cache, one.Arena)
 		}
 	}
@@ -93,7 +94,7 @@ func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	}
 }
 
-// enqueue runs a prompt and decodes of two sequences, one on each rank if ranks have their own pages.
+// enqueue runs a prompt and decodes two sequences, one on each rank if each rank has its own pages.
 func enqueue(t *testing.T, m model.Model) {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())
@@ -134,7 +135,7 @@ func enqueue(t *testing.T, m model.Model) {
 		t.Errorf("graphs: %+v", got)
 	}
 	if m.Device().(kernel.Reserver).Reserved() == 0 || m.Device().(kernel.MemoryOwner).MemoryUse().Weights == 0 {
-		t.Error("the ranks say that they hold nothing")
+		t.Error("the ranks report that they hold no memory")
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 
 // BenchmarkRecording measures the cost of recording at batch 16 on the built-in model: 16 answers of 100 tokens after
 // cached prompts of 600, in alternating turns with and without recording. Rows are written as JSON, as in a server. The
-// benchmark compares the processor time of the process, which other programs on the machine change little, and uses one
-// worker, so that no worker spins.
+// benchmark compares the processor time of the process, because other programs on the machine affect it little; it uses
+// one worker, so that no worker spins while it waits.
 func BenchmarkRecording(b *testing.B) {
 	e, err := Open(context.Background(), Config{Draft: spec.Off(), Workers: 1})
 	if err != nil {
@@ -57,7 +57,8 @@ func BenchmarkRecording(b *testing.B) {
 			for range max(b.N, 11) {
 				off, on = append(off, turn(nil)), append(on, turn(c.r))
 			}
-			// Other load on the machine only adds to the time of a turn: the fastest turns of each kind are compared.
+			// Other load on the machine only adds to the time of a turn, so the shortest times with and without
+			// recording are compared.
 			b.ReportMetric(100*(slices.Min(on).Seconds()/slices.Min(off).Seconds()-1), "%more")
 			b.ReportMetric(0, "ns/op")
 		})

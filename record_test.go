@@ -33,11 +33,11 @@ func recorded(t *testing.T, e *Engine, r Request) Answer {
 	return got.Choices[0]
 }
 
-// sameRows checks that two lists of recorded rows are equal bit by bit.
+// sameRows checks that two lists of recorded rows are bitwise equal.
 func sameRows(t *testing.T, what string, got, want []record.Row) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Errorf("%s: %d rows, want %d", what, len(got), len(want))
+		t.Errorf("%s: %d recorded rows, want %d", what, len(got), len(want))
 		return
 	}
 	for i := range want {
@@ -53,7 +53,7 @@ func sameRows(t *testing.T, what string, got, want []record.Row) {
 func sameAnswer(t *testing.T, what string, got, want Answer) {
 	t.Helper()
 	if !reflect.DeepEqual(got.Tokens, want.Tokens) || !reflect.DeepEqual(got.Scored, want.Scored) {
-		t.Errorf("%s: other tokens or log probabilities", what)
+		t.Errorf("%s: tokens or log probabilities differ", what)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 			}
 			for i, r := range want.Recorded.Rows {
 				if r.Position != i {
-					t.Fatalf("row %d is of position %d", i, r.Position)
+					t.Fatalf("row %d has position %d", i, r.Position)
 				}
 			}
 			if last := want.Recorded.Rows[299]; !slices.ContainsFunc(last.Layers, func(l record.Layer) bool {
@@ -108,9 +108,9 @@ func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 
 			output := ask
 			output.Record = &Record{Selections: true, Scores: true, Experts: true}
-			sameRows(t, "of the output", recorded(t, whole, output).Recorded.Rows, want.Recorded.Rows[299:])
+			sameRows(t, "rows of the output", recorded(t, whole, output).Recorded.Rows, want.Recorded.Rows[299:])
 			output.Record.Tokens, output.Record.From, output.Record.To = RecordRange, 290, 303
-			sameRows(t, "from 290 to 303", recorded(t, whole, output).Recorded.Rows, want.Recorded.Rows[290:303])
+			sameRows(t, "rows 290 to 303", recorded(t, whole, output).Recorded.Rows, want.Recorded.Rows[290:303])
 		})
 	}
 }
@@ -144,7 +144,7 @@ func TestCachedRowsAreNotRecorded(t *testing.T) {
 	if !slices.Equal(again.Recorded.NotComputed, want) {
 		t.Fatalf("not computed: %v, want %v", again.Recorded.NotComputed, want)
 	}
-	sameRows(t, "behind a cached prefix", again.Recorded.Rows, first.Recorded.Rows[256:])
+	sameRows(t, "rows after a cached prefix", again.Recorded.Rows, first.Recorded.Rows[256:])
 }
 
 // A preempted sequence is computed again, and each of its rows is recorded once.
@@ -171,15 +171,16 @@ func TestPreemptedRowsAreRecordedOnce(t *testing.T) {
 	}
 	all.Wait()
 	if small.Stats().Preempted == 0 {
-		t.Fatal("nothing was preempted")
+		t.Fatal("no sequence was preempted")
 	}
 	for i := range got {
 		sameRows(t, fmt.Sprintf("request %d", i), got[i].Recorded.Rows, recorded(t, large, ask(i)).Recorded.Rows)
 	}
 }
 
-// Replaying recorded choices gives the bits of the recorded run, and replaying other choices gives other bits. This
-// holds for selections and experts, alone and together, for prompts and answers, in chunks, and with other requests.
+// Replaying recorded choices gives answers and log probabilities bitwise equal to the recorded run; replaying other
+// choices changes them. This holds for selections and experts, alone and together, for prompts and answers, in chunks,
+// and with other requests.
 func TestReplay(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/glm_moe_dsa-1",
@@ -197,9 +198,9 @@ func TestReplay(t *testing.T) {
 			if got.Recorded.NotComputed != nil {
 				t.Errorf("a replayed request took %v from the cache", got.Recorded.NotComputed)
 			}
-			// Only some rows are replayed; the engine chooses for the others, with the same result.
+			// Only some rows are replayed; the engine chooses for the other rows. The answer is the same.
 			again.Replay = rows[100:303]
-			sameAnswer(t, "a part replayed", recorded(t, e, again), want)
+			sameAnswer(t, "some rows replayed", recorded(t, e, again), want)
 			for _, x := range []struct {
 				name      string
 				selects   bool
@@ -209,20 +210,20 @@ func TestReplay(t *testing.T) {
 				again.Replay = other(rows, x.selects, x.experts)
 				got := recorded(t, e, again)
 				if reflect.DeepEqual(got.Tokens, want.Tokens) {
-					t.Errorf("other %s changed nothing", x.name)
+					t.Errorf("replaying other %s did not change the answer", x.name)
 				}
-				// The newly recorded choices equal the replayed ones.
+				// The newly recorded choices equal the replayed choices.
 				for i := range got.Recorded.Rows[:300] {
 					for l := range rows[i].Layers {
 						g, w := got.Recorded.Rows[i].Layers[l].Selected, again.Replay[i].Layers[l].Selected
 						if x.selects && !bytes.Equal(g, w) {
-							t.Fatalf("row %d layer %d: selected %v, given %v", i, l, g, w)
+							t.Fatalf("row %d layer %d: recorded selection %v, replayed selection %v", i, l, g, w)
 						}
 					}
 					for l := range rows[i].Experts {
 						g, w := got.Recorded.Rows[i].Experts[l], again.Replay[i].Experts[l]
 						if x.experts && !reflect.DeepEqual(g, w) {
-							t.Fatalf("row %d: experts %v, given %v", i, g, w)
+							t.Fatalf("row %d: recorded experts %v, replayed experts %v", i, g, w)
 						}
 					}
 				}
@@ -248,7 +249,7 @@ func wired(t *testing.T, rows []record.Row) []record.Row {
 	return back.Rows
 }
 
-// other returns rows that select other keys (the first ones), or that have the weights of their experts in reverse
+// other returns rows that select the first keys instead of the recorded keys, or whose expert weights are in reverse
 // order.
 func other(rows []record.Row, selects, experts bool) []record.Row {
 	out := slices.Clone(rows)
@@ -290,7 +291,7 @@ func TestReplayedScores(t *testing.T) {
 	sameAnswer(t, "replayed", recorded(t, e, ask), want)
 	ask.Replay = other(want.Recorded.Rows, false, true)
 	if reflect.DeepEqual(recorded(t, e, ask).Scored, want.Scored) {
-		t.Error("other experts changed nothing")
+		t.Error("replaying other experts did not change the scores")
 	}
 }
 
@@ -308,7 +309,7 @@ func TestRecordsInFlight(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, ErrQueueFull) || len(running) < 4 {
-		t.Errorf("after %d requests: %v", len(running), err)
+		t.Errorf("with %d running requests: error %v", len(running), err)
 	}
 	for _, s := range running {
 		s.Close()
@@ -319,7 +320,7 @@ func TestRecordsInFlight(t *testing.T) {
 	recorded(t, e, ask)
 }
 
-// If prompt rows and decoded rows have the same bits, a prompt that contains the answer gives the log probabilities of
+// If prompt rows and decoded rows are bitwise equal, a prompt that contains the answer gives the log probabilities of
 // that answer.
 func TestReplayedRollout(t *testing.T) {
 	notUnderRace(t)
@@ -335,16 +336,17 @@ func TestReplayedRollout(t *testing.T) {
 	scored := recorded(t, e, Request{Tokens: all, Sampling: greedy(), Score: &Score{From: 150, Only: true},
 		Record: everyRow(), Replay: rollout.Recorded.Rows})
 	if len(scored.Scored) != 8 {
-		t.Fatalf("%d tokens are scored", len(scored.Scored))
+		t.Fatalf("%d tokens were scored", len(scored.Scored))
 	}
 	for i, x := range scored.Scored {
 		if x.ID != rollout.Tokens[i].ID || x.Logprob != rollout.Tokens[i].Logprob {
-			t.Errorf("token %d has log probability %v, and had %v", i, x.Logprob, rollout.Tokens[i].Logprob)
+			t.Errorf("token %d has log probability %v, want %v from the rollout", i, x.Logprob,
+				rollout.Tokens[i].Logprob)
 		}
 	}
 	// The rollout did not compute the row of its last token.
 	if n := len(rollout.Recorded.Rows); n != 157 || len(scored.Recorded.Rows) != 158 {
-		t.Fatalf("%d and %d rows", n, len(scored.Recorded.Rows))
+		t.Fatalf("%d rollout rows and %d scored rows", n, len(scored.Recorded.Rows))
 	}
 	for i, want := range rollout.Recorded.Rows {
 		got := scored.Recorded.Rows[i]
@@ -352,7 +354,7 @@ func TestReplayedRollout(t *testing.T) {
 			want.Layers[l].Scores, got.Layers[l].Scores = nil, nil // scores are not replayed
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("row %d did not take what it was given", i)
+			t.Fatalf("row %d did not use the replayed choices", i)
 		}
 	}
 }

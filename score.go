@@ -8,15 +8,16 @@ import (
 )
 
 // Continuations are texts that may follow a prompt, as tokens. A text may be encoded differently after a prompt than
-// alone: a continuation consists of the tokens by which the encoding of prompt and text together differs from the
+// alone: a continuation starts at the first token where the encoding of prompt and text together differs from the
 // encoding of the prompt.
 type Continuations struct {
-	Prompt []int32   // tokens that all of them follow
-	Rest   [][]int32 // what follows these in each
-	Skip   []int     // how many of Rest still belong to the prompt
+	Prompt []int32   // common tokens at the start of all encodings
+	Rest   [][]int32 // tokens of each continuation after Prompt
+	Skip   []int     // number of tokens at the start of each Rest that still belong to the prompt
 }
 
-// NewContinuations makes continuations from the tokens of the prompt, and of the prompt with each continuation.
+// NewContinuations makes continuations from the token ids of the prompt, and of the prompt followed by each
+// continuation.
 func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
 	c := &Continuations{}
 	shared := len(prompt)
@@ -41,7 +42,7 @@ func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
 	return c, nil
 }
 
-// sharedTokens returns the number of common first tokens of two lists.
+// sharedTokens returns the length of the longest common prefix of two lists.
 func sharedTokens(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -50,15 +51,15 @@ func sharedTokens(a, b []int32) int {
 	return n
 }
 
-// Request requests the log probabilities of the continuations, with top alternatives for each token. They are choices
-// of one request, so that the prompt is computed once.
+// Request requests the log probabilities of the continuations, with top alternatives for each token. The continuations
+// are choices of one request, so that the prompt is computed once.
 func (c *Continuations) Request(top int) Request {
 	return Request{Tokens: c.Prompt, Sampling: sample.Default(),
 		Score: &Score{From: len(c.Prompt), Top: max(top, 1), Continuations: c.Rest}}
 }
 
-// Scored returns the tokens of continuation i among all that were scored for it, the sum of their log probabilities,
-// and whether each of them is the most probable at its position.
+// Scored selects the tokens of continuation i from all scored tokens. It returns these tokens, the sum of their log
+// probabilities, and whether each of them is the most probable token at its position.
 func (c *Continuations) Scored(i int, all []Token) (tokens []Token, logprob float64, greedy bool) {
 	tokens, greedy = all[c.Skip[i]:], true
 	for j := range tokens {
@@ -86,8 +87,8 @@ func EncodeContinuations(encode func(text string) ([]int32, error), prompt strin
 	return NewContinuations(first, whole)
 }
 
-// ScoreTexts returns the log probability of each text after the prompt. Nothing is generated, and nothing is added
-// before the prompt; it may contain control tokens.
+// ScoreTexts returns the log probability of each text after the prompt. No token is generated, and no special token is
+// added before the prompt. Control tokens in the prompt are encoded as control tokens.
 func (e *Engine) ScoreTexts(ctx context.Context, prompt string, texts []string) ([]float64, Usage, error) {
 	plain := func(text string) ([]int32, error) { return e.Encode(text, false) }
 	c, err := EncodeContinuations(plain, prompt, texts)

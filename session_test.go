@@ -19,7 +19,7 @@ import (
 var (
 	sessionTurns  = flag.Int("session-turns", 3, "turns of a session")
 	sessionTokens = flag.Int("session-tokens", 800, "tokens that a session grows to")
-	sessionModel  = flag.String("session-model", "", "only this one: v32-tiny or v4-tiny")
+	sessionModel  = flag.String("session-model", "", "run only this model: v32-tiny or v4-tiny")
 )
 
 // longContext is the context length, in tokens, of the checkpoints in these tests.
@@ -55,8 +55,8 @@ type session struct {
 	history []int32
 	known   int // tokens at the beginning of history that an earlier turn has computed
 
-	computed, cached int             // sums over all turns of the known tokens, and of the tokens from the cache
-	lost             []int           // known tokens that each turn computed again
+	computed, cached int             // sums over all turns: known tokens, and tokens found in the cache
+	lost             []int           // known tokens that were computed again, for each turn
 	first            []time.Duration // time to the first token of each turn
 }
 
@@ -135,8 +135,8 @@ func (s *session) report(t *testing.T, what string) {
 		s.computed, slices.Max(s.lost), sorted[len(sorted)/2].Seconds(), times.String())
 }
 
-// tierBytes returns the bytes that a tier needs per token: three layers of bfloat16 rows and keys, or the share of a
-// page of 256 tokens with the states of its window.
+// tierBytes returns the bytes that a tier needs per token: three layers of bfloat16 rows and keys, or 1/256 of a page
+// of 256 tokens with the states of its window.
 func tierBytes(dir string) int64 {
 	if filepath.Base(dir) == "v4-tiny" {
 		return 3030
@@ -215,7 +215,7 @@ func TestEightSessionsAtOnce(t *testing.T) {
 		}
 		lost := computed - cached
 		if tokens < 20_000 {
-			lost -= sessions * turns * e.Info().PageTokens // each turn may lose an incomplete page
+			lost -= sessions * turns * e.Info().PageTokens // each turn may lose one incomplete page
 		}
 		if 20*lost > computed {
 			t.Errorf("%d of %d tokens were computed again, more than 5%%", computed-cached, computed)
@@ -242,12 +242,13 @@ func TestAnEditInTheMiddleOfASession(t *testing.T) {
 		}
 		page := e.Info().PageTokens
 		if n := out.Usage.CachedTokens; n > at || n < at-2*page {
-			t.Errorf("%d tokens came from the cache, and the edit is at %d; a page has %d", n, at, page)
+			t.Errorf("%d tokens came from the cache, want all full pages before the edit at token %d; a page has %d "+
+				"tokens", n, at, page)
 		}
 		m := out.Trace.Match
 		if m.At > at || m.At < at-page {
-			t.Errorf("the trace says that the prefix ended at %d: %s", m.At, m.Stop)
+			t.Errorf("the trace reports that the prefix ended at token %d: %s", m.At, m.Stop)
 		}
-		t.Logf("the prefix ended at %d: %s", m.At, m.Stop)
+		t.Logf("the prefix ended at token %d: %s", m.At, m.Stop)
 	})
 }

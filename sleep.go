@@ -36,8 +36,8 @@ func (e *Engine) Wake(ctx context.Context) error {
 
 // UpdateWeights loads the weights of another checkpoint of the same shape, between steps. Running requests end first
 // with the old weights, or fail if abort is set or ctx ends; until the new weights are loaded, requests are refused
-// with ErrAsleep. Nothing that was computed with the old weights is reused. If the new weights cannot be used the old
-// ones stay, with an empty cache. A sleeping engine stays asleep and wakes up with the new weights.
+// with ErrAsleep. Nothing that was computed with the old weights is reused. If the new weights cannot be used, the old
+// weights stay, with an empty cache. A sleeping engine stays asleep and wakes up with the new weights.
 func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -92,11 +92,11 @@ func (e *Engine) stop(ctx context.Context) error {
 	}
 	r.core.Close(ctx)
 	e.mu.Lock()
-	e.last = r.core.Stats() // with those that ended meanwhile
+	e.last = r.core.Stats() // includes the counters of requests that ended while the core closed
 	e.last.Asleep = !e.closed
 	e.mu.Unlock()
 	if l := e.cfg.CacheEvents; l != nil {
-		l.Cleared() // the loop, which reports changes, has ended
+		l.Cleared() // called here because the loop, which otherwise reports changes, has ended
 	}
 	err := r.dev.Close()
 	debug.FreeOSMemory()

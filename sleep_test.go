@@ -92,7 +92,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	e := open(first)
 	want := ask(e)
 	if want == other {
-		t.Fatal("both weights give the same answer")
+		t.Fatal("the old and the new weights give the same answer")
 	}
 	stream, err := e.Stream(ctx, Request{Tokens: prompt, MaxTokens: 500, IgnoreEOS: true, Sampling: r.Sampling})
 	if err != nil {
@@ -104,7 +104,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	}
 	for ev := range stream.All() {
 		if ev.Finish != "" && !errors.Is(ev.Err, ErrClosed) {
-			t.Errorf("what ran ended with %+v", ev)
+			t.Errorf("the running request ended with %+v", ev)
 		}
 	}
 	if _, err := e.Generate(ctx, r); !errors.Is(err, ErrAsleep) || !e.Stats().Asleep || heard.cleared == cleared {
@@ -123,7 +123,7 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	}
 	for _, dir := range []string{smaller, broken, filepath.Join(first, "none")} {
 		if err := e.UpdateWeights(ctx, dir, false); err == nil {
-			t.Errorf("%s was taken", dir)
+			t.Errorf("UpdateWeights accepted %s", dir)
 		}
 		if got := ask(e); got != want {
 			t.Errorf("after a failed update: %q, want %q", got, want)
@@ -143,5 +143,37 @@ func TestSleepWakeAndOtherWeights(t *testing.T) {
 	}
 	if got := ask(e); got != want {
 		t.Errorf("with the first weights again: %q, want %q", got, want)
+	}
+}
+
+// A closed engine is not asleep, whether it was asleep before or not, and no call wakes it up.
+func TestAClosedEngineIsNotAsleep(t *testing.T) {
+	ctx, dir := t.Context(), testmodel.V32(t)
+	for _, sleeps := range []bool{false, true} {
+		e, err := Open(ctx, Config{Model: dir, MaxRunning: 1})
+		if err == nil && sleeps {
+			err = e.Sleep(ctx, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if _, err := e.Generate(ctx, Request{Tokens: tokens(1, 5), Sampling: greedy()}); !errors.Is(err,
+				ErrClosed) || e.Stats().Asleep {
+				t.Errorf("asleep before %t: asleep is %t, error %v", sleeps, e.Stats().Asleep, err)
+			}
+			if err := e.Wake(ctx); !errors.Is(err, ErrClosed) {
+				t.Errorf("asleep before %t: Wake returned error %v", sleeps, err)
+			}
+			if err := e.UpdateWeights(ctx, dir, false); !errors.Is(err, ErrClosed) {
+				t.Errorf("asleep before %t: UpdateWeights returned error %v", sleeps, err)
+			}
+			if err := e.Sleep(ctx, false); err != nil {
+				t.Errorf("asleep before %t: error %v", sleeps, err)
+			}
+		}
 	}
 }

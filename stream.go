@@ -12,18 +12,19 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Stream is the answer to one request as it is generated. One goroutine reads it; Close may be called from any.
+// Stream is the answer to one request as it is generated. One goroutine reads it; Close may be called from any
+// goroutine.
 type Stream struct {
 	engine  *Engine
 	job     *engine.Job
-	replies []reply     // one for each choice of a chat
-	stop    func() bool // detaches the caller's context
+	replies []reply     // parsing state of each choice; nil unless the request is a chat
+	stop    func() bool // detaches the stream from the caller's context
 	ignored []Ignored
-	prompt  int // tokens
+	prompt  int // number of prompt tokens
 	done    atomic.Bool
-	reason  int // tokens inside reasoning
+	reason  int // number of tokens inside reasoning
 
-	parsed engine.Period // pieces of tool calls
+	parsed engine.Period // time from the first to the last piece of a tool call
 	calls  int
 }
 
@@ -31,9 +32,9 @@ type Stream struct {
 type reply struct {
 	parser  chat.Parser
 	read    int         // bytes of text given to the parser
-	control []mark.Span // bytes of the reply that control tokens wrote, from read on
-	calls   bool        // it called a tool
-	pending int         // tokens whose text the parser holds back
+	control []mark.Span // spans of the reply, from read on, that control tokens wrote
+	calls   bool        // reports whether the reply called a tool
+	pending int         // number of tokens whose text the parser holds back
 }
 
 // Stream starts a request. Cancelling ctx, or Close, ends it and releases its pages.
@@ -64,7 +65,7 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	return s, nil
 }
 
-// submit passes a request to the core.
+// submit passes a request to the core of the engine.
 func (e *Engine) submit(in engine.Request) (*engine.Job, error) {
 	c, err := e.core()
 	if err != nil {
@@ -83,8 +84,8 @@ func (s *Stream) Ignored() []Ignored { return s.ignored }
 // Waited returns how long the request waited for its first step. If it has not run yet, this is the time so far.
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
-// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of them were
-// found. Any goroutine may call it.
+// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of these were
+// found in the cache. Any goroutine may call it.
 func (s *Stream) Progress() (computed, cached int) { return s.job.Progress() }
 
 // PromptTokens returns the length of the prompt.
@@ -123,7 +124,7 @@ func (s *Stream) Next() (Event, bool) {
 	return ev, true
 }
 
-// textOf returns the bytes of a token; empty without a tokenizer, and for ids that pad the vocabulary.
+// textOf returns the bytes of a token; they are empty without a tokenizer, and for ids that pad the vocabulary.
 func (s *Stream) textOf(id int32) string {
 	if t := s.engine.tok; t != nil && int(id) < t.VocabSize() {
 		return t.Text(id)
@@ -162,7 +163,7 @@ func (r *reply) text(piece string) mark.Text {
 	return b.Text()
 }
 
-// parse parses a chat's text. Tokens count as reasoning if their text does.
+// parse parses a chat's text. Tokens count as reasoning if their text is reasoning.
 func (s *Stream) parse(ev *Event) {
 	r := &s.replies[ev.Choice]
 	if ev.Text != "" {

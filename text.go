@@ -9,8 +9,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Encode returns the token ids of a text; spelled control tokens become tokens. With addSpecial it adds the
-// beginning-of-sequence token if the tokenizer does.
+// Encode returns the token ids of a text; control tokens that are spelled in the text become control tokens. If
+// addSpecial is set, it adds the beginning-of-sequence token, provided that the tokenizer does so.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	return e.tokens("prompt", text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
 }
@@ -29,7 +29,8 @@ func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32,
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
-	// Twice the context: a client that exceeds it by a little gets the exact number.
+	// The limit is twice the context, so that a client that exceeds the context by a little gets an error with the
+	// exact number of tokens.
 	o.Limit = 2 * e.info.ContextTokens
 	ids, err := e.tok.Encode(text, o)
 	switch {
@@ -73,8 +74,8 @@ func (e *Engine) conversation(c *chat.Request) chat.Request {
 	return out
 }
 
-// Render writes a conversation as the prompt of the model, with its token ids. The ids are not always those of Encode:
-// control tokens spelled inside a message are text.
+// Render writes a conversation as the prompt of the model, with its token ids. The ids may differ from Encode of the
+// returned text, because control tokens spelled inside a message are text.
 func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
 	p, ids, err := e.render(c)
 	return p.Text, ids, err
@@ -91,7 +92,7 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
-// render is Render that also returns the format's properties of the prompt.
+// render is like Render, and also returns the chat format's properties of the prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer

@@ -30,7 +30,7 @@ func TestWhatEndsAChoice(t *testing.T) {
 		!slices.Contains(e.eos, whole.Tokens[len(whole.Tokens)-1].ID) {
 		t.Fatalf("the answer is %q, ending with token %d", whole.Text, whole.Tokens[len(whole.Tokens)-1].ID)
 	}
-	body := len(whole.Tokens) - 1 // without the end-of-sequence token
+	body := len(whole.Tokens) - 1 // number of tokens without the end-of-sequence token
 	for _, c := range []struct {
 		name    string
 		change  func(*Request)
@@ -74,7 +74,7 @@ func TestWhatEndsAChoice(t *testing.T) {
 			t.Errorf("%s: %q does not begin like the whole answer", c.name, a.Text)
 		}
 		if r.MinTokens > 0 && len(a.Tokens) < r.MinTokens {
-			t.Errorf("%s: %d tokens", c.name, len(a.Tokens))
+			t.Errorf("%s: %d tokens were generated", c.name, len(a.Tokens))
 		}
 		if end := e.tok.Text(e.eos[0]); strings.Contains(a.Text, end) {
 			t.Errorf("%s: the end of the sequence is in the text: %q", c.name, a.Text)
@@ -123,7 +123,7 @@ func TestStreamedTextIsTheWholeText(t *testing.T) {
 	var count [3]int
 	for ev := range open(t, e, r).All() {
 		if !utf8.ValidString(ev.Text) {
-			t.Errorf("an event of half characters: %q", ev.Text)
+			t.Errorf("the text of an event has an incomplete character: %q", ev.Text)
 		}
 		got[ev.Choice].WriteString(ev.Text)
 		count[ev.Choice] += len(ev.Tokens)
@@ -137,7 +137,7 @@ func TestStreamedTextIsTheWholeText(t *testing.T) {
 		}
 	}
 	if got[0].String() == got[1].String() && got[1].String() == got[2].String() {
-		t.Errorf("three choices at temperature 2 are the same: %q", got[0].String())
+		t.Errorf("three choices at temperature 2 are equal: %q", got[0].String())
 	}
 }
 
@@ -155,7 +155,7 @@ func checkLogprobs(t *testing.T, tok Token, n int) {
 	}
 }
 
-// Masking the end-of-sequence token does not change its reported log probability.
+// Reported log probabilities are those of the model: masking the end-of-sequence token does not change them.
 func TestLogprobsAreTheModelsOwn(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -167,7 +167,8 @@ func TestLogprobsAreTheModelsOwn(t *testing.T) {
 	r.MinTokens, r.MaxTokens = len(plain)+2, len(plain)+2
 	forced := generate(t, e, r).Choices[0].Tokens[len(plain)-1]
 	if forced.ID == end.ID || forced.Top[0] != end.Top[0] || forced.Top[0].Token != end.ID {
-		t.Errorf("in place of %d came %d; alternatives %v, without a minimum %v", end.ID, forced.ID, forced.Top,
+		t.Errorf("token %d was masked and token %d chosen; alternatives %v, without a minimum length %v", end.ID,
+			forced.ID, forced.Top,
 			end.Top)
 	}
 }
@@ -185,7 +186,7 @@ func TestFormatsHold(t *testing.T) {
 			Format: Format{Kind: FormatSchema, Schema: []byte(schema)}}
 		r.Sampling.Temperature = []float64{0, 0.7, 1.3, 2}[i/2]
 		if i%2 == 1 {
-			r.MinTokens, r.IgnoreEOS = 300, true // a complete document ends anyway
+			r.MinTokens, r.IgnoreEOS = 300, true // a complete document ends the answer before MinTokens
 		}
 		a := generate(t, e, r).Choices[0]
 		var v struct {
@@ -296,7 +297,7 @@ func TestBadRequestsNameTheirField(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); st.Requests != 0 || st.Refused != 0 {
-		t.Errorf("%d accepted, %d refused", st.Requests, st.Refused)
+		t.Errorf("%d requests accepted, %d refused", st.Requests, st.Refused)
 	}
 }
 
@@ -322,7 +323,7 @@ func TestEncodeAndDecode(t *testing.T) {
 		t.Errorf("usage %+v, trace %+v", r.Usage, r.Trace)
 	}
 	if got := fmt.Sprint(e.Plans()[0].Step); got != "1" {
-		t.Errorf("the first plan kept is of step %s", got)
+		t.Errorf("the oldest kept plan belongs to step %s", got)
 	}
 }
 

@@ -74,6 +74,6 @@ func TestToolsThatComeAgain(t *testing.T) {
 	tools[9].Description = "Another text."
 	ask("with a text that changed", 0, 1)
 	if n := e.tools.Bytes(); n <= 0 || n > maxToolBytes {
-		t.Errorf("%d bytes are kept", n)
+		t.Errorf("the cache of compiled tools holds %d bytes", n)
 	}
 }

@@ -30,7 +30,7 @@ func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	t, err := usage.Load(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		if err = empty.Save(file); err != nil { // a folder that is missing shows now, not when the engine closes
+		if err = empty.Save(file); err != nil { // shows that the folder is missing now, not when the engine closes
 			return nil, fmt.Errorf("sparrow: --expert-usage: %w", err)
 		}
 		return empty, nil
@@ -68,7 +68,7 @@ func (k *usageSaver) run() {
 		}
 		c, err := k.engine.core()
 		if err != nil {
-			continue // it sleeps: what it counted is saved later
+			continue // the engine sleeps; the counts from before are saved by a later tick or by close
 		}
 		if err := c.Usage().Save(k.engine.cfg.ExpertUsage); err != nil {
 			k.engine.cfg.Log.Warn("the counts of experts could not be saved", "error", err)

@@ -15,11 +15,11 @@ import (
 	"sparrow/tokenizer"
 )
 
-// At most one id in mostWithoutText may have no text. In released models it is a few percent of the ids, which are
-// never chosen; a model with random weights chooses any id.
+// mostWithoutText: at most one id in mostWithoutText may have no text before a warning is given. In released models a
+// few percent of the ids have none, and these are never chosen; a model with random weights chooses any id.
 const mostWithoutText = 10
 
-// prepareText sets up tokenizer, chat format and grammar.
+// prepareText sets the tokenizer, the chat format and the grammar's vocabulary of the engine.
 func (e *Engine) prepareText(p *parts) error {
 	if p.tokenizer == nil {
 		return nil
@@ -79,7 +79,7 @@ func (e *Engine) prepareText(p *parts) error {
 	}
 	e.grammar, err = grammar.NewTokens(vocabulary{p.tokenizer, e.info.Vocabulary, e.eos})
 	if err != nil {
-		// A vocabulary without JSON's own characters still generates unconstrained text.
+		// A vocabulary whose tokens cannot spell JSON still generates unconstrained text.
 		e.cfg.Log.Info("constrained output is not available", "reason", err)
 	}
 	return nil
@@ -131,7 +131,7 @@ func knowsDevelopers(f chat.Format, template string) bool {
 	return err == nil
 }
 
-// alwaysThinks reports whether replies begin with reasoning even if it is disabled.
+// alwaysThinks reports whether replies of a chat format begin with reasoning even if reasoning is disabled.
 func alwaysThinks(f chat.Format) bool {
 	off := false
 	p, err := f.Render(chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "?"}}, Thinking: &off,

@@ -45,7 +45,7 @@ func (s *stream) otherValue() bool {
 	text, which := s.upTo(s.value.end)
 	if which < 0 {
 		if s.done {
-			s.arguments(s.consume(len(s.buf))) // the incomplete value is part of its call
+			s.arguments(s.consume(len(s.buf))) // the incomplete value is part of the call
 		}
 		return s.cutShort()
 	}
@@ -53,7 +53,8 @@ func (s *stream) otherValue() bool {
 	return s.enter(s.value.next)
 }
 
-// cutShort is wait for a state that delivers its text immediately: at the end of the reply no text is pending.
+// cutShort is called instead of wait in a state that delivers its text immediately: at the end of the reply no text
+// is pending.
 func (s *stream) cutShort() bool {
 	if s.done {
 		s.commit()

@@ -16,21 +16,21 @@ const (
 	User      Role = "user"
 	Assistant Role = "assistant"
 	ToolRole  Role = "tool"
-	Reminder  Role = "latest_reminder" // DeepSeek-V4: facts such as the date, shown right before the reply
+	Reminder  Role = "latest_reminder" // DeepSeek-V4: facts such as the date, placed directly before the reply
 )
 
 // Message is one turn of a conversation.
 type Message struct {
 	Role      Role
-	Content   string // visible text; several text parts are joined by the caller
-	Reasoning string // assistant only: the reasoning before the content
+	Content   string // visible text; the caller joins several text parts
+	Reasoning string // assistant only: reasoning before the content
 	ToolCalls []Call // assistant only
 
-	ToolCallID string // tool only: the call this is the result of; empty means "in the order of the calls"
+	ToolCallID string // tool only: id of the call whose result it is; if empty, results are in the order of the calls
 	Name       string // optional name of the speaker or of the tool; only templates read it
 
-	Tools          []Tool          // system and developer only: tools declared by this message rather than the request
-	ResponseFormat json.RawMessage // system and developer only: a JSON schema declared by this message
+	Tools          []Tool          // system and developer only: tools that this message declares
+	ResponseFormat json.RawMessage // system and developer only: a JSON schema that this message declares
 }
 
 // Call is a tool call, made by the model or replayed in a message.
@@ -40,13 +40,13 @@ type Call struct {
 	Arguments string // a JSON object as text; empty means {}
 }
 
-// Tool is a function that the model may call.
+// JSON schema of the arguments; the prompt keeps the order of its keys
 type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments; key order is kept in the prompt
 	Strict      bool            // arguments must follow the schema; enforced by the caller, shown by some formats
-	Enforced    json.RawMessage // schema that the arguments must follow, if it is not Parameters; never shown
+	Enforced    json.RawMessage // schema that the arguments must follow if not Parameters; not part of the prompt
 	// Deferred tools may be called but are not listed: a message of the conversation shows them.
 	Deferred bool
 }
@@ -84,7 +84,7 @@ func (m ChoiceMode) String() string {
 // ToolChoice is the request's choice of tool calls.
 type ToolChoice struct {
 	Mode ChoiceMode
-	Name string // the tool, when Mode is ChoiceFunction
+	Name string // name of the tool, if Mode is ChoiceFunction
 }
 
 // Request holds everything that a format needs to write a prompt.

@@ -100,7 +100,7 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// v31System writes all system messages, wherever they are in the conversation, and the tools.
+// v31System writes all system messages, at any position of the conversation, and the tools.
 func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	var texts []string
 	for _, t := range turns {
@@ -142,7 +142,7 @@ func v31Assistant(b *mark.Builder, t turn, answers, open bool) {
 	}
 	content := t.Content
 	if _, visible, found := strings.Cut(content, thinkClose); found && len(t.ToolCalls) == 0 {
-		content = visible // reasoning inside the text is not replayed
+		content = visible // reasoning inside the text of an earlier answer is not part of the prompt
 	}
 	t.write(b, content)
 	if len(t.ToolCalls) > 0 {

@@ -59,7 +59,7 @@ type v32Encoder struct {
 	thinking bool
 	last     int // index in turns of the last user or developer message
 	b        mark.Builder
-	open     bool // the text ends inside a reasoning block
+	open     bool // whether the text ends inside a reasoning block
 }
 
 func (e *v32Encoder) encode() (Prompt, error) {
@@ -143,7 +143,7 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 		}
 		t.write(&e.b, t.Reasoning)
 		if final && t.Content == "" {
-			return nil // the reasoning itself is continued
+			return nil // the model continues the reasoning itself
 		}
 		e.think(false)
 	}

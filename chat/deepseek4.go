@@ -157,13 +157,13 @@ type v4Encoder struct {
 	dialect
 	req      Request
 	turns    []turn
-	systems  bool // system messages have a marker, and after the first one are turns that are answered
+	systems  bool // whether system messages have a marker, and later ones are answered
 	thinking bool
-	drop     bool   // earlier reasoning is not shown
+	drop     bool   // whether reasoning of earlier turns is omitted
 	last     int    // index in turns of the last user or developer message
 	task     string // the task that applies to that message; empty for none
 	b        mark.Builder
-	open     bool // the text ends inside a reasoning block
+	open     bool // whether the text ends inside a reasoning block
 }
 
 func (e *v4Encoder) encode() (Prompt, error) {
@@ -250,7 +250,7 @@ func (e *v4Encoder) assistant(i int, t turn) error {
 	if e.thinking && (!e.drop || i > e.last) {
 		t.write(&e.b, t.Reasoning)
 		if final && t.Content == "" {
-			return nil // the reasoning itself is continued
+			return nil // the model continues the reasoning itself
 		}
 		e.b.WriteString(thinkClose)
 	}

@@ -34,9 +34,9 @@ func (k DeltaKind) String() string {
 // Delta is the next piece of a reply.
 type Delta struct {
 	Kind      DeltaKind
-	Text      string    // reasoning or content
-	Call      CallDelta // tool call
-	Malformed bool      // content that was meant as a tool call but does not follow the format
+	Text      string    // text of reasoning or content
+	Call      CallDelta // piece of a tool call
+	Malformed bool      // whether content was meant as a tool call but does not follow the format
 }
 
 // CallDelta is a piece of the Index-th call of a reply. The first piece of a call has ID and Name, and may have

@@ -80,7 +80,7 @@ func Detect(s Source) (Format, error) {
 			err = t.Try()
 		}
 		if err != nil {
-			return nil, err // not a typed nil in the interface
+			return nil, err // a typed nil must not become a Format that is not nil
 		}
 		return t, nil
 	case "":

@@ -10,10 +10,10 @@ import (
 
 // dialect holds the differences between versions of DeepSeek's markup.
 type dialect struct {
-	block       string // name of the element around calls
-	gap         string // between the marker of an element and its name
-	toolsPrefix string // before the tool schemas, one JSON object per line
-	toolsSuffix string // after them
+	block       string // name of the element that contains the calls
+	gap         string // text between the marker of an element and its name
+	toolsPrefix string // text before the tool schemas, one JSON object per line
+	toolsSuffix string // text after the tool schemas
 }
 
 // declarations writes the tools and the response format of a message. field is the path of the response format, for

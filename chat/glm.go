@@ -71,14 +71,14 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 		return Prompt{}, err
 	}
 	if f.Flash && !thinking {
-		// Its output always begins inside reasoning: the lowest effort is the minimum.
+		// GLM-5.3-Flash always begins a reply with reasoning, so the lowest effort stands for no reasoning.
 		thinking, req.Effort = true, "low"
 	}
 	clear, err := boolKwarg(req, "clear_thinking")
 	if err != nil {
 		return Prompt{}, err
 	}
-	keepFrom := lastUser(turns) + 1 // reasoning is shown from this message on
+	keepFrom := lastUser(turns) + 1 // index of the first message whose reasoning is part of the prompt
 	if clear != nil && !*clear || clear == nil && f.Flash {
 		keepFrom = 0
 	}
@@ -173,7 +173,7 @@ func (f GLM5) tools(b *mark.Builder, tools []Tool, memo *Memo) error {
 	b.WriteString(glmSystem + glmToolsHead)
 	for _, t := range tools {
 		if f.V52 {
-			t.Strict = false // the 5.2 template leaves it out
+			t.Strict = false // the template of GLM-5.2 omits it
 		}
 		shown := memo.tool(&t)
 		line, err := shown.line, shown.err
@@ -214,7 +214,7 @@ func (f GLM5) assistant(b *mark.Builder, t turn, keep, open, thinking bool) (inR
 		b.WriteString(f.noReasoning())
 	}
 	if open {
-		t.write(b, strings.TrimLeft(content, " \t\r\n")) // the end may be inside a word
+		t.write(b, strings.TrimLeft(content, " \t\r\n")) // keeps spaces at the end, which the model continues
 		return false, nil
 	}
 	t.write(b, strings.TrimSpace(content))

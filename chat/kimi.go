@@ -58,8 +58,7 @@ func newKimiParser(req Request, inReasoning bool) Parser {
 
 // Parser parses calls between tokens.
 func (f Kimi) Parser(req Request) Parser {
-	p, err := f.Render(req)
-	return newKimiParser(req, err == nil && p.InReasoning)
+	return newKimiParser(req, begun(f, req))
 }
 
 // Render writes the prompt.
@@ -94,7 +93,7 @@ func (f Kimi) Render(req Request) (Prompt, error) {
 			return Prompt{}, err
 		}
 	}
-	p := Prompt{HasBOS: true, Stop: []string{kimiEnd}} // prompts begin without a token of their own
+	p := Prompt{HasBOS: true, Stop: []string{kimiEnd}} // prompts begin without a BOS token
 	if req.AddGenerationPrompt {
 		w.b.WriteString(kimiAssistant + "assistant" + kimiMiddle)
 		switch {
@@ -114,9 +113,9 @@ type kimiWriter struct {
 	f     Kimi
 	b     mark.Builder
 	turns []turn
-	ids   map[string]string // the model's names of calls by their ids
+	ids   map[string]string // model's names of calls by the ids of the calls
 	calls int
-	open  bool // the last turn continues
+	open  bool // whether the model continues the last turn
 }
 
 // declare writes the tools.
@@ -149,7 +148,8 @@ func (w *kimiWriter) declare(tools []Tool, memo *Memo) error {
 	return nil
 }
 
-// turn writes the turn at i, or all results that belong together, and returns the index of the last turn that it wrote.
+// turn writes the turn at i or, for a tool message, all results of the same calls. It returns the index of the last
+// turn that it wrote.
 func (w *kimiWriter) turn(i int) (int, error) {
 	t := w.turns[i]
 	switch t.Role {

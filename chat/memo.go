@@ -14,19 +14,19 @@ import (
 type Memo struct {
 	mu    sync.Mutex
 	tools map[[sha256.Size]byte]*shownTool
-	bytes int   // of the declarations of tools
-	read  int64 // tools that were read so far
+	bytes int   // bytes of stored declarations of tools
+	read  int64 // number of tools that were parsed so far
 }
 
-// maxMemo limits the stored declarations. Above the limit everything is dropped.
+// maxMemo is the maximum number of bytes of stored declarations. If it is exceeded, all of them are dropped.
 const maxMemo = 8 << 20
 
 // shownTool is a parsed tool. It is immutable.
 type shownTool struct {
-	function *jinja.Dict // as OpenAI's function object
-	line     string      // the same as JSON with Python's separators
-	schema   *jinja.Dict // of the arguments; nil without one
-	err      error       // of the schema
+	function *jinja.Dict // tool in the form of OpenAI's function object
+	line     string      // function as JSON text with Python's separators
+	schema   *jinja.Dict // schema of the arguments; nil if there is none
+	err      error       // error of parsing the schema
 }
 
 // Read returns how many tools were parsed so far.

@@ -27,7 +27,7 @@ var (
 type v31Parser struct {
 	*stream
 	m    *callMarkers
-	json strings.Builder // arguments of the current call, for the check at its end
+	json strings.Builder // arguments of the current call, which are checked at its end
 }
 
 func newV31Parser(req Request, inReasoning bool) Parser {

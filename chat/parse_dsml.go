@@ -13,9 +13,9 @@ type dsmlParser struct {
 	*stream
 	dsmlTags
 
-	name  string   // tool of the current invoke
-	begun bool     // the start of the call has been emitted
-	seen  []string // its parameters so far; the last is the current one
+	name  string   // name of the tool of the current invoke
+	begun bool     // whether the start of the call has been emitted
+	seen  []string // parameters of the call so far; the last one is the current one
 }
 
 func newDSMLParser(d dialect, req Request, inReasoning bool) Parser {
@@ -36,8 +36,8 @@ func (p *dsmlParser) content() bool {
 	return p.enter(p.block)
 }
 
-// cutOpen returns the length of the block's opening tag if the reply ends inside the tag, after the token that content
-// never contains; otherwise 0.
+// cutOpen returns the length of the part of the block's opening tag with which the reply ends, if that part contains
+// the token that content never contains; otherwise 0.
 func (p *dsmlParser) cutOpen() int {
 	if !p.done {
 		return 0

@@ -45,7 +45,7 @@ func tags(s string) string {
 
 type parserCase struct {
 	name, family, text string
-	open               bool // the prompt left reasoning open
+	open               bool // whether the prompt ends inside reasoning
 	noTools            bool
 	want               Message
 	malformed          string // the joined content deltas that are marked as malformed

@@ -16,10 +16,10 @@ import (
 // turn is a checked message with its index in the request and its JSON parsed.
 type turn struct {
 	Message
-	index     int           // in Request.Messages; -1 for a message the format added
-	prefill   bool          // the model continues with this message: its markers are markers
-	arguments []*jinja.Dict // parallel to ToolCalls
-	merged    mark.Text     // DeepSeek-V4's user turns: messages and results in one text
+	index     int           // index in Request.Messages; -1 for a message that the format added
+	prefill   bool          // whether the model continues this message; its markers are then markers
+	arguments []*jinja.Dict // arguments of ToolCalls, in the same order
+	merged    mark.Text     // DeepSeek-V4's user turns: messages and results joined to one text
 }
 
 // write adds text of the message to a prompt, marked as content unless the model continues the message.

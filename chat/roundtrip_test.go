@@ -87,3 +87,35 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		})
 	}
 }
+
+// The parser of every format begins inside reasoning where the prompt ends there. Where the request has the answer, the
+// prompt is not rendered again.
+func TestParsersBeginWhereThePromptEnds(t *testing.T) {
+	for _, f := range []Format{DeepSeekV31{}, DeepSeekV32{}, DeepSeekV4{}, DeepSeekV4{Preview: true}, DeepSeekV41{},
+		GLM5{}, GLM5{V52: true}, Kimi{}, Kimi{Thinks: true}, defaultModel(t)} {
+		for _, thinks := range []bool{false, true} {
+			req := Request{Messages: []Message{{Role: User, Content: "q"}}, AddGenerationPrompt: true,
+				Thinking: &thinks}
+			p, err := f.Render(req)
+			if k, native := f.(Kimi); err != nil && native && !k.Thinks {
+				continue // it refuses the argument
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", f.Name(), err)
+			}
+			begins := func(why string, want bool) {
+				t.Helper()
+				m, _ := Parse(f.Parser(req), "text")
+				if (m.Reasoning == "text") != want || (m.Content == "text") == want {
+					t.Errorf("%s, thinking %t, %s: reasoning %q and content %q", f.Name(), thinks, why, m.Reasoning,
+						m.Content)
+				}
+			}
+			begins("rendered", p.InReasoning)
+			for _, begun := range []bool{false, true} {
+				req.Begun = &begun
+				begins("as the request has it", begun)
+			}
+		}
+	}
+}

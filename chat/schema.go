@@ -10,15 +10,16 @@ import (
 type valueKind int
 
 const (
-	valueUnknown valueKind = iota // the schema states no type: JSON if the text parses, else a string
+	valueUnknown valueKind = iota // the schema states no type: JSON if the text parses, otherwise a string
 	valueString                   // always a string
-	valueJSON                     // JSON if it parses, else a string
-	// may be a string or null, number, ...: only null, booleans, arrays and objects are JSON
+	valueJSON                     // JSON if the text parses, otherwise a string
+	// valueMixed may be a string or another type, such as null or number. Only null, booleans, arrays and objects are
+	// JSON.
 	valueMixed
 )
 
-// admits is for valueMixed: a number where strings are allowed is read as a string, because "007" and "1.0" are
-// identifiers more often than numbers there.
+// admits reports whether a parsed value of kind valueMixed is JSON. A number is not: where strings are allowed, texts
+// such as "007" and "1.0" are more often identifiers than numbers.
 func (k valueKind) admits(v jinja.Value) bool {
 	switch v.(type) {
 	case int64, float64, jinja.BigInt:
@@ -28,7 +29,7 @@ func (k valueKind) admits(v jinja.Value) bool {
 }
 
 // toolTypes finds the declared type of an argument.
-type toolTypes map[string]*jinja.Dict // tool name to parameter schema
+type toolTypes map[string]*jinja.Dict // parameter schemas by tool name
 
 func newToolTypes(tools []Tool, memo *Memo) toolTypes {
 	t := toolTypes{}

@@ -18,22 +18,23 @@ const maxName = 1024
 // family adds states. A state function inspects the text and returns true if it consumed text or changed the state,
 // false if it needs more text.
 type stream struct {
-	buf []byte // text not yet consumed
-	// [len(buf)] whether the byte was written by tokens that are not control tokens; nil if nothing depends on it
+	buf []byte // text that has not been consumed yet
+	// plain has, for each byte of buf, whether tokens that are not control tokens wrote it; nil if nothing depends on
+	// it.
 	plain []bool
-	clean int    // no awaited marker starts before this offset of buf
-	raw   []byte // consumed text that no delta carries yet; it returns as content if the call turns out malformed
-	done  bool   // Close was called: there is no more text
+	clean int    // offset in buf before which no awaited marker starts
+	raw   []byte // consumed text that no delta contains yet; it becomes content if the call turns out to be malformed
+	done  bool   // whether Close was called, so that there is no more text
 	state func() bool
 	out   []Delta
 	err   error
 
-	tokens []string // markers that are tokens of their own
+	tokens []string // markers that are single tokens
 	newID  func(int) string
 	types  toolTypes
-	tools  bool // calls are expected; if false, all markup is text
-	calls  int  // calls started so far
-	args   int  // arguments of the current call written so far
+	tools  bool // whether calls are expected; if not, all markup is text
+	calls  int  // number of calls that have started
+	args   int  // bytes of the current call's arguments that have been written
 	value  value
 }
 
@@ -45,14 +46,14 @@ func newStream(req Request) *stream {
 	tools := callable(req)
 	s := &stream{newID: newID, types: newToolTypes(tools, req.Memo), tools: len(tools) > 0}
 	if s.tools {
-		s.tokens = req.CallTokens // without calls, no marker is looked for
+		s.tokens = req.CallTokens // if no calls are expected, no marker is searched for
 	}
 	return s
 }
 
 func randomCallID(int) string {
 	var b [12]byte
-	rand.Read(b[:]) // never fails, by its documentation
+	rand.Read(b[:]) // never fails, according to its documentation
 	return "call_" + hex.EncodeToString(b[:])
 }
 

@@ -24,11 +24,11 @@ type Template struct {
 	now      func() time.Time
 	bos      string
 	stop     []string
-	special  map[string]string // bos_token, eos_token, ...
-	reads    map[string]bool   // names the template mentions
-	textArgs bool              // the template needs arguments as text
+	special  map[string]string // texts of special tokens by template name, such as bos_token
+	reads    map[string]bool   // names that the template mentions
+	textArgs bool              // whether the template needs arguments as text
 	parser   func(Request, bool) Parser
-	calls    CallSyntax // the syntax of calls, from the markers in the template
+	calls    CallSyntax // syntax of calls, from the markers in the template
 }
 
 // TemplateConfig holds the inputs of a Template.
@@ -267,7 +267,7 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 			}
 			d := req.Memo.tool(&tool).function
 			if tool.Description == "" {
-				d = readTool(&tool).function // a copy that may be changed
+				d = readTool(&tool).function // a copy, so that it may be changed
 				d.Set("description", "")     // templates join it to other text
 			}
 			list.Items = append(list.Items, jinja.Mark(wrapFunction(d)))

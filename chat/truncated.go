@@ -13,9 +13,9 @@ func closeObject(text string) (whole string, ok bool) {
 	if !strings.HasPrefix(text, "{") {
 		return "", false
 	}
-	var closers []byte // of the open brackets, innermost last
-	name := false      // the next string of an object is a name
-	end := 0           // text[:end] and the closers are valid
+	var closers []byte // closing brackets of the open brackets, innermost last
+	name := false      // whether the next string of an object is a name
+	end := 0           // text[:end] followed by the closers is valid JSON
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '{':

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Requests that contradict themselves are refused by every format, and those beside them are rendered.
+// Requests that contradict themselves are refused by every format, and similar consistent requests are rendered.
 func TestContradictionsAreRefused(t *testing.T) {
 	user, call := Message{Role: User, Content: "hi"}, Call{ID: "c", Name: "f", Arguments: "{}"}
 	so := Message{Role: Assistant, Content: "so"}

@@ -18,8 +18,8 @@ import (
 
 // Invariants of this file: a request releases its pages and memory when it ends or is refused, and counters are exact.
 
-// A request that is refused for any reason, or cancelled while it waits, changes no counter: the observer compares
-// counters with the requests that exist.
+// A request that is refused for any reason, or cancelled while it waits, changes no counter: Config.Observe compares
+// the counters with the open requests after every iteration.
 func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 1, MaxQueue: 2, RecordBytes: 1 << 20}, checked(t), hook)
@@ -35,11 +35,11 @@ func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	if e.tally.Lock(); e.inbox.records != 3*first.records || first.records == 0 {
-		t.Errorf("%d bytes may be recorded, of each request %d", e.inbox.records, first.records)
+		t.Errorf("%d bytes are reserved for records, each request reserves %d", e.inbox.records, first.records)
 	}
 	e.tally.Unlock()
 	if got := e.Wait("b", ""); got < 0 {
-		t.Errorf("waits for %v", got)
+		t.Errorf("waiting requests by tenant: %v", got)
 	}
 	waits.Cancel()
 	leave <- struct{}{}
@@ -76,7 +76,7 @@ func TestTheTextOfALostDeviceStays(t *testing.T) {
 	}
 }
 
-// Need counts every kind of memory: the model does not fit if one byte is missing.
+// Need.Total includes every kind of memory: the model does not fit if one byte is missing.
 func TestNeedCountsEveryKind(t *testing.T) {
 	v := reflect.ValueOf(&Need{}).Elem()
 	for i := range v.NumField() {
@@ -88,7 +88,7 @@ func TestNeedCountsEveryKind(t *testing.T) {
 		v.Field(i).SetInt(1 << 30)
 		n := v.Addr().Interface().(*Need)
 		if n.Total() != 1<<30+ownUse {
-			t.Errorf("%s: %d bytes in all", name, n.Total())
+			t.Errorf("%s: total of %d bytes", name, n.Total())
 		}
 		for free, fits := range map[int64]bool{n.Total(): true, n.Total() - 1: false} {
 			if n.Free = free; (n.Err("a GPU") == nil) != fits {
@@ -109,7 +109,7 @@ func TestTheFirstChoiceScoresThePrompt(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); st.ScoredTokens != 70 {
-		t.Errorf("%d tokens scored", st.ScoredTokens)
+		t.Errorf("%d tokens were scored", st.ScoredTokens)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestPagesOfAnotherPlanAreNotUsed(t *testing.T) {
 	}
 }
 
-// A pass is enqueued behind another one only for tokens that were requested: a single answer of n tokens takes n passes
+// A pass is enqueued after another pass only for tokens that were requested: a single answer of n tokens takes n passes
 // and computes no unused token.
 func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
@@ -153,7 +153,7 @@ func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 			e.Close(t.Context())
 			if st := e.Stats(); len(got) != n || st.Steps != int64(n) || st.Unused != 0 ||
 				st.Overlapped != int64(n-1) {
-				t.Errorf("%d tokens in %d passes, %d of them overlapped, %d tokens unused", len(got), st.Steps,
+				t.Errorf("%d tokens in %d passes, %d of them overlapped, %d unused tokens", len(got), st.Steps,
 					st.Overlapped, st.Unused)
 			}
 		})
@@ -182,12 +182,13 @@ func TestFaultsOfPreemptedSequences(t *testing.T) {
 		})
 	compare(t, list, jointly(t, e, list, run), want)
 	if st := e.Stats(); failed == 0 || st.Failed != 0 || st.Isolated == 0 {
-		t.Errorf("%d passes with preempted sequences failed, and %d requests; %d batches were run one by one", failed,
+		t.Errorf("%d passes with preempted sequences failed, and %d requests; the items of %d batches were run one "+
+			"by one", failed,
 			st.Failed, st.Isolated)
 	}
 }
 
-// spoiled makes the given passes fail in Wait.
+// spoiled makes Wait return an error for the given passes.
 type spoiled struct {
 	runner
 	fails func(step.Pending) bool
@@ -218,27 +219,33 @@ func expertCounts(t *testing.T, dir string) *usage.Table {
 	return u
 }
 
-// Expert choices of the drafting layer are counted for the drafting layer, and no row is counted twice.
+// Expert choices of a drafting layer are counted for this layer, and no row is counted twice.
 func TestDraftingLayersCountTheirOwnExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
-	for _, n := range []int{0, 2} {
-		dir := testmodel.V32Draft(t)
-		u := expertCounts(t, dir)
-		c, rows := Config{Usage: u, Draft: spec.Off()}, 0
-		if n > 0 {
-			c.Draft = drafts(t, n)
-		}
-		e := start(t, dir, c, counted(&rows))
-		generate(t, e, Request{Prompt: tokens(1, 30), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
-		e.Close(t.Context())
-		last := len(u.Counts) - 1
-		for l := range last {
-			if got := u.Choices(l); got != 0 && got != float64(rows*u.Chosen) {
-				t.Errorf("%d drafts: layer %d has %v choices of %d rows", n, l, got, rows)
+	for _, c := range []struct {
+		dir    string
+		layers int // number of drafting layers
+	}{{testmodel.V32Draft(t), 1}, {testmodel.V4Spark(t), 2}, {testmodel.V41Spark(t), 2}} {
+		for _, n := range []int{0, 2} {
+			u := expertCounts(t, c.dir)
+			cfg, rows := Config{Usage: u, Draft: spec.Off()}, 0
+			if n > 0 {
+				cfg.Draft = drafts(t, n)
 			}
-		}
-		if got := u.Choices(last); (got > 0) != (n > 0) {
-			t.Errorf("%d drafts: the drafting layer has %v choices", n, got)
+			e := start(t, c.dir, cfg, counted(&rows))
+			generate(t, e, Request{Prompt: tokens(1, 30), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+			e.Close(t.Context())
+			first := len(u.Counts) - c.layers
+			for l := range first {
+				if got := u.Choices(l); got != 0 && got != float64(rows*u.Chosen) {
+					t.Errorf("%s, %d drafts: layer %d has %v expert choices for %d rows", c.dir, n, l, got, rows)
+				}
+			}
+			for l := first; l < len(u.Counts); l++ {
+				if got := u.Choices(l); (got > 0) != (n > 0) || got != u.Choices(first) {
+					t.Errorf("%s, %d drafts: drafting layer %d has %v expert choices", c.dir, n, l, got)
+				}
+			}
 		}
 	}
 }

@@ -51,11 +51,11 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 			const steps = 30
 			n := leastAllocations(3, func(measured func(func())) { measured(func() { decode(e, jobs, steps) }) })
 			if n >= steps/2 {
-				t.Errorf("%d allocations in %d steps", n, steps)
+				t.Errorf("%d allocations in %d steps, want 0", n, steps)
 			}
 			for _, j := range jobs {
 				if c := j.choices[0]; c.ended || c.limits.made < 3*steps {
-					t.Errorf("a choice made %d tokens, ended %v", c.limits.made, c.ended)
+					t.Errorf("a choice has %d tokens, ended: %v", c.limits.made, c.ended)
 				}
 			}
 		})
@@ -125,7 +125,7 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 		j.Cancel()
 	})
 	if least >= uint64(steps)/2 {
-		t.Errorf("%d allocations in %d steps", least, steps)
+		t.Errorf("%d allocations in %d steps, want 0", least, steps)
 	}
 }
 

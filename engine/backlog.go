@@ -5,9 +5,9 @@ import "fmt"
 // backlog counts accepted sequences that have not run yet, so that a request is refused before it waits for long. A
 // tenant that fills the queue does not block other tenants.
 type backlog struct {
-	most    int // sequences that may wait
+	most    int // maximum number of waiting sequences
 	waiting int
-	tenants map[string]queued // of each tenant
+	tenants map[string]queued // waiting sequences and requests of each tenant
 }
 
 // queued counts the waiting sequences of a tenant and the requests that they belong to.

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/step"
 )
 
-// stage is the progress of a batch. The state that is committed at each stage:
+// stage is the progress of a batch. The state after each stage:
 //
 //	formed     Scheduler.Schedule has reserved pages; its choices are admitted. Nothing else has changed.
 //	enqueued   the device has its pass.
@@ -60,25 +60,27 @@ var transitions = [...][]stage{
 // batch holds the items of one pass and its state, from the moment the batch is formed.
 type batch struct {
 	stage  stage
-	err    error   // why it failed
-	passes *passes // that run it
+	err    error   // error that made the batch fail
+	passes *passes // passes that run the batch
 
 	items    []sched.Item
 	load     sched.Load
-	begun    time.Time // when it was formed
-	launched time.Time // when its pass was enqueued
+	begun    time.Time // time when the batch was formed
+	launched time.Time // time when the pass of the batch was enqueued
 	started  step.Started
 	pending  step.Pending
 	ahead    ahead
 
-	behind  stage // that of the batch it was enqueued after, running or drafting; formed without one
-	repeats bool  // it is an item of a batch that failed
-	between bool  // it runs between the operations of another
+	// behind is the stage (running or drafting) of the batch that was in progress when this one was enqueued;
+	// stageFormed if there was none.
+	behind  stage
+	repeats bool // the batch holds one item of a batch that failed
+	between bool // the batch runs between the operations of another batch
 	// interrupted is the total time of the other batches that ran between the operations of this batch.
 	interrupted time.Duration
 }
 
-// to moves a batch to its next stage.
+// to moves a batch to its next stage. It panics if transitions does not allow that.
 func (b *batch) to(next stage) {
 	if !slices.Contains(transitions[b.stage], next) {
 		panic(fmt.Sprintf("engine: a batch of %d items that is %v cannot be %v", len(b.items), b.stage, next))
@@ -86,16 +88,16 @@ func (b *batch) to(next stage) {
 	b.stage = next
 }
 
-// fail moves a batch to the stage failed.
+// fail records an error and moves the batch to the stage failed.
 func (b *batch) fail(err error) {
 	b.to(stageFailed)
 	b.err = err
 }
 
-// mayRun reports whether the next batch may be formed before the host has the results of this one, which is enqueued.
+// mayRun reports whether the next batch may be formed before the host has the results of this batch, which is enqueued.
 func (b *batch) mayRun() bool {
 	p := b.pending.Plan()
-	if p.Logits > 0 && p.WholeLogits == p.Logits { // the device has sampled nothing
+	if p.Logits > 0 && p.WholeLogits == p.Logits { // the device has sampled no token
 		return false
 	}
 	for i := range b.items {

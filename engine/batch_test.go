@@ -24,7 +24,7 @@ func TestABatchMovesThroughItsStages(t *testing.T) {
 	}
 	for from := range stages {
 		if !reaches[from] {
-			t.Errorf("a batch that is %v never ends", from)
+			t.Errorf("a batch in the stage %v cannot reach the stage ended", from)
 		}
 		for to := range stages {
 			allowed := false
@@ -44,7 +44,7 @@ func TestABatchMovesThroughItsStages(t *testing.T) {
 	}
 }
 
-// moves moves a batch to a stage and returns the message of the panic, or "" if the move succeeded.
+// moves calls b.to(stage). It returns the message of the panic, or "" if there was none.
 func moves(b *batch, to stage) (said string) {
 	defer func() {
 		if v := recover(); v != nil {

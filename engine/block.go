@@ -2,10 +2,11 @@ package engine
 
 import "sparrow/internal/spec"
 
-// block returns how many tokens the drafting layers propose in one pass; 0 means one token.
+// block returns the number of tokens that the drafting layers propose in one pass, or 0 if they propose one token at a
+// time.
 func (d *drafter) block() int { return d.info.Config.Model.Block }
 
-// keep appends the drafts of each block to its sequence, as many as are worth verifying.
+// keep appends the drafts of each block to its sequence, as many as the controller expects to be worth verifying.
 func (d *drafter) keep(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {
@@ -24,7 +25,8 @@ func (d *drafter) keep(rows logits) {
 	}
 }
 
-// seen passes the drafter's confidences for the drafted blocks to the controller. The drafts are then verified.
+// seen passes the drafter's confidences for the drafted blocks to the controller. The controller then compares the
+// confidences with the results of verification.
 func (d *drafter) seen(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {

@@ -14,13 +14,13 @@ import (
 // defaultContexts is the number of full contexts that the cache holds if there is enough memory.
 const defaultContexts = 4
 
-// cacheSize is the size of a cache and of the memory that passes over it need.
+// cacheSize holds the sizes of a cache and of the memory for passes over this cache.
 type cacheSize struct {
 	pages  int
-	window kv.Window // none unless the model is windowed
-	bytes  int64     // of both
-	states int64     // bytes of the states of all sequences that can run
-	arena  int64     // bytes that the largest pass over such a cache takes
+	window kv.Window // window pages; zero unless the model is windowed
+	bytes  int64     // bytes of pages and window pages
+	states int64     // bytes of the states of all sequences that can run at the same time
+	arena  int64     // bytes of the arena for the largest pass over this cache
 }
 
 func (s *cacheSize) total() int64 { return s.bytes + s.states + s.arena }
@@ -28,7 +28,7 @@ func (s *cacheSize) total() int64 { return s.bytes + s.states + s.arena }
 // sizing divides the memory of a device between the cache and the passes over it.
 type sizing struct {
 	*setup
-	free, total int64 // memory of the device when the weights were loaded; 0 if unknown
+	free, total int64 // bytes of device memory when the weights were loaded; 0 if unknown
 }
 
 func newSizing(s *setup) (z *sizing, err error) {
@@ -37,13 +37,14 @@ func newSizing(s *setup) (z *sizing, err error) {
 	return z, err
 }
 
-// sizeCache sizes the cache: by the requested size, or by the free memory of the device.
+// sizeCache returns the size of the cache: the requested size, or a size computed from the free memory of the device.
 func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	tokens := z.cfg.CacheTokens
 	switch free := z.free; {
 	case tokens > 0:
 	case onDevice(cfg):
-		// Nothing else uses a GPU's memory: the cache is as large as all sequences that can run may fill.
+		// Nothing else uses a GPU's memory: the cache is as large as all sequences that can run at the same time may
+		// fill, or as fits.
 		tokens = min(z.cfg.MaxRunning*z.model.Config().MaxPositions, cfg.Page*z.pagesIn(cfg, z.cacheLimit(cfg)))
 	default:
 		tokens = defaultContexts * z.model.Config().MaxPositions
@@ -79,7 +80,7 @@ func wholePages(tokens, page int) int {
 const maxCacheBytes int64 = 1 << 46
 
 // cacheLimit returns the maximum memory for a cache and the passes over it. On a GPU this is the memory that the
-// weights leave free, less the memory of operations and a sixteenth for everything else.
+// weights leave free, minus the memory reserved for operations and a sixteenth for everything else.
 func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	switch {
 	case z.total == 0:
@@ -90,8 +91,8 @@ func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	return spare(z.total, z.cfg.WeightBytes)
 }
 
-// spare returns the memory that is left after loading the weights, less an eighth for everything else. Weights that do
-// not fit are read from their files repeatedly; then half of the memory is left.
+// spare returns the memory that is left after loading the weights, less an eighth for everything else. If the weights
+// do not fit, they are read from their files repeatedly, and half of the memory is returned.
 func spare(memory, weights int64) int64 {
 	memory -= memory / 8
 	return max(memory-weights, memory/2)
@@ -105,15 +106,15 @@ func (z *sizing) mapped(cfg *plan.Config) int64 {
 	return z.cfg.WeightBytes
 }
 
-// checkCache refuses a cache that does not fit in the memory of the machine. The system allocates the memory of the
-// cache as it fills, so the process would be killed later.
+// checkCache returns an error if a cache does not fit in the memory of the machine. The system allocates the memory of
+// the cache as it fills, so the process would be killed later.
 func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 	limit := z.cacheLimit(cfg)
 	pages := z.pagesIn(cfg, limit)
 	if wholePages(tokens, cfg.Page) <= pages {
 		return nil
 	}
-	// Computed in floating point, because the bytes of a very large number of tokens overflow an integer.
+	// The sum is computed in floating point, because the bytes of a very large number of tokens overflow an integer.
 	more := z.cacheOf(cfg, pages+1)
 	asked := float64(tokens/cfg.Page) / float64(pages+1) * float64(more.total())
 	const gib = 1 << 30

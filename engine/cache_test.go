@@ -21,14 +21,16 @@ func TestTheLargestCacheFits(t *testing.T) {
 		cfg := e.info.Config
 		pages := z.pagesIn(&cfg, z.cacheLimit(&cfg))
 		if pages < 16 {
-			t.Fatalf("model %q: %d pages fit", dir, pages)
+			t.Fatalf("model %q: only %d pages fit", dir, pages)
 		}
 		if err := z.checkCache(&cfg, pages*cfg.Page); err != nil {
 			t.Errorf("model %q: %v", dir, err)
 		}
-		err = z.checkCache(&cfg, (pages+1)*cfg.Page)
-		if err == nil || !strings.Contains(err.Error(), "--cache-tokens to at most "+strconv.Itoa(pages*cfg.Page)) {
-			t.Errorf("model %q: one page more: %v", dir, err)
+		for _, more := range []int{1, cfg.Page} { // one more token needs one more page
+			err := z.checkCache(&cfg, pages*cfg.Page+more)
+			if err == nil || !strings.Contains(err.Error(), "--cache-tokens to at most "+strconv.Itoa(pages*cfg.Page)) {
+				t.Errorf("model %q: with %d more tokens: error %v", dir, more, err)
+			}
 		}
 	}
 }
@@ -37,7 +39,7 @@ func TestTheLargestCacheFits(t *testing.T) {
 func TestACacheIsRoundedUpToPages(t *testing.T) {
 	for asked, want := range map[int]int{1: 64, 64: 64, 65: 128, 100: 128} {
 		if i := still(t, "", Config{CacheTokens: asked}).info; i.CacheTokens != want || i.ContextTokens != want {
-			t.Errorf("%d tokens asked for: a cache of %d and a context of %d, want %d", asked, i.CacheTokens,
+			t.Errorf("%d tokens requested: the cache has %d tokens and the context %d, want %d", asked, i.CacheTokens,
 				i.ContextTokens, want)
 		}
 	}
@@ -53,7 +55,7 @@ func TestACacheOfNoGivenSizeHoldsFourContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := e.info.CacheTokens, 4*source.Config.MaxPositions*pools(); *ranks == 1 && got != want {
-		t.Errorf("a cache of %d tokens, want %d", got, want)
+		t.Errorf("the cache has %d tokens, want %d", got, want)
 	}
 }
 
@@ -77,7 +79,7 @@ func TestDraftsNeedRoomInAStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i := e.Info(); i.Drafts != c.most || (c.most == 0) != strings.Contains(i.NoDrafts, "--step-tokens") {
-			t.Errorf("%+v: %d drafts, none because %q", c, i.Drafts, i.NoDrafts)
+			t.Errorf("%+v: %d drafts, disabled because of %q", c, i.Drafts, i.NoDrafts)
 		}
 		_, run := running(t, e)
 		run()

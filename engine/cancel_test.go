@@ -43,7 +43,8 @@ func TestCancelledJobsLeakNothing(t *testing.T) {
 		st.Steps, st.Preempted)
 	// The number of requests that end before they are cancelled depends on the load of the machine.
 	if all := int64(8 * each); st.Requests != all || st.Aborted < all/8 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d, many aborted, none failed", st.Requests, st.Aborted,
+		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, many aborted, none failed", st.Requests,
+			st.Aborted,
 			st.Failed, all)
 	}
 }
@@ -104,7 +105,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 		note(j.Next())
 	}
 	if len(ended) != r.Sampling.N {
-		t.Errorf("request %d: %d of %d choices ended", i, len(ended), r.Sampling.N)
+		t.Errorf("request %d: %d of %d choices sent a last event", i, len(ended), r.Sampling.N)
 	}
 	for c, why := range ended {
 		if !slices.Contains([]Finish{FinishCancelled, FinishLength}, why) {
@@ -159,7 +160,7 @@ func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {
 	last, usage := events[len(events)-1], dropped.Usage()
 	if len(events) != 2 || last.Finish != FinishCancelled || !last.Last || usage.PromptTokens != 10 ||
 		usage.CompletionTokens != 1 {
-		t.Errorf("got %+v, usage %+v; want one token, then the cancellation", events, usage)
+		t.Errorf("got %+v, usage %+v; want one token, then FinishCancelled", events, usage)
 	}
 	for ev := range stays.events() {
 		if ev.Finish != "" && ev.Finish != FinishLength {
@@ -180,7 +181,7 @@ func TestCancellingAWaitingRequest(t *testing.T) {
 	leave <- struct{}{}
 	<-entered // the second step has begun: the waiting request was received and has no room
 	if st := e.Stats(); st.Running != 1 || st.Waiting != 2 {
-		t.Errorf("%d run, %d wait; want 1 and 2", st.Running, st.Waiting)
+		t.Errorf("%d sequences run, %d wait; want 1 and 2", st.Running, st.Waiting)
 	}
 	waiting.Cancel()
 	leave <- struct{}{}

@@ -35,7 +35,7 @@ func (e *Engine) Check() error {
 		}
 	}
 	if m, ok := e.model.(interface{ States() int }); ok && m.States() != held {
-		return fmt.Errorf("engine: the model has %d sequence states, but %d running sequences use one", m.States(),
+		return fmt.Errorf("engine: the model has %d sequence states, but %d running sequences use a state", m.States(),
 			held)
 	}
 	if s := &e.tally.stats; e.inbox.gone && (kv.Used != 0 || s.Running+s.Waiting != 0) {
@@ -47,14 +47,14 @@ func (e *Engine) Check() error {
 	return e.loop.tiers.check()
 }
 
-// openCounts holds the counts of requests that have not ended, as in the inbox and the tally.
+// openCounts holds the counts that the inbox and the tally keep for requests that have not ended.
 type openCounts struct {
 	Requests int64
-	Records  int64 // bytes that they may record
+	Records  int64 // bytes that the requests may record
 	Queued   int   // sequences that were in no batch yet
 	Tenants  map[string]queued
-	Begun    int            // requests that have not begun
-	Waits    map[string]int // by turn key
+	Begun    int            // requests of which no choice was in a batch yet
+	Waits    map[string]int // number of waiting requests by turn key
 }
 
 // checkCounts compares counters with the requests that have not ended. The caller holds the lock.
@@ -94,7 +94,7 @@ func (e *Engine) checkCounts() error {
 	return nil
 }
 
-// check compares the counters of the cache tiers with the scheduled sequences.
+// check compares the counters of sequences that fetch pages with the scheduled sequences.
 func (t *tiers) check() error {
 	if t == nil {
 		return nil

@@ -20,28 +20,31 @@ type choice struct {
 	seq       sched.Sequence
 	sampler   *sample.Sampler
 	limits    constraint
-	decoder   *tokenizer.Decoder // nil without a tokenizer
-	decoded   int                // bytes of text so far
+	decoder   *tokenizer.Decoder // nil if the checkpoint has no tokenizer
+	decoded   int                // bytes of text decoded so far
 	stops     *sample.StopMatcher
 	maxTokens int
-	drafts    spec.Request    // how many tokens to draft
-	recording *step.Recording // nil where nothing is recorded
+	drafts    spec.Request    // drafting state: how many tokens to draft
+	recording *step.Recording // recorded rows; nil if nothing is recorded
 
-	state    model.State     // of a stateful model while the sequence holds pages; else nil
-	scored   []sample.Scored // tokens of the prompt whose log probabilities were not sent yet
-	restarts int             // times it was computed again because a failed pass left its state unusable
-	match    kv.Match        // what the prefix cache gave the prompt
-	restore  *restore        // pages that come from tiers; nil when none do
-	restored Restored        // what came from tiers since the latest admission
-	matched  string          // the stop string that ended it
-	draws    []sample.Draw   // memory for those of a pass of the target
-	guesses  []sample.Draw   // the same of the drafting layer
-	drafted  int             // of the rows of the draft pass that runs, the one that gives its draft, from 1; else 0
-	follow   []int32         // memory for the tokens of a draft pass that the host has not seen
-	right    []step.Range    // memory for what is right of them
-	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
-	ran      bool            // was part of a batch
-	// Fields for the trace: when the choice was part of the latest batch, and how often it was suspended before.
+	state  model.State     // sequence state of a stateful model while the sequence holds pages; else nil
+	scored []sample.Scored // tokens of the prompt with log probabilities that were not sent yet
+	// restarts is the number of times that the sequence was computed again because a failed pass left its state
+	// unusable.
+	restarts int
+	match    kv.Match      // result of the prompt's lookup in the prefix cache
+	restore  *restore      // transfer of pages from tiers; nil if there is none
+	restored Restored      // pages restored from tiers since the latest admission
+	matched  string        // stop string that ended the choice
+	draws    []sample.Draw // memory for the sampling parameters of a target pass
+	guesses  []sample.Draw // memory for the sampling parameters of a draft pass
+	// drafted is the row of the draft pass in progress that gives the sequence's draft, counted from 1; 0 if none.
+	drafted int
+	follow  []int32      // memory for the tokens of a draft pass that the host has not seen
+	right   []step.Range // memory for the ranges of target tokens that accept the drafts
+	sampled int          // row of the pass in progress from which the next token is sampled, counted from 1
+	ran     bool         // the choice was part of a batch
+	// Fields for the trace: the time of its latest batch, and its number of suspensions before that batch.
 	latest    time.Time
 	suspended int
 	ended     bool
@@ -65,9 +68,9 @@ func (c *choice) needsLogits() bool {
 	return c.sampler.NeedsLogits(c.job.setup.draws) || !c.limits.free() || c.scores()
 }
 
-// draw returns the parameters with which the device samples tokens from n rows of logits. The first row is sampled when
-// the output has ahead more tokens than the host knows. The result is nil if the most probable token is taken or the
-// host samples. It is valid until the next call with the same memory.
+// draw returns the parameters with which the device samples tokens from n rows of logits. At the first row, the output
+// has ahead more tokens than the host knows. The result is nil if the most probable token is taken or the host samples.
+// The result is valid until the next call with the same to.
 func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
 		return nil
@@ -79,10 +82,9 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock returns the parameters with which the device samples n drafts of a block. The first draft is sampled when
-// the output has ahead more tokens than the host knows; each draft uses the random number of its own position. The
-// result is nil if the most probable tokens are taken. Biases, penalties and masks are applied when drafts are
-// verified.
+// drawBlock returns the parameters with which the device samples n drafts of a block. At the first draft, the output
+// has ahead more tokens than the host knows; each draft uses the random number of its own position. The result is nil
+// if the most probable tokens are taken. Biases, penalties and masks are applied when drafts are verified.
 func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
@@ -133,7 +135,7 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	c.seq.Tokens = append(c.seq.Tokens, got.Token)
 	out := outcome{event: Event{Choice: c.index, Token: got.Token, Logprob: got.Logprob}}
 	if len(got.Top) > 0 {
-		out.event.Top = append(out.event.Top, got.Top...) // the sampler overwrites its own
+		out.event.Top = append(out.event.Top, got.Top...) // the sampler overwrites its own memory at the next token
 	}
 	switch {
 	case c.limits.endsAt(got.Token), c.stops.Token(got.Token):
@@ -157,7 +159,8 @@ func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	for i, draft := range it.DraftTokens() {
 		r := step.Range{Least: draft, Most: draft}
 		if p := c.job.setup.cfg.DraftAccept; p > 0 {
-			r = step.Range{Least: 1} // none
+			// This range is empty: no target token accepts the draft.
+			r = step.Range{Least: 1}
 			if c.pretends(c.limits.made+c.ahead(it)+i, p) {
 				r = step.Range{Most: math.MaxInt32}
 			}
@@ -173,7 +176,7 @@ func (c *choice) pretends(token int, p float64) bool {
 	return sample.Uniform(c.job.request.Sampling.Seed, c.index, token, sample.StreamAccept) < p
 }
 
-// pretend returns the draft with the probability p, otherwise another token.
+// pretend returns the draft with probability p, otherwise a token other than the draft.
 func (c *choice) pretend(sampled, draft int32, p float64) int32 {
 	switch {
 	case c.pretends(c.limits.made, p):

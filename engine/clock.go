@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// Clock is the engine's clock, and the only way in which its goroutines wait. A simulation uses a virtual clock, on
-// which hours pass in seconds and all runs with one seed are equal.
+// Clock is the engine's clock, and the only way in which its goroutines wait. A simulation uses a virtual clock:
+// simulated hours take seconds, and all runs with the same seed are equal.
 type Clock interface {
 	Now() time.Time
 	// Go runs f concurrently with its caller.

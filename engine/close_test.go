@@ -54,6 +54,6 @@ func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); st.Failed != 5 {
-		t.Errorf("%d failed; want 5", st.Failed)
+		t.Errorf("%d requests failed, want 5", st.Failed)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 // Invariants of this file: a request gets the same tokens as when it runs alone. This holds with any other requests in
 // its batches, for any division of its prompt into chunks, after preemption and recomputation, and with reused pages of
-// another request. In deterministic mode the logits are equal to the bit. kv.Check holds after every step, and in the
-// end no page is in use.
+// another request. In deterministic mode the logits are bitwise equal. kv.Check holds after every step, and in the end
+// no page is in use.
 
 // crowd returns n requests of mixed lengths in three families with common prefixes: half are greedy, half seeded, some
 // have two choices.
@@ -26,7 +26,7 @@ func crowd(n int) []Request {
 		prompt := append([]int32{}, tokens(family, []int{65, 70, 130}[family])...)
 		prompt = append(prompt, tokens(100+i, 1+random.IntN(50))...)
 		if i%8 == 6 {
-			prompt = tokens(200+i, 1+random.IntN(40)) // this prompt shares no prefix
+			prompt = tokens(200+i, 1+random.IntN(40)) // prompt without a shared prefix
 		}
 		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36),
 			IgnoreEOS: i%4 == 0}
@@ -60,8 +60,8 @@ func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Eng
 	return out
 }
 
-// longestOf returns a cache size in tokens that leaves room for each request, or 0 if a request has no limit. Clearing
-// the scores of a larger cache would take longer than short answers.
+// longestOf returns a cache size in tokens that leaves room for each request, or 0 if a request has no limit of tokens.
+// Clearing the scores of a larger cache would take longer than short answers.
 func longestOf(list []Request) int {
 	most := 0
 	for _, r := range list {
@@ -79,7 +79,7 @@ func together(t *testing.T, e *Engine, list []Request) []*response {
 	return jointly(t, e, list, func() {})
 }
 
-// jointly runs requests like together, and calls arrived when all of them were submitted.
+// jointly runs requests like together, and calls arrived after all requests were submitted.
 func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*response {
 	t.Helper()
 	out := make([]*response, len(list))
@@ -105,7 +105,7 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 	}{{testmodel.V32(t), "fp8-656", 64, 16}, {tinyGLM, "bf16", 10, 9}} {
 		t.Run(filepath.Base(c.checkpoint), func(t *testing.T) {
 			if raceEnabled && c.checkpoint == tinyGLM {
-				t.Skip("the small checkpoint shows the same races in a tenth of the time")
+				t.Skip("the test of the small checkpoint covers the same races in a tenth of the time")
 			}
 			if raceEnabled {
 				c.requests, c.pages = 24, 6
@@ -183,6 +183,6 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); st.Preempted == 0 {
-		t.Error("nothing was preempted")
+		t.Error("no sequence was preempted")
 	}
 }

@@ -29,7 +29,7 @@ func TestTiersCountWhatIsMissed(t *testing.T) {
 		{1, 0, 1, 0, 0},     // neither the pool nor a tier has a page of the prompt
 		{1, whole, 1, 0, 0}, // the pool has all pages that can be reused
 		{2, 0, 2, 0, 0},
-		{1, whole, 2, 1, 5}, // five pages were evicted for the second prompt and are restored
+		{1, whole, 2, 1, 5}, // five pages were evicted for the second prompt and are restored from a tier
 		{1, whole, 2, 1, 5},
 	} {
 		r := generate(t, e, Request{Prompt: tokens(c.seed, whole+64), Sampling: greedy(), MaxTokens: 1, Trace: true})
@@ -41,11 +41,11 @@ func TestTiersCountWhatIsMissed(t *testing.T) {
 		}
 	}
 	if got, want := e.Info().Memory.Tiers, e.loop.tiers.stack.Bytes(); got != want || got < 1<<28 {
-		t.Errorf("tiers take %d bytes, want %d", got, want)
+		t.Errorf("the tiers hold %d bytes, want %d", got, want)
 	}
 }
 
-// draftTap inspects the works of every draft pass.
+// draftTap calls a function of the test with the works of every draft pass.
 type draftTap struct {
 	runner
 	look func(works []step.Draft)
@@ -76,7 +76,8 @@ func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 						continue
 					}
 					if rows[at-1] = true; token != prompt[at] {
-						t.Errorf("chunks of %d: row %d is followed by token %d, the prompt's is %d", chunk, at-1, token,
+						t.Errorf("chunks of %d: row %d is followed by token %d, want token %d of the prompt", chunk,
+							at-1, token,
 							prompt[at])
 					}
 				}
@@ -88,7 +89,8 @@ func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 		collect(open(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}))
 		e.Close(t.Context())
 		if st := e.Stats(); len(rows) != len(prompt)-1 || st.DraftsAhead == 0 {
-			t.Errorf("chunks of %d: %d rows of %d had a token behind them; %d draft passes ahead", chunk, len(rows),
+			t.Errorf("chunks of %d: %d rows of %d were followed by a token; %d draft passes were enqueued ahead", chunk,
+				len(rows),
 				len(prompt), st.DraftsAhead)
 		}
 	}
@@ -118,11 +120,12 @@ func TestStatsCountWhatPlansSay(t *testing.T) {
 		rows -= p.Rows
 	}
 	if st.Steps != steps || st.Conversions != conversions || st.Slices != slices || rows != 0 || conversions == 0 {
-		t.Errorf("%d steps, %d conversions and %d slices counted, %d, %d and %d planned; %d rows too few", st.Steps,
+		t.Errorf("%d steps, %d conversions and %d slices were counted, %d, %d and %d planned; %d rows are missing",
+			st.Steps,
 			st.Conversions, st.Slices, steps, conversions, slices, rows)
 	}
 	if st.OutputTokens != 9 || st.PromptTokens != 900 || st.Finished != 3 || st.Requests != 3 {
-		t.Errorf("%d tokens out, %d of prompts, %d of %d requests finished", st.OutputTokens, st.PromptTokens,
+		t.Errorf("%d output tokens, %d prompt tokens, %d of %d requests finished", st.OutputTokens, st.PromptTokens,
 			st.Finished, st.Requests)
 	}
 }
@@ -165,7 +168,7 @@ func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 		run()
 		for i, j := range jobs {
 			if got := scoresOf(t, j)[0]; len(got) != 60 {
-				t.Errorf("reuse %v: request %d has %d scores of 60 tokens", reuse, i, len(got))
+				t.Errorf("reuse %v: request %d has %d scores, want 60", reuse, i, len(got))
 			}
 		}
 		e.Close(t.Context())
@@ -175,7 +178,7 @@ func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 	}
 }
 
-// noting is a clock that sends a signal when the loop starts to wait.
+// noting is a clock that sends to waits when the loop starts to wait.
 type noting struct {
 	machine
 	waits chan struct{}
@@ -196,7 +199,7 @@ func TestAnIdleEngineWaits(t *testing.T) {
 	c := noting{waits: make(chan struct{}, 1)}
 	e := start(t, testmodel.V32(t), Config{Clock: c})
 	for range 2 {
-		await.Value(t, "an engine that waits", c.waits)
+		await.Value(t, "the loop starts to wait", c.waits)
 		generate(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
 	}
 }
@@ -215,25 +218,25 @@ func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
 		func(e *Engine) { e.loop.passes.runner = lostDrafts{e.loop.passes.runner} })
 	_, last := collect(open(t, e, Request{Prompt: tokens(1, 30), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true}))
 	if !errors.Is(last.Err, kernel.ErrLost) || e.Stats().Device == "" {
-		t.Errorf("the request ended with %v, the device is %q", last.Err, e.Stats().Device)
+		t.Errorf("the request ended with error %v, Stats.Device is %q", last.Err, e.Stats().Device)
 	}
 }
 
-// Every counter of captured graphs equals the runner's counter, except the bytes, which are summed over all ranks; the
-// first failure is logged once.
+// Every counter of captured graphs equals the counter of the runner, except the bytes, which are summed over all ranks.
+// The first failed capture is logged once.
 func TestGraphsAreCounted(t *testing.T) {
 	var c tally
 	g := step.Graphs{Captured: 2, Replayed: 3, Evicted: 5, Held: 6, Bytes: 7}
 	if c.noteGraphs(g, 1) {
-		t.Error("a failure is told where none was")
+		t.Error("a failure is reported although no capture failed")
 	}
 	g.Failed = 4
 	if want := (GraphCount{Captured: 2, Replayed: 3, Failed: 4, Evicted: 5, Held: 6, Bytes: 14}); !c.noteGraphs(g, 2) ||
 		c.stats.Graphs != want {
-		t.Errorf("%+v, want %+v and that a capture failed", c.stats.Graphs, want)
+		t.Errorf("counters %+v, want %+v and a reported failure", c.stats.Graphs, want)
 	}
 	if c.noteGraphs(g, 2) {
-		t.Error("the same failure is told twice")
+		t.Error("the same failure is reported twice")
 	}
 }
 

@@ -37,8 +37,8 @@ func (l *loop) lose(err error) {
 type watchdog struct {
 	*setup
 	tally *tally
-	after time.Duration // how long a pass may take; 0 is forever
-	began atomic.Int64  // when the pass in progress began, in Unix nanoseconds; 0 without one
+	after time.Duration // maximum time of a pass; 0 means no limit
+	began atomic.Int64  // time when the pass in progress began, in Unix nanoseconds; 0 if no pass is in progress
 }
 
 func (w *watchdog) begin(now time.Time) { w.began.Store(now.UnixNano()) }
@@ -50,7 +50,7 @@ func (w *watchdog) watch(stopped <-chan struct{}) {
 	if w.after <= 0 {
 		return
 	}
-	reported := int64(0) // the pass that was
+	reported := int64(0) // start time of the pass that was reported last, in Unix nanoseconds; 0 if none
 	for !w.cfg.Clock.Wait(stopped, max(w.after/8, time.Millisecond)) {
 		began := w.began.Load()
 		if reported != 0 && began != reported {

@@ -74,21 +74,21 @@ func TestLostDevice(t *testing.T) {
 		text := fmt.Sprint(last.Err)
 		for _, part := range []string{"feed-forward of layer", "an illegal address", "restart the server"} {
 			if !strings.Contains(text, part) {
-				t.Errorf("request %d: %q does not say %q", i, text, part)
+				t.Errorf("request %d: error %q does not contain %q", i, text, part)
 			}
 		}
 	}
 	if _, err := e.Submit(Request{Prompt: tokens(9, 5), Sampling: greedy(), MaxTokens: 1}); !errors.Is(err, ErrDevice) {
-		t.Errorf("a request after the loss: %v", err)
+		t.Errorf("a request after the device was lost: error %v", err)
 	}
 	if st := e.Stats(); !strings.Contains(st.Device, "an illegal address") || st.Failed != 5 {
-		t.Errorf("device %q, %d failed", st.Device, st.Failed)
+		t.Errorf("Stats.Device is %q, %d requests failed", st.Device, st.Failed)
 	}
 }
 
 // An error that the device recovers from ends only the request that it belongs to, and the engine continues.
 func TestDeviceErrorThatPasses(t *testing.T) {
-	alone(t, "a rank that fails alone is lost")
+	alone(t, "the test needs one device: a rank that fails alone is lost")
 	var calls atomic.Int32
 	e, run := over(t, Config{}, func() error {
 		if calls.Add(1) == 3 {
@@ -128,7 +128,8 @@ func (l *logged) text() string {
 }
 
 func TestWatchdogNamesTheOperation(t *testing.T) {
-	synctest.Test(t, watchdogNamesTheOperation) // its clock advances while the device hangs, not while it is slow
+	// The clock of synctest advances while the device hangs, but not while the device computes slowly.
+	synctest.Test(t, watchdogNamesTheOperation)
 }
 
 func watchdogNamesTheOperation(t *testing.T) {
@@ -148,7 +149,7 @@ func watchdogNamesTheOperation(t *testing.T) {
 	await.True(t, "the hang is reported", func() bool { return e.Stats().Device != "" })
 	const place = "route in feed-forward of layer 2"
 	if st := e.Stats(); !strings.Contains(st.Device, place) || !strings.Contains(lines.text(), place) {
-		t.Errorf("device %q, want %q there and in the log:\n%s", st.Device, place, lines.text())
+		t.Errorf("Stats.Device is %q, want %q there and in the log:\n%s", st.Device, place, lines.text())
 	}
 	close(free)
 	got, last := collect(j)
@@ -157,10 +158,10 @@ func watchdogNamesTheOperation(t *testing.T) {
 	}
 	await.True(t, "the end of the hang is noticed", func() bool { return e.Stats().Device == "" })
 	if n := strings.Count(lines.text(), "a pass takes longer than the watchdog allows"); n != 1 {
-		t.Errorf("reported %d times", n)
+		t.Errorf("the hang was reported %d times, want once", n)
 	}
 	if again, _ := collect(open(t, e, r)); !slices.Equal(again, got) {
-		t.Errorf("%v after the hang, %v through it", again, got)
+		t.Errorf("tokens %v after the hang, %v during the hang", again, got)
 	}
 }
 
@@ -192,7 +193,8 @@ func TestSelfTestCost(t *testing.T) {
 	small := plan.Model{Heads: 4, K: 64, QKDim: 128, VDim: 64}
 	v32 := plan.Model{Heads: 128, K: 2048, QKDim: 192, VDim: 128}
 	if a, b := selfTestCost(&small), selfTestCost(&v32); a > mostSelfTest || b < mostSelfTest {
-		t.Errorf("a small model takes %.1e multiplications and DeepSeek-V3.2 %.1e; the bound is %.1e", a, b,
+		t.Errorf("the self-test takes %.1e multiplications for a small model and %.1e for DeepSeek-V3.2; the limit "+
+			"is %.1e", a, b,
 			float64(mostSelfTest))
 	}
 	for text, want := range map[string]SelfTest{"auto": SelfTestAuto, "on": SelfTestOn, "off": SelfTestOff} {
@@ -201,6 +203,6 @@ func TestSelfTestCost(t *testing.T) {
 		}
 	}
 	if _, err := ParseSelfTest("no"); err == nil {
-		t.Error("no is taken for a setting")
+		t.Error("the text no was accepted as a setting of the self-test")
 	}
 }

@@ -9,35 +9,35 @@ import (
 )
 
 // On a device that computes while the host waits, a batch of prompts need not delay decoding sequences until it ends:
-// between two of its operations the loop runs whole batches of decoding sequences, in a second workspace, once they
-// have waited for as long as Config.MaxStall allows. The longest gap in a stream then depends only on the longest
-// operation of a batch, not on how well the time of the batch was predicted.
+// between two of its operations the loop runs whole batches of decoding sequences, in a second workspace, once these
+// sequences have waited for as long as Config.MaxStall allows. The longest gap in a stream then depends only on the
+// longest operation of a batch, not on how well the time of the batch was predicted.
 //
 // The batch in progress continues to write the pages of its sequences. No batch in between takes pages from them:
 // sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end of the batch.
 
 // innerPasses runs batches between the operations of another batch. Its passes are nil if batches are not divided.
 type innerPasses struct {
-	passes *passes   // whose workspace is free while another pass is in progress
-	batch  batch     // memory of the batches that run there
-	at     time.Time // when the operation in progress began
-	// took is the time of the latest batch that only decodes, tookBefore the time of the previous such batch, and most
-	// a slowly decaying maximum.
+	passes *passes   // passes whose workspace is free while another pass is in progress
+	batch  batch     // memory for the batches that run in passes
+	at     time.Time // time when the operation in progress began
+	// took is the time of the latest batch that only decodes, tookBefore is the time of the previous such batch, and
+	// most is a slowly decaying maximum of such times.
 	took, tookBefore, most time.Duration
 	// longest is the longest operation of the batch in progress, before is the longest operation of the previous batch,
-	// and usual is an average over many batches.
+	// and usual is the average of longest over many batches.
 	longest, before, usual time.Duration
 	batches                int
 }
 
-// divides reports whether batches of prompts are divided. They are on a single device that computes while the host
-// waits.
+// divides reports whether batches of prompts are divided. Batches are divided on a single device that computes while
+// the host waits.
 func (s *setup) divides() bool {
 	_, one := s.model.Device().(kernel.Device)
 	return one && s.cfg.MaxStall > 0 && !kernel.IsAsynchronous(s.model.Device())
 }
 
-// innerLimits returns the limits of passes that run between the operations of others.
+// innerLimits returns the limits of passes that run between the operations of another pass.
 func (z *sizing) innerLimits(context int) step.Limits {
 	l := z.limits(context)
 	l.Rows, l.Decodes = l.Requests, true
@@ -47,7 +47,8 @@ func (z *sizing) innerLimits(context int) step.Limits {
 // runDivided enqueues the operations of a batch of prompts one by one, and runs decoding sequences between them.
 func (l *loop) runDivided(b *batch) error {
 	i := &l.inner
-	if l.waiting.IsZero() { // else the time since the last operation of the batch before counts, too
+	// If l.waiting is set, streams have waited since an operation of the previous batch, and that time counts too.
+	if l.waiting.IsZero() {
 		l.waiting, i.at = b.begun, l.now()
 	}
 	i.before, i.longest = i.longest, 0
@@ -117,9 +118,9 @@ func (i *innerPasses) note(took time.Duration) {
 	i.most = max(took, i.most-(i.most-took)/4)
 }
 
-// waitLimit returns how long decoding sequences wait before they run: the bound, less their own time and less the time
-// of the operation that may just begin. It is at least half of the bound, and at least the time of a decode batch, so
-// that prompts get half of the time. A single very slow batch does not raise it.
+// waitLimit returns how long decoding sequences wait before they run: the bound, minus the time of their own batch,
+// minus the time of the operation that may just begin. The result is at least half of the bound, and at least the time
+// of a decode batch, so that prompts get half of the time. A single very slow batch does not raise the result.
 func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // holdsAt returns a hook that stops the n-th batch until the returned channel is closed. Requests that are submitted
-// before then are in one batch, however slow the machine is.
+// before then are in one batch, even on a slow machine.
 func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
 	free = make(chan struct{})
 	return before(func([]step.Work) error {
@@ -29,7 +29,7 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 	for name, dir := range map[string]string{"V3.2": testmodel.V32Draft(t), "V4": testmodel.V4Draft(t)} {
 		t.Run(name, func(t *testing.T) {
 			if raceEnabled && name != "V3.2" {
-				t.Skip("the loop is the same")
+				t.Skip("another checkpoint runs the same loop")
 			}
 			stream := func(i int) Request {
 				p := []sample.Params{greedy(), seeded(7), greedy()}[i]
@@ -39,7 +39,7 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 				return Request{Prompt: tokens(7+i, 150+i), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
 			}
 			lone := start(t, dir, Config{NoReuse: true})
-			hold, arrived := holdsAt(4) // the streams decode by then
+			hold, arrived := holdsAt(4) // by the fourth batch the streams decode
 			e := start(t, dir, Config{NoReuse: true, MaxStall: time.Microsecond, Draft: drafts(t, 2)}, hold, checked(t))
 			var jobs []*Job
 			var want []answer
@@ -103,7 +103,7 @@ func TestFailuresBetweenOperations(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); failures != 3 || st.Isolated != 3 {
-		t.Errorf("%d batches failed, %d were run item by item", failures, st.Isolated)
+		t.Errorf("%d batches failed, %d batches were run item by item", failures, st.Isolated)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestWaitLimit(t *testing.T) {
 	} {
 		i := innerPasses{took: c.took, tookBefore: c.took, most: c.took}
 		if got := i.waitLimit(100*ms, c.operation); got != c.want {
-			t.Errorf("batches of %v, operations of %v: %v, want %v", c.took, c.operation, got, c.want)
+			t.Errorf("batches of %v, operations of %v: streams wait for %v, want %v", c.took, c.operation, got, c.want)
 		}
 	}
 	var i innerPasses
@@ -132,7 +132,7 @@ func TestWaitLimit(t *testing.T) {
 	}
 	i.note(700 * ms)
 	if got := i.waitLimit(100*ms, 5*ms); got != 700*ms {
-		t.Errorf("where batches take 700 ms streams wait for %v, want 700ms", got)
+		t.Errorf("if batches take 700 ms streams wait for %v, want 700ms", got)
 	}
 }
 
@@ -145,16 +145,17 @@ func TestUsualStall(t *testing.T) {
 		batches             int
 		want                time.Duration
 	}{
-		// Streams wait 70 ms; with an operation and their own batch that is 100 ms.
+		// Streams wait for 70 ms; with 20 ms for an operation and 10 ms for their own batch the sum is 100 ms.
 		{10 * ms, 10 * ms, 20 * ms, 20, 0},
-		{10 * ms, 10 * ms, 90 * ms, 20, 150 * ms},  // streams wait 50 ms, an operation takes 90 and their own batch 10
+		// Streams wait for 50 ms, an operation takes 90 ms and their own batch 10 ms.
+		{10 * ms, 10 * ms, 90 * ms, 20, 150 * ms},
 		{10 * ms, 10 * ms, 90 * ms, 7, 0},          // too few batches were measured
 		{10 * ms, 10 * ms, 90 * ms, 8, 150 * ms},   // eight batches are enough
 		{900 * ms, 10 * ms, 90 * ms, 20, 150 * ms}, // one slow batch, the latest, does not count
 		{10 * ms, 900 * ms, 90 * ms, 20, 150 * ms}, // one slow batch before the latest does not count
 		{10 * ms, 10 * ms, 39 * ms, 20, 0},         // the sum 51 + 39 + 10 ms is within the bound
 		{10 * ms, 10 * ms, 41 * ms, 20, 101 * ms},  // the sum 50 + 41 + 10 ms exceeds the bound
-		{200 * ms, 200 * ms, 5 * ms, 20, 405 * ms}, // streams take 200 ms and wait as long
+		{200 * ms, 200 * ms, 5 * ms, 20, 405 * ms}, // streams take 200 ms per batch and wait for 200 ms
 		{200 * ms, 200 * ms, 0, 20, 400 * ms},
 	} {
 		i := innerPasses{took: c.took, tookBefore: c.before, most: min(c.took, c.before), usual: c.usual,

@@ -14,6 +14,6 @@
 //   - A draft pass runs the drafting layer after a forward pass. It is one call of step.Runner.Draft.
 //   - A row is the position of one token in a pass, with its logits if they were requested.
 //
-// The public counters and options that are named after steps (Stats.Steps, Config.StepTokens) count iterations and
-// bound batches.
+// Public names that contain "step" refer to iterations and batches: Stats.Steps counts iterations, Config.StepTokens
+// limits the tokens of a batch.
 package engine

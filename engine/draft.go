@@ -12,11 +12,12 @@ import (
 )
 
 // Drafting adds two stages to an iteration. After the forward pass, the drafting layer reads the hidden states of all
-// rows, prompts included, so that every page has the drafting layer's rows together with the target's. It proposes how
-// sequences continue: one token with each pass, or a block of tokens with one pass (plan.Model.Block; the forward pass
-// has stored what the block's stages need). The next batch then verifies the proposals: it computes several rows of a
-// sequence at once, and loop.sampleItem samples from them exactly as plain decoding would. So the answer is the same
-// with and without drafts, at any temperature and under any constraint; see package spec.
+// rows, including prompt rows, so that every page holds the cache rows of the drafting layer together with those of the
+// target. It then proposes the next tokens of each sequence: one token with each pass, or a block of tokens with one
+// pass (plan.Model.Block; the forward pass has stored what the block's stages need). The next batch then verifies the
+// proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them exactly as plain
+// decoding would. So the answer is the same with and without drafts, at any temperature and under any constraint; see
+// package spec.
 
 // drafter drafts tokens after a batch. A nil *drafter drafts nothing. The loop owns it.
 type drafter struct {
@@ -26,24 +27,25 @@ type drafter struct {
 	sched    *sched.Scheduler
 	control  *spec.Controller
 
-	choices []*choice // whose rows the latest draft pass has
+	choices []*choice // choices with rows in the latest draft pass
 	chains  []chain
 	// adapting holds the requests of a batch whose number of drafts is adaptive. together is the common number of
 	// drafts for all of them; 0 means that each request has its own number.
 	adapting []*spec.Request
 	together int
-	sure     []spec.Proposal // of the latest blocks
-	blind    bool            // how many drafts of the next blocks are verified was decided before they are seen
-	saw      time.Time       // when the host saw the latest blocks, while the device had nothing else to do; else zero
+	sure     []spec.Proposal // proposals of the latest blocks, with confidences
+	// blind reports that the number of verified drafts of the next blocks is decided before the host sees the blocks.
+	blind bool
+	saw   time.Time // time when the host saw the latest blocks, if the device was idle then; else zero
 }
 
 // chain holds the drafts of one choice while they are made.
 type chain struct {
 	c      *choice
-	want   int        // drafts
-	work   int        // its number in the latest draft pass
-	row    int        // its row of logits there
-	limits constraint // of the choice, as it will be after the drafts
+	want   int        // number of drafts to make
+	work   int        // index of the chain's work in the latest draft pass
+	row    int        // index of the chain's row of logits in the latest draft pass
+	limits constraint // constraint of the choice as it will be after the drafts
 }
 
 // ahead is a draft pass that was enqueued right after a forward pass, before the host has the tokens of that pass. It
@@ -51,19 +53,19 @@ type chain struct {
 type ahead struct {
 	on      bool
 	pending step.Pending
-	begun   time.Time // when the forward pass had ended
-	err     error     // of enqueueing it
+	begun   time.Time // time when the forward pass ended
+	err     error     // error from enqueueing the draft pass
 	places  []place
 	rows    int
-	prompts bool // some of them are of prompts
+	prompts bool // some rows belong to prompts
 }
 
-// place is the position of an item in such a pass: the index of its work, negative if it has none, and the index of its
-// row of logits.
+// place is the position of an item in a draft pass: the index of its work, negative if the item has no work, and the
+// index of its row of logits.
 type place struct{ work, row int }
 
-// reads reports whether the drafting layer reads the rows of an item. A block follows the last row only, and needs
-// positions in the context.
+// reads reports whether the drafting layer reads the rows of an item. Layers that draft blocks read only the item's
+// last row, and the block must have positions in the context.
 func (d *drafter) reads(it *sched.Item) bool {
 	c, n := ownerOf(it), d.block()
 	return !c.ended && c.drafts.Active() && !c.scoresOnly() &&
@@ -71,8 +73,8 @@ func (d *drafter) reads(it *sched.Item) bool {
 }
 
 // enqueue enqueues the drafting layer after an enqueued batch, if the device samples the tokens of all rows that the
-// layer needs. A layer whose rows are part of a sequence's state must wait, because these depend on the accepted
-// tokens. Blocks have no such rows.
+// layer needs. A drafting layer whose rows are part of a sequence's state must wait for the host, because these rows
+// depend on the accepted tokens; layers that draft blocks have no such rows.
 func (d *drafter) enqueue(b *batch) {
 	if p := b.pending.Plan(); d == nil || !d.draws || d.stateful != nil && d.block() == 0 ||
 		p.Logits > 0 && p.WholeLogits == p.Logits {
@@ -132,8 +134,8 @@ func (d *drafter) forget(b *batch) {
 	}
 }
 
-// leave leaves a batch in the stage drafting and reports whether it did. It does so if the draft pass gives every chain
-// its only draft, or its block. The next batch reads the drafts on the device.
+// leave leaves a batch in the stage drafting and reports whether it did. This is possible if one draft pass gives every
+// chain all its drafts: a single draft, or a block. The next batch reads the drafts on the device.
 func (d *drafter) leave(b *batch) bool {
 	a := &b.ahead
 	if p := a.pending.Plan(); a.err != nil || len(d.chains) == 0 || p.WholeLogits > 0 || d.block() > 0 && !d.blind {
@@ -152,8 +154,8 @@ func (d *drafter) leave(b *batch) bool {
 	return true
 }
 
-// see waits for the draft pass of a batch and gives its tokens to the items of the next batch that verify them. Where
-// it fails, its sequences continue without drafts.
+// see waits for the draft pass of a batch and gives its tokens to the items of the next batch that verify them. If the
+// draft pass failed, its sequences continue without drafts.
 func (d *drafter) see(last *batch, items []sched.Item) error {
 	rows, err := d.wait(last)
 	last.to(stageEnded)
@@ -186,8 +188,8 @@ func (d *drafter) see(last *batch, items []sched.Item) error {
 	return err
 }
 
-// draft runs the drafting layer over the rows of a committed batch, unless that pass is already enqueued, then once for
-// each further draft of the longest chain. An error means that the device is lost.
+// draft runs the drafting layer over the rows of a committed batch, unless that draft pass is already enqueued, and
+// then once more for each further draft of the longest chain. An error means that the device is lost.
 func (d *drafter) draft(b *batch) error {
 	if d == nil {
 		return nil
@@ -252,8 +254,8 @@ func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	return rows, err
 }
 
-// size returns the number of rows of the next draft pass, and whether some belong to prompts. All blocks have the same
-// size.
+// size returns the number of rows of the next draft pass, and whether some of these rows belong to prompts. All blocks
+// have the same size.
 func (d *drafter) size(p *passes) (rows int, prompts bool) {
 	if n := d.block(); n > 0 {
 		return n * len(p.drafts), false
@@ -261,19 +263,20 @@ func (d *drafter) size(p *passes) (rows int, prompts bool) {
 	return p.draftSize()
 }
 
-// launched records how long the device was idle before a batch was enqueued whose drafts the host has seen. Batches
-// with prompts are not counted, because they take longer to enqueue.
+// launched records how long the device was idle before it got a batch that verifies drafts that the host had to see
+// first. Batches with prompts are not counted, because they take longer to enqueue.
 func (d *drafter) launched(b *batch) {
 	if d == nil || d.saw.IsZero() {
 		return
 	}
-	if b.items[0].Drafts > 0 && b.items[len(b.items)-1].Decode { // those come first
+	if b.items[0].Drafts > 0 && b.items[len(b.items)-1].Decode { // drafted items come first in a batch, prompts last
 		d.control.Waited(d.since(d.saw).Seconds())
 	}
 	d.saw = time.Time{}
 }
 
-// notePass records a draft pass. Its time is the time since begun, or less if the host was late.
+// notePass records a draft pass. The time of the pass is the time since begun; if the host was late, the true time is
+// shorter.
 func (d *drafter) notePass(begun time.Time, late bool, err error, p *plan.Plan, rows int, prompts bool) {
 	d.tally.notePass(d.since(begun), err)
 	if err == nil && p != nil && !prompts {
@@ -289,9 +292,9 @@ func (d *drafter) noteForward(p *plan.Plan, took time.Duration) {
 }
 
 // agree makes all adaptive requests of a batch draft the same number of tokens, on an asynchronous device. The next
-// batch can then be captured and padded, and with one draft it can be enqueued while the drafting layer runs. For
-// blocks this applies if the number of drafts does not depend on the drafter's confidence; otherwise all tokens of the
-// block are drafted, and keep decides.
+// batch can then be captured and padded; with one draft for each sequence it can also be enqueued while the drafting
+// layer runs. For blocks this applies if the number of drafts does not depend on the drafter's confidence; otherwise
+// all tokens of the block are drafted, and keep decides.
 func (d *drafter) agree(b *batch) {
 	d.together, d.adapting, d.blind = d.block(), d.adapting[:0], false
 	if !d.overlap {
@@ -308,8 +311,8 @@ func (d *drafter) agree(b *batch) {
 	}
 }
 
-// add adds the rows of an item, or a block after them, to the first draft pass, unless that pass was enqueued. If the
-// sequence's next token was sampled, a chain begins.
+// add adds the rows of an item, or a block after these rows, to the first draft pass, unless that draft pass is already
+// enqueued. If the sequence's next token was sampled, a chain begins.
 func (d *drafter) add(b *batch, number int) {
 	it := &b.items[number]
 	c := ownerOf(it)
@@ -329,7 +332,7 @@ func (d *drafter) add(b *batch, number int) {
 	}
 	// The next token comes from the target. Drafts after the last allowed token, or more than a batch verifies, are
 	// never used.
-	if b.between { // prompts wait
+	if b.between { // prompts wait while a batch runs between the operations of another batch
 		want = 0
 	}
 	want = d.sched.ReserveDrafts(&c.seq, min(want, d.info.Drafts, c.maxTokens-c.limits.made-1))

@@ -19,7 +19,8 @@ import (
 
 // Invariants of this file: blocks of drafts change no bit of any answer. This holds for any length, any number of
 // accepted drafts, chunked prompts, preempted or cancelled requests, and after a cached prefix. The data that the
-// drafting stages store for a sequence is the same whether its tokens were computed or its pages were read from a tier.
+// drafting stages store for a sequence does not depend on whether its tokens were computed or its pages were read from
+// a tier.
 
 // everyPattern returns a hook that replaces a drafter's guesses so that right and wrong guesses occur in every pattern.
 // One guess in four is wrong; which one depends on the position and the prompt.
@@ -87,7 +88,7 @@ func TestBlocksAtEveryLength(t *testing.T) {
 	before := e.loop.passes.runner
 	var length, rows int
 	e.loop.passes.runner = &tap{runner: before, after: func(works []step.Work, _ step.Result) {
-		if rows > 1 { // this pass continues after the drafts that the previous verification accepted
+		if rows > 1 { // the verified block had more than one row; this pass continues after its accepted drafts
 			seen[[2]int{length % 4, works[0].Cached - length - 1}] = true
 		}
 		length, rows = works[0].Cached, len(works[0].Tokens)
@@ -101,19 +102,19 @@ func TestBlocksAtEveryLength(t *testing.T) {
 	}
 	for k, v := range wantRows.rows {
 		if gotRows.rows[k] != v {
-			t.Fatalf("the logits of %+v differ from those of a plain run", k)
+			t.Fatalf("the logits of %+v differ from the logits of a run without drafts", k)
 		}
 	}
 	for mod := range 4 {
 		for a := range 6 {
 			if !seen[[2]int{mod, a}] {
-				t.Errorf("no verify behind a length of %d mod 4 accepted %d drafts", mod, a)
+				t.Errorf("no verification after a length of %d mod 4 accepted %d drafts", mod, a)
 			}
 		}
 	}
 }
 
-// Correct drafts are always accepted.
+// Drafts that equal the target's tokens are always accepted.
 func TestTrueBlocksAreAccepted(t *testing.T) {
 	notUnderRace(t)
 	list := lengthsOfBlocks()[10:14]
@@ -125,8 +126,8 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 		r.Trace = true
 		got := generate(t, e, r)
 		sameTokens(t, r.ID, got.Choices[0], want[i].Choices[0])
-		// The prompt gives one token, and each full block gives six accepted drafts or fewer. The last 3 of 40 tokens
-		// need a block of two drafts.
+		// The prompt gives one token, and each full block gives six tokens: five accepted drafts and the token after
+		// them. The last 3 of 40 tokens need a block of two drafts.
 		if d, want := got.Trace.Drafts, []DraftCount{{7, 7}, {7, 7}, {6, 6}, {6, 6}, {6, 6}}; !slices.Equal(d, want) ||
 			got.Usage.DraftedTokens != 32 || got.Usage.AcceptedTokens != 32 || got.Trace.Steps != 8 {
 			t.Errorf("%d steps, drafts of the trace %v, usage %+v", got.Trace.Steps, d, got.Usage)
@@ -140,10 +141,11 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 // These flags select the random batches of TestRandomBatchesOfBlocks. Each number is the seed of one batch.
 var (
 	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 2, or 12 with -long")
-	firstBatch = flag.Int("first-batch", 0, "the number of the first of them")
+	firstBatch = flag.Int("first-batch", 0, "number of the first random batch")
 )
 
-// eight maps the tokens of prompts to a vocabulary of eight tokens, so that a random head is sometimes right.
+// eight maps the tokens of prompts to a vocabulary of eight tokens, so that a random drafting head sometimes guesses
+// the target's token.
 func eight(list []Request) []Request {
 	for i := range list {
 		for j := range list[i].Prompt {
@@ -158,7 +160,8 @@ type kept [128][6]int
 
 // watch makes an engine count its verified blocks in k.
 func (k *kept) watch(e *Engine) {
-	lengths := map[*choice]int{} // lengths at the previous verification, which the next pass continues
+	// Lengths of sequences at their previous verification, after which the next pass continues.
+	lengths := map[*choice]int{}
 	e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
 		for _, w := range works {
 			c := e.at(w.Pages)
@@ -184,7 +187,7 @@ func (k *kept) missing() string {
 		}
 	}
 	if text != "" {
-		text = "no verify of length mod 128 and accepted drafts" + text
+		text = "no verification with length mod 128 and accepted drafts" + text
 	}
 	return text
 }
@@ -204,7 +207,7 @@ func (d *drafted) StartDraft(works []step.Draft, chained bool) (step.Pending, er
 // drafts that occurred least often for its length. Answers equal those of plain decoding.
 func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 	notUnderRace(t)
-	repeats(t, "TestBlocksAtEveryLength has all lengths mod 4 with all numbers")
+	repeats(t, "TestBlocksAtEveryLength covers all lengths mod 4 with all numbers of accepted drafts")
 	var list []Request
 	for i := range 12 {
 		n := 1 + 37*i
@@ -263,10 +266,10 @@ func TestRandomBatchesOfBlocks(t *testing.T) {
 	t.Logf("%d preemptions, %d reused tokens, %d cancelled; %s", preempted, reused, aborted, seen.missing())
 }
 
-// The batches of TestRandomBatchesOfBlocks give the same answers on a device that computes while the host continues.
-// There, blocks are enqueued before the host knows the tokens before them. Half of the batches use guesses of every
-// pattern in place of the head's. The others use the head's own guesses, which the next verification reads on the
-// device.
+// The batches of TestRandomBatchesOfBlocks give the answers of plain decoding also on a device that computes while the
+// host continues. On such a device, blocks are enqueued before the host knows the tokens before them. Half of the
+// batches use guesses of every pattern in place of the head's. The others use the head's own guesses, which the next
+// verification reads on the device.
 func TestRandomBatchesOfBlocksAhead(t *testing.T) {
 	notUnderRace(t)
 	rounds := max(2, *batches)
@@ -286,10 +289,11 @@ func TestRandomBatchesOfBlocksAhead(t *testing.T) {
 		})
 	}
 	if st.DraftsAhead == 0 || st.Accepted == 0 || st.Overlapped == 0 {
-		t.Errorf("%d draft passes ahead, %d drafts accepted, %d passes overlapped", st.DraftsAhead, st.Accepted,
+		t.Errorf("%d draft passes enqueued ahead, %d drafts accepted, %d passes overlapped", st.DraftsAhead,
+			st.Accepted,
 			st.Overlapped)
 	}
-	t.Logf("%d draft passes ahead, %d drafts accepted, %d passes overlapped, %d preemptions", st.DraftsAhead,
+	t.Logf("%d draft passes enqueued ahead, %d drafts accepted, %d passes overlapped, %d preemptions", st.DraftsAhead,
 		st.Accepted, st.Overlapped, st.Preempted)
 }
 
@@ -310,7 +314,7 @@ func TestBlocksThatTheHostHasNotSeen(t *testing.T) {
 	compare(t, list, jointly(t, e, list, run), want)
 	guessed(t, e)
 	if st := e.Stats(); 2*st.Overlapped < st.Steps || 2*st.DraftsAhead < st.Steps {
-		t.Errorf("%d of %d passes overlapped, %d draft passes ahead", st.Overlapped, st.Steps, st.DraftsAhead)
+		t.Errorf("%d of %d passes overlapped, %d draft passes enqueued ahead", st.Overlapped, st.Steps, st.DraftsAhead)
 	}
 	e, run = overlapping(t, dir, cfg, checked(t),
 		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassBlock} })
@@ -334,7 +338,7 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 		if random.IntN(3) == 0 {
 			r.Sampling = seeded(int64(i))
 		}
-		if random.IntN(2) == 0 { // the answer of this request needs another page
+		if random.IntN(2) == 0 { // the answer of this request needs one more page
 			r.Prompt = append(tokens(random.IntN(3), 270), tokens(100*round+i, 225+random.IntN(17))...)
 			r.MaxTokens = 30
 		}
@@ -356,7 +360,7 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	}
 	e, run := over(cfg, hooks...)
 	var given *Job
-	if random.IntN(2) == 0 { // one request is cancelled
+	if random.IntN(2) == 0 { // one request of this batch is cancelled
 		gone := Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
 			IgnoreEOS: true, Draft: new(int)}
 		if !guesses {
@@ -374,7 +378,8 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	return e.Stats()
 }
 
-// proposals holds the blocks that a drafter proposed, by length: tokens and bits of confidences.
+// proposals collects the blocks that a drafter proposed, by sequence length, as text: tokens and the bits of their
+// confidences.
 type proposals struct {
 	runner
 	mu  sync.Mutex
@@ -402,8 +407,8 @@ func watchBlocks(p *proposals) func(*Engine) {
 	return func(e *Engine) { p.runner, e.loop.passes.runner = e.loop.passes.runner, p }
 }
 
-// A sequence has the same drafts, to the bit, whether it is computed whole or in chunks, and after a prefix from the
-// cache or from a tier.
+// The drafts of a sequence and the bits of their confidences do not depend on whether its prompt is computed whole or
+// in chunks, or partly read from the cache or from a tier.
 func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V4Spark(t)
@@ -419,7 +424,7 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 		cfg.StepTokens = chunk
 		generate(t, start(t, dir, cfg, watchBlocks(&got)), request(1))
 		if !maps.Equal(got.all, want.all) {
-			t.Errorf("in steps of %d tokens other blocks are drafted", chunk)
+			t.Errorf("with steps of %d tokens the drafted blocks differ", chunk)
 		}
 	}
 	for name, o := range map[string]tier.Options{
@@ -435,11 +440,11 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 				t.Errorf("%s, round %d: %d tokens were cached", name, round, r.Usage.CachedTokens)
 			}
 			if i == 1 && !maps.Equal(got.all, want.all) {
-				t.Errorf("%s, round %d: other blocks are drafted", name, round)
+				t.Errorf("%s, round %d: the drafted blocks differ", name, round)
 			}
 		}
 		if st := e.Stats().Tiers; st.Tokens == 0 {
-			t.Errorf("%s: nothing came from the tier", name)
+			t.Errorf("%s: no page came from the tier", name)
 		}
 	}
 }
@@ -479,7 +484,7 @@ func TestSampledBlocksFollowTheTarget(t *testing.T) {
 // A configured number of drafts above the tokens of a block is refused. Automatic drafting drafts at most one block.
 func TestBlocksBoundTheDrafts(t *testing.T) {
 	if e := start(t, testmodel.V4Spark(t), Config{Draft: spec.Auto()}); e.Info().Drafts != 5 {
-		t.Errorf("auto drafts up to %d", e.Info().Drafts)
+		t.Errorf("automatic drafting drafts up to %d tokens", e.Info().Drafts)
 	}
 	if _, err := build(t, testmodel.V4Spark(t), Config{Draft: drafts(t, 6)}); err == nil {
 		t.Error("6 drafts of blocks of 5 were not refused")

@@ -18,7 +18,7 @@ import (
 // whose draft was accepted.
 func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	if raceEnabled {
-		t.Skip("a statistic; the other tests of drafts run the same goroutines")
+		t.Skip("the test computes statistics; other tests of drafts run the same goroutines")
 	}
 	seeds := 1500
 	if *everything {
@@ -65,7 +65,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 // test.
 func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, seeds int) {
 	t.Helper()
-	// Cells with an expected count below eight are merged.
+	// Outcomes with an expected count below eight are merged into one cell.
 	var chi, restWant, restGot float64
 	cells := -1
 	for key, p := range law {
@@ -83,7 +83,7 @@ func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, s
 	}
 	for key, n := range counts {
 		if law[key] == 0 {
-			t.Errorf("%v came %d times and cannot", key, n)
+			t.Errorf("tokens %v occurred %d times although their probability is 0", key, n)
 		}
 	}
 	// Chi-square is approximately normal with mean cells and variance 2*cells. A value four standard deviations above
@@ -139,7 +139,7 @@ func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[
 		total += p
 	}
 	if math.Abs(total-1) > 1e-4 {
-		t.Fatalf("the law of %s sums to %v", filepath.Base(dir), total)
+		t.Fatalf("the probabilities of %s sum to %v, want 1", filepath.Base(dir), total)
 	}
 	return law
 }

@@ -22,8 +22,8 @@ import (
 // once.
 
 // oracle returns a hook that replaces the guesses of the drafting layer by the tokens of the known answers, and every
-// fifth guess, by position, by another token. A random layer is hardly ever right; this produces every pattern of right
-// and wrong drafts.
+// fifth guess, by position, by another token. A random layer is hardly ever right; the known answers produce every
+// pattern of right and wrong drafts.
 func oracle(answers []*response, list []Request) func(*Engine) {
 	known := map[string]*response{}
 	for i, r := range list {
@@ -36,7 +36,7 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 				return
 			}
 			at := w.Cached + len(w.Tokens) + 1 - len(c.job.request.Prompt)
-			if w.Sampled > 0 { // the accepted row is known by now
+			if w.Sampled > 0 { // the device has sampled the target's tokens by now, so the accepted row is known
 				at = len(c.seq.Tokens) - len(c.job.request.Prompt)
 			}
 			answer := known[c.job.request.ID].Choices[c.index].Tokens
@@ -94,7 +94,7 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 		} else {
 			for place := range p.Plan().Rows / p.Plan().Requests {
 				next := *w
-				if next.Cached += place; w.Sampled > 0 { // the draft follows the rows that are known by now
+				if next.Cached += place; w.Sampled > 0 { // the draft follows the accepted rows, which are known by now
 					next.Sampled = place + 1
 				}
 				at, _ := res.Drafted(row, place)
@@ -106,7 +106,7 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 	return res, nil
 }
 
-// compare checks that the answers of requests have the same tokens.
+// compare checks that the choices of got and want have equal tokens.
 func compare(t *testing.T, list []Request, got, want []*response) {
 	t.Helper()
 	for i := range list {
@@ -116,8 +116,8 @@ func compare(t *testing.T, list []Request, got, want []*response) {
 	}
 }
 
-// mixedDrafts returns the requests with different numbers of drafts: some have none, some their own number, and the
-// rest use the engine's default.
+// mixedDrafts returns a copy of the requests in which every fourth request sets its own number of drafts, from 0 to
+// most; the other requests use the engine's default.
 func mixedDrafts(list []Request, most int) []Request {
 	list = slices.Clone(list)
 	for i := 3; i < len(list); i += 4 {
@@ -141,14 +141,14 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 	if raceEnabled {
 		list = list[1:2]
 	}
-	if standIn != nil { // a GPU has no float32 rows
+	if standIn != nil { // a GPU has no cache with float32 rows
 		list = slices.DeleteFunc(list, func(s setup) bool { return s.kv == "f32" })
 	}
 	for _, c := range list {
 		t.Run(fmt.Sprintf("%s %s %d drafts steps of %d", filepath.Base(c.checkpoint), c.kv, c.drafts, c.step),
 			func(t *testing.T) {
 				if c.checkpoint == testmodel.GLMDraft(t) || c.kv == "fp8-576" {
-					repeats(t, "of DeepSeek-V3.2 with these rows, or with other rows")
+					repeats(t, "other cases cover DeepSeek-V3.2 with these rows, or with other rows")
 				}
 				requests := crowd(20)
 				if raceEnabled {
@@ -173,8 +173,8 @@ func guessed(t *testing.T, e *Engine) {
 	}
 }
 
-// In deterministic mode, with preemption, recomputation and common prefixes, the logits of every committed row have the
-// bits of a run without drafts and without other requests.
+// In deterministic mode, with preemption, recomputation and common prefixes, the logits of every committed row are
+// bitwise equal to those of a run without drafts and without other requests.
 func TestADraftingCrowdGetsTheLogitsOfLonePlainRuns(t *testing.T) {
 	requests, pages := 48, 16
 	if raceEnabled {
@@ -231,7 +231,7 @@ func TestDraftedTextIsPlainText(t *testing.T) {
 	for _, kv := range layouts {
 		t.Run(kv, func(t *testing.T) {
 			if kv != "bf16" {
-				repeats(t, "these rows are tested with tokens that are not text")
+				repeats(t, "these cache rows are tested with random tokens")
 			}
 			cfg := Config{Policy: plan.Policy{KV: kv}, Draft: spec.Off()}
 			want := lone(t, "", cfg, list)
@@ -242,7 +242,7 @@ func TestDraftedTextIsPlainText(t *testing.T) {
 				compare(t, list, got, want)
 				for i := range list {
 					if got[i].Choices[0].Text != want[i].Choices[0].Text {
-						t.Errorf("%v drafts, request %d: %q, without %q", s, i, got[i].Choices[0].Text,
+						t.Errorf("%v drafts, request %d: text %q, without drafts %q", s, i, got[i].Choices[0].Text,
 							want[i].Choices[0].Text)
 					}
 				}
@@ -291,7 +291,7 @@ func TestNeighboursOfCancelledDraftsAnswerAsIfAlone(t *testing.T) {
 	})
 	compare(t, list, got, want)
 	if st := e.Stats(); st.Drafted == 0 || st.Aborted == 0 {
-		t.Errorf("%d tokens drafted, %d requests left; both were meant to happen", st.Drafted, st.Aborted)
+		t.Errorf("%d tokens drafted, %d requests aborted; want some of each", st.Drafted, st.Aborted)
 	}
 }
 
@@ -340,7 +340,8 @@ func TestAFailingDrafterCostsNothingButSpeed(t *testing.T) {
 				func(e *Engine) { e.loop.passes.runner = &faultyDrafts{runner: e.loop.passes.runner, fault: c.fault} })
 			compare(t, list, together(t, e, list), want)
 			if st := e.Stats(); st.DraftsFailed == 0 || st.Failed != 0 {
-				t.Errorf("%d sequences stopped drafting, %d requests failed; want some and none", st.DraftsFailed,
+				t.Errorf("%d sequences stopped drafting, %d requests failed; want some sequences and no request",
+					st.DraftsFailed,
 					st.Failed)
 			}
 		})
@@ -362,7 +363,7 @@ func TestDraftsOfBatchesThatRunOneByOne(t *testing.T) {
 	}))
 	compare(t, list, together(t, e, list), want)
 	if st := e.Stats(); st.Isolated == 0 {
-		t.Error("no batch was run one by one")
+		t.Error("no items of a failed batch were run one by one")
 	}
 	guessed(t, e)
 }
@@ -375,7 +376,7 @@ func TestDraftingNeedsAHead(t *testing.T) {
 	}
 	e := start(t, tinyBF16, Config{})
 	if i := e.Info(); i.Drafts != 0 || i.NoDrafts != "this checkpoint has no draft layer" || i.Config.N != 1 {
-		t.Errorf("auto without a head: %d drafts, %q, n %d", i.Drafts, i.NoDrafts, i.Config.N)
+		t.Errorf("automatic drafting without a drafting layer: %d drafts, %q, n %d", i.Drafts, i.NoDrafts, i.Config.N)
 	}
 	if out := generate(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 4,
 		IgnoreEOS: true}); out.Usage.DraftedTokens != 0 || out.Usage.CompletionTokens != 4 {
@@ -383,7 +384,7 @@ func TestDraftingNeedsAHead(t *testing.T) {
 	}
 	one := 1
 	if _, err := e.Submit(Request{Prompt: tokens(1, 9), Sampling: greedy(), Draft: &one}); !errors.Is(err, ErrRequest) {
-		t.Errorf("a request that drafts: %v", err)
+		t.Errorf("a request with drafts: error %v", err)
 	}
 }
 
@@ -403,7 +404,7 @@ func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	e.Close(t.Context())
 	if n := strings.Count(log.String(), "drafting costs more time"); n != 1 ||
 		!strings.Contains(log.String(), "id=loser") {
-		t.Errorf("the log says it %d times:\n%s", n, &log)
+		t.Errorf("the message was logged %d times, want once:\n%s", n, &log)
 	}
 }
 
@@ -423,7 +424,8 @@ func TestPretendedDraftsAreRightForBoth(t *testing.T) {
 				for _, sampled := range []int32{draft, draft + 1} {
 					got := c.pretend(sampled, draft, 0.5)
 					if told := sampled >= list[i].Least && sampled <= list[i].Most; told != (got == draft) {
-						t.Fatalf("token %d of the answer: the device is told %+v, the host takes %d for draft %d",
+						t.Fatalf("token %d of the answer: the device accepts tokens in %+v, the host chose %d for "+
+							"draft %d",
 							c.limits.made, list[i], got, draft)
 					}
 					if got == draft {
@@ -434,6 +436,6 @@ func TestPretendedDraftsAreRightForBoth(t *testing.T) {
 		}
 	}
 	if all := 20 * 3 * drafts * 2; right < all/4 || right > all*3/4 {
-		t.Errorf("%d of %d drafts are right, half were asked for", right, all)
+		t.Errorf("%d of %d drafts were accepted, want about half", right, all)
 	}
 }

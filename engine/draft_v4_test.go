@@ -22,7 +22,7 @@ import (
 
 func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the step loop alone is at work here")
+		t.Skip("the test runs the step loop only, without other goroutines")
 	}
 	for _, c := range []struct {
 		kind, dir string
@@ -34,9 +34,9 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 		t.Run(fmt.Sprint(c.kind, n), func(t *testing.T) {
 			switch {
 			case n != 3 && n != 5:
-				repeats(t, "three drafts, and five of a block, differ by their number alone")
+				repeats(t, "three drafts, and five drafts of a block, differ only in their number from other cases")
 			case c.kind == "DSpark":
-				repeats(t, "TestRandomBatchesOfBlocks has crowds with its blocks")
+				repeats(t, "TestRandomBatchesOfBlocks covers blocks in large batches")
 			}
 			list := long(6)
 			dir, cfg := c.dir, Config{Policy: deterministic("fp8"), Draft: spec.Off()}
@@ -47,7 +47,7 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 			compare(t, list, jointly(t, e, mixedDrafts(list, n), run), want)
 			for k, v := range wantRows.rows {
 				if gotRows.rows[k] != v {
-					t.Fatalf("the logits of %+v differ from those of a lone plain run", k)
+					t.Fatalf("the logits of %+v differ from the logits of a lone run without drafts", k)
 				}
 			}
 			if st := e.Stats(); st.CachedTokens == 0 || st.Preempted == 0 {
@@ -58,13 +58,14 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	}
 }
 
-// In a model whose layers add nothing, the embedding of a token alone decides the next token: the one whose row of the
-// head equals that embedding. The drafting block then guesses right every time: if tokens count up it guesses from the
-// next token's embedding (e_proj is the identity, h_proj is zero), and if a token repeats it guesses from the residual
-// streams of the previous token (e_proj is zero, h_proj is the identity). Random blocks are hardly ever right.
+// In a model whose layers add nothing, the embedding of a token alone decides the next token: it is the token whose row
+// of the output head equals that embedding. The drafting block then guesses right every time: if tokens count up it
+// guesses from the next token's embedding (e_proj is the identity, h_proj is zero), and if a token repeats it guesses
+// from the residual streams of the previous token (e_proj is zero, h_proj is the identity). Random blocks are hardly
+// ever right.
 func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the step loop alone is at work here")
+		t.Skip("the test runs the step loop only, without other goroutines")
 	}
 	for one, by := range map[string]int32{"e_proj": 1, "h_proj": 0} {
 		e := start(t, counting(t, one, int(by)),

@@ -16,35 +16,41 @@ import (
 
 // Config holds the parameters of New other than the model. Every size is set; package sparrow has the defaults.
 type Config struct {
-	Policy        plan.Policy
-	Draft         spec.Setting
-	DraftAccept   float64 // for benchmarks: the share of drafts that count as right, whatever they are; 0 compares them
-	CacheTokens   int     // 0 sizes the cache by memory
-	ContextTokens int     // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
-	StepTokens    int     // bounds the new tokens of one batch
-	MaxRunning    int     // bounds the sequences in a batch
-	MaxQueue      int     // bounds the sequences that wait
-	PlanHistory   int     // how many plans are kept for inspection
-	// MaxStall bounds how long prompts delay decoding sequences; 0 means no bound.
-	MaxStall      time.Duration
-	NoReuse       bool
-	NoGraphs      bool            // passes are not captured, on devices that could
-	NoOverlap     bool            // batches are formed when the one before has ended and the host has sampled
-	PadStates     bool            // step.Limits.PadStates
-	CacheEvents   prefix.Listener // called for changes of the prefix cache; nil means none
+	Policy plan.Policy
+	Draft  spec.Setting
+	// DraftAccept is the share of drafts that count as accepted, whatever the model computes, for benchmarks; 0
+	// compares drafts with the
+	// target.
+	DraftAccept float64
+	CacheTokens int // size of the cache in tokens; 0 sizes the cache by memory
+	// ContextTokens is the maximum length of a sequence; 0 means the model's limit, or the size of the cache if that is
+	// smaller.
+	ContextTokens int
+	StepTokens    int // maximum number of new tokens in one batch
+	MaxRunning    int // maximum number of sequences in a batch
+	MaxQueue      int // maximum number of waiting sequences
+	PlanHistory   int // number of plans kept for inspection
+	// MaxStall is the maximum time that prompts delay decoding sequences; 0 means no limit.
+	MaxStall time.Duration
+	NoReuse  bool
+	NoGraphs bool // disables captured graphs
+	// NoOverlap forms each batch only after the previous batch has ended and the host has sampled its tokens.
+	NoOverlap     bool
+	PadStates     bool            // value of step.Limits.PadStates
+	CacheEvents   prefix.Listener // called for changes of the prefix cache; may be nil
 	EOS           []int32         // tokens that end a sequence
-	WeightBytes   int64           // memory of the weights
-	ReservedBytes int64           // memory of a device for its operations, in addition to weights, cache and passes
-	Packed        bool            // the weights are a copy in memory of their own
-	// RecordBytes bounds the recorded rows of a request; 0 means DefaultRecordBytes, a negative value disables
-	// recording.
+	WeightBytes   int64           // bytes of memory for the weights
+	ReservedBytes int64           // bytes of device memory for operations, in addition to weights, cache and passes
+	Packed        bool            // the weights were copied to memory, so that they are not mapped files
+	// RecordBytes is the maximum size of the recorded rows of a request; 0 means DefaultRecordBytes, a negative value
+	// disables recording.
 	RecordBytes int64
 	SelfTest    SelfTest
-	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is forever
+	Watchdog    time.Duration // maximum time of a pass before it is reported; 0 means no limit
 	Log         *slog.Logger
-	Tiers       tier.Options // where pages are kept outside the device
-	Weights     tier.Weights // name the weights there
-	Clock       Clock        // nil is the machine's
+	Tiers       tier.Options // storage of pages outside the device
+	Weights     tier.Weights // identities of the weights, by which pages in tiers are found
+	Clock       Clock        // clock of the engine; nil means the system clock
 	// Usage counts the chosen experts; it may hold counts of earlier engines. nil counts nothing. The engine owns it
 	// until its loop has ended.
 	Usage *usage.Table

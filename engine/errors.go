@@ -23,7 +23,7 @@ var ErrStep = errors.New("sparrow: the model failed on this request")
 type RequestError struct {
 	Field  string
 	Reason string
-	Err    error // what found the problem, such as a grammar's error about a schema; may be nil
+	Err    error // error that found the problem, such as a grammar's error about a schema; may be nil
 }
 
 func (e *RequestError) Error() string { return ErrRequest.Error() + ": " + e.Field + ": " + e.Reason }

@@ -32,8 +32,9 @@ func outcomesOf(tokens ...int32) (list []outcome) {
 	return list
 }
 
-// Drafts are counted by position: all drafts as drafted, those that were compared as verified, and the first ones as
-// accepted. The usage, the trace and the statistics have the same counts.
+// Drafts are counted by position in the chain: Judged counts the drafts that were compared with a target token, Right
+// the drafts that were equal to it. The usage and the other counters of statistics count all drafts and the accepted
+// drafts.
 func TestDraftsAreCountedByPlace(t *testing.T) {
 	control, other := spec.New(spec.Auto(), 0), spec.New(spec.Auto(), 0)
 	j := &Job{trace: &Trace{}}
@@ -53,7 +54,7 @@ func TestDraftsAreCountedByPlace(t *testing.T) {
 		t.Errorf("usage %+v, want %+v", j.usage, want)
 	}
 	if s := &y.stats; s.Verified != 3 || s.VerifiedTokens != 6 || s.Drafted != 6 || s.Accepted != 3 {
-		t.Errorf("%d items verified, %d tokens of them, %d drafted, %d accepted; want 3, 6, 6 and 3", s.Verified,
+		t.Errorf("%d items were verified with %d tokens, %d drafted, %d accepted; want 3, 6, 6 and 3", s.Verified,
 			s.VerifiedTokens, s.Drafted, s.Accepted)
 	}
 	want := other.Request()
@@ -62,7 +63,7 @@ func TestDraftsAreCountedByPlace(t *testing.T) {
 	want.Judged(1, 0)
 	for i := 1; i <= 3; i++ {
 		if got, want := c.drafts.Chance(i), want.Chance(i); got != want {
-			t.Errorf("draft %d has the chance %v, want %v", i, got, want)
+			t.Errorf("draft %d has an acceptance rate of %v, want %v", i, got, want)
 		}
 	}
 }
@@ -80,7 +81,8 @@ func TestTheMinimumLengthIsExact(t *testing.T) {
 	r.MinTokens, r.MaxTokens = 3, 10
 	for i, out := range advanced(t, e, r, w.eos, w.eos, w.eos, w.eos) {
 		if ended := i == 3; (out.event.Token == w.eos) != ended || (out.finish == FinishStop) != ended {
-			t.Errorf("token %d is %d, finish %q; the end is %d", i, out.event.Token, out.finish, w.eos)
+			t.Errorf("token %d is %d, finish %q; the end-of-sequence token is %d", i, out.event.Token, out.finish,
+				w.eos)
 		}
 	}
 	r.Sampling.Stop = []string{"4"}
@@ -93,7 +95,7 @@ func TestTheMinimumLengthIsExact(t *testing.T) {
 	outs := advanced(t, e, r, four, w.eos, w.eos, w.eos)
 	for i, out := range outs {
 		if (out.event.Token == w.eos) != (i == 3) {
-			t.Errorf("token %d of a number is %d, the end is %d", i, out.event.Token, w.eos)
+			t.Errorf("token %d of a number is %d, the end-of-sequence token is %d", i, out.event.Token, w.eos)
 		}
 	}
 }
@@ -136,7 +138,7 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 		setting     spec.Setting
 		block, step int
 		want        int
-		because     string // why nothing is drafted
+		because     string // reason why drafting is disabled
 	}{
 		{spec.Off(), 5, 64, 0, "switched off"},
 		{spec.Auto(), 0, 64, spec.MaxDrafts, ""},
@@ -163,7 +165,7 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 	for _, s := range []spec.Setting{spec.Auto(), drafts(t, 2)} {
 		got, why, err := maxDrafts(s, &proposing{head: errFault}, 64)
 		if got != 0 || s.IsFixed() != errors.Is(err, errFault) || !s.IsFixed() && why != errFault.Error() {
-			t.Errorf("%v without a head: %d, %q, %v", s, got, why, err)
+			t.Errorf("%v without a drafting layer: %d, %q, %v", s, got, why, err)
 		}
 	}
 }
@@ -210,7 +212,7 @@ func TestFlushingAClosingEngine(t *testing.T) {
 	e.inbox.flushes = nil
 	e.inbox.stop(false)
 	if err := e.Flush(ended); !errors.Is(err, ErrClosed) || len(e.inbox.flushes) != 0 {
-		t.Errorf("while it closes: %v, %d wait", err, len(e.inbox.flushes))
+		t.Errorf("while the engine closes: error %v, %d callers of Flush wait", err, len(e.inbox.flushes))
 	}
 }
 
@@ -228,7 +230,8 @@ func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 		t.Error(err)
 	}
 	if st := e.Stats(); st.Failed != 4 || st.Running+st.Waiting != 0 || len(e.inbox.jobs) != 0 || st.Device == "" {
-		t.Errorf("%d failed, %d run and %d wait, %d in the inbox, device %q", st.Failed, st.Running, st.Waiting,
+		t.Errorf("%d requests failed, %d run, %d wait, %d are in the inbox; Stats.Device is %q", st.Failed, st.Running,
+			st.Waiting,
 			len(e.inbox.jobs), st.Device)
 	}
 	for i, j := range jobs {
@@ -240,12 +243,12 @@ func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 			}
 			if ev.Finish == FinishError && errors.Is(ev.Err, ErrDevice) && errors.Is(ev.Err, kernel.ErrLost) {
 				if ends++; ev.Last != (ends == 2) {
-					t.Errorf("request %d: end %d is its last: %v", i, ends, ev.Last)
+					t.Errorf("request %d: last event of choice %d has Last %v", i, ends, ev.Last)
 				}
 			}
 		}
 		if ends != 2 {
-			t.Errorf("request %d: %d choices were told, want 2", i, ends)
+			t.Errorf("request %d: %d choices got a last event, want 2", i, ends)
 		}
 	}
 	if _, err := e.Submit(r); !errors.Is(err, ErrDevice) {
@@ -253,14 +256,15 @@ func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 	}
 }
 
-// Works include all tokens before their own, unless the host does not know the last of them yet.
+// A work has all tokens of the sequence before its own tokens (step.Work), unless the host does not know the last of
+// these tokens yet.
 func TestTokensBeforeAWork(t *testing.T) {
 	c := &choice{seq: sched.Sequence{Tokens: tokens(1, 8)}}
 	c.seq.Owner = c
 	for cached, want := range map[int]int{0: 0, 5: 5, 7: 7, 8: 8, 9: 0} {
 		got := tokensBefore(&sched.Item{Seq: &c.seq, Cached: cached})
 		if !slices.Equal(got, c.seq.Tokens[:want]) || (got == nil) != (cached > 8) {
-			t.Errorf("after %d of 8 tokens: %v", cached, got)
+			t.Errorf("after %d of 8 tokens: the tokens before are %v", cached, got)
 		}
 	}
 }
@@ -279,7 +283,7 @@ func (s *shorter) Config() *config.Config {
 
 // A block is drafted only if its last token has a position in the context.
 func TestTheLastBlockEndsWithTheContext(t *testing.T) {
-	alone(t, "one device drafts")
+	alone(t, "the test needs one device")
 	const prompt, positions, block, most = 8, 24, 5, 14
 	// Every draft is rejected, so that the answer grows by one token in each step.
 	e, _ := prepared(t, testmodel.V4Spark(t), Config{Draft: drafts(t, block), DraftAccept: 1e-12, NoReuse: true})
@@ -291,18 +295,20 @@ func TestTheLastBlockEndsWithTheContext(t *testing.T) {
 		e.iterations(1)
 		q := e.loop.sched.All()[0]
 		want := min(block, prompt+most-len(q.Tokens)-1)
-		// The number of accepted drafts is not known when the block is enqueued; the bound counts all of them.
+		// The number of accepted drafts is not known when the block is enqueued; the limit of positions counts all
+		// drafts as accepted.
 		if cached+rows+1+block > positions {
 			want = 0
 		}
 		if len(q.Drafts) != want {
-			t.Errorf("%d rows after %d of %d: %d drafts, want %d", rows, cached, positions, len(q.Drafts), want)
+			t.Errorf("%d rows after %d of %d positions: %d drafts, want %d", rows, cached, positions, len(q.Drafts),
+				want)
 		}
 		cached, rows = len(q.Tokens)-1, 1+len(q.Drafts)
 	}
 }
 
-// A sequence that waits in vain for its pages waits exactly until its limit, and the lost time is counted.
+// If pages do not arrive from a tier, the sequence waits exactly until its time limit, and the lost time is counted.
 func TestTimeLostToPagesIsCounted(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -314,17 +320,19 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	emptied(t, e)
 	_, run := running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
 	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 1, Trace: true})
+	const queued = time.Second // time before the sequence is admitted, which is not part of the wait
+	clock.at.Store(int64(queued))
 	e.iterations(1)
 	begun := clock.Now()
 	for _, late := range []time.Duration{0, wait - 1} {
-		clock.at.Store(int64(late))
+		clock.at.Store(int64(queued + late))
 		if e.loop.tiers.advance() || len(e.loop.tiers.restoring) != 1 {
-			t.Fatalf("after %v it waits no longer", late)
+			t.Fatalf("after %v the sequence no longer waits", late)
 		}
 	}
-	clock.at.Store(int64(wait))
+	clock.at.Store(int64(queued + wait))
 	if !e.loop.tiers.advance() || len(e.loop.tiers.restoring) != 0 {
-		t.Fatalf("after %v it still waits", wait)
+		t.Fatalf("after %v the sequence still waits", wait)
 	}
 	if st := e.loop.tiers.stats; st.Lost != wait || st.Saved != 0 || st.Slow != 1 || st.Missed != 1 ||
 		st.Restored != 0 {

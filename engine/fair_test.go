@@ -11,7 +11,8 @@ import (
 // A short request runs in the batch after its arrival, or at most one batch later, however many choices of its own or
 // other tenants are running and waiting. The other choices continue and end too.
 func TestFloodsDoNotDelayOthers(t *testing.T) {
-	for _, tenant := range []string{"other", "flood", ""} { // the last floods from two addresses, without a tenant
+	// The last two tenants flood the engine; the requests without a tenant come from two addresses.
+	for _, tenant := range []string{"other", "flood", ""} {
 		t.Run(tenant, func(t *testing.T) {
 			iterations, came, ran := 0, map[string]int{}, map[string]int{} // the maps are indexed by request
 			note := func(e *Engine) {
@@ -41,7 +42,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 				floods = append(floods, open(t, e, r))
 			}
 			for range 40 {
-				floods[0].Next() // both floods run
+				floods[0].Next() // both floods run by then
 			}
 			for i := range 3 {
 				collect(open(t, e, Request{Prompt: tokens(i, 12), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true,
@@ -56,7 +57,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 			for i := range 3 {
 				id := fmt.Sprint("late ", i)
 				if ran[id] == 0 || ran[id]-came[id] > 1 {
-					t.Errorf("%s came in iteration %d and ran in %d", id, came[id], ran[id])
+					t.Errorf("request %s arrived in iteration %d and ran in iteration %d", id, came[id], ran[id])
 				}
 			}
 			if e.Stats().Preempted == 0 {

@@ -35,7 +35,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault func(works []step.Work) error
-		lost  bool // whether the marked request fails
+		lost  bool // the marked request fails
 		alone bool
 	}{
 		{"an error of one sequence", func(works []step.Work) error {
@@ -92,7 +92,8 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 			}
 			st := e.Stats()
 			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Isolated > 0) != c.alone {
-				t.Errorf("%d finished, %d failed, %d batches run one by one", st.Finished, st.Failed, st.Isolated)
+				t.Errorf("%d requests finished, %d failed, the items of %d batches were run one by one", st.Finished,
+					st.Failed, st.Isolated)
 			}
 		})
 	}
@@ -160,7 +161,7 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 		t.Errorf("NaN: %+v", last)
 	}
 	if _, last := collect(b); last.Finish != FinishLength {
-		t.Errorf("its neighbour: %+v", last)
+		t.Errorf("the other request ended with %+v", last)
 	}
 }
 
@@ -192,11 +193,12 @@ func TestRowsThatAreNotNumbersFailAlone(t *testing.T) {
 				t.Errorf("the request with NaN ended with %+v", last)
 			}
 		} else if last.Finish != FinishLength || !slices.Equal(got, want[i].Choices[0].Tokens) {
-			t.Errorf("request %d: %v, %+v; alone %v", i, got, last, want[i].Choices[0].Tokens)
+			t.Errorf("request %d: tokens %v, last event %+v; want tokens %v", i, got, last, want[i].Choices[0].Tokens)
 		}
 	}
 	if st := e.Stats(); st.Isolated != 0 || st.Failed != 1 || st.Finished != 4 {
-		t.Errorf("%d batches ran again, %d requests failed, %d finished", st.Isolated, st.Failed, st.Finished)
+		t.Errorf("the items of %d batches ran again, %d requests failed, %d finished", st.Isolated, st.Failed,
+			st.Finished)
 	}
 }
 
@@ -228,7 +230,7 @@ func damageEmbedding(t *testing.T, from, to string, token int) {
 	}
 }
 
-// A panic while a token is sampled or turned into text loses that request alone.
+// If sampling a token or turning it into text panics, only the request of that token fails.
 func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{}, checked(t), func(e *Engine) {
 		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
@@ -246,7 +248,7 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 		t.Errorf("got %+v", last)
 	}
 	if got, last := collect(b); last.Finish != FinishLength || len(got) != 3 {
-		t.Errorf("its neighbour: %+v", last)
+		t.Errorf("the other request ended with %+v", last)
 	}
 }
 
@@ -258,7 +260,7 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	var streams []*Job
 	e.cfg.Observe = func(bool) {
 		if steps++; steps == 3 {
-			// Not received yet.
+			// The loop has not received this request yet.
 			streams = append(streams, open(t, e, Request{Prompt: tokens(9, 10), Sampling: greedy()}))
 			panic("broken invariant")
 		}
@@ -298,10 +300,10 @@ func allFailed(t *testing.T, e *Engine, streams []*Job) {
 		s.Cancel()
 	}
 	if _, err := e.Submit(Request{Prompt: tokens(1, 1), Sampling: greedy()}); !errors.Is(err, ErrClosed) {
-		t.Errorf("a request afterwards: error %v", err)
+		t.Errorf("a request after the panic: error %v", err)
 	}
 	e.Close(context.Background())
 	if st := e.Stats(); st.Failed != int64(len(streams)) || st.Running+st.Waiting != 0 || e.inbox.queued.waiting != 0 {
-		t.Errorf("%+v, %d queued", st, e.inbox.queued.waiting)
+		t.Errorf("statistics %+v, %d sequences queued", st, e.inbox.queued.waiting)
 	}
 }

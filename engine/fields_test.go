@@ -44,7 +44,8 @@ func TestASequenceHasWhatItsRequestSays(t *testing.T) {
 		q := j.choices[0].seq
 		if q.Tenant != j.turnKey || q.Request != any(j) || q.Owner != any(j.choices[0]) ||
 			!slices.Equal(q.Salt, j.salt) {
-			t.Errorf("%+v: tenant %q and salt %q, want %q and %q", r, q.Tenant, q.Salt, j.turnKey, j.salt)
+			t.Errorf("request %+v: the sequence has tenant %q and salt %q, want %q and %q", r, q.Tenant, q.Salt,
+				j.turnKey, j.salt)
 		}
 		return q
 	}
@@ -83,15 +84,15 @@ func TestASequenceHasWhatItsRequestSays(t *testing.T) {
 			t.Errorf("another %s changes %v of the sequence, want %v", c.what, changed(first, sequence(r)), c.want)
 		}
 	}
-	// Requests without a tenant are scheduled fairly by their source, and share pages.
+	// Requests without a tenant take turns by source, and share cached pages.
 	r, other := plain(), plain()
 	r.Tenant, other.Tenant, other.Source = "", "", "other"
 	if got := changed(sequence(r), sequence(other)); !slices.Equal(got, []string{"Tenant"}) {
-		t.Errorf("another source changes %v of the sequence, want its turn", got)
+		t.Errorf("another source changes %v of the sequence, want its turn key", got)
 	}
 }
 
-// After the last row of a prompt was scored no row is left to score, and the answer is sampled as usual.
+// After the last row of a prompt was scored, no row is left to score, and the answer is sampled as usual.
 func TestNothingIsLeftToScoreAfterThePrompt(t *testing.T) {
 	for _, from := range []int{0, 1, 5, 40} {
 		e := still(t, testmodel.V32(t), Config{StepTokens: 16})
@@ -106,7 +107,7 @@ func TestNothingIsLeftToScoreAfterThePrompt(t *testing.T) {
 			t.Errorf("from token %d: %d rows are left to score after the first token", from, c.seq.Logits)
 		}
 		if got, want := e.Stats().ScoredTokens, int64(40-from); got != want {
-			t.Errorf("from token %d: %d tokens are scored, want %d", from, got, want)
+			t.Errorf("from token %d: %d tokens were scored, want %d", from, got, want)
 		}
 		j.Cancel()
 		e.iterations(1)
@@ -119,12 +120,13 @@ func TestProgressEndsWithThePrompt(t *testing.T) {
 	for computed, want := range map[int]int{0: 0, 4: 4, 8: 8, 9: 9, 10: 9, 50: 9} {
 		j.computed = computed
 		if got, cached := j.Progress(); got != want || cached != 4 {
-			t.Errorf("%d tokens in the cache: %d of the prompt, %d cached", computed, got, cached)
+			t.Errorf("%d computed tokens: Progress returned %d tokens of the prompt and %d cached tokens", computed,
+				got, cached)
 		}
 	}
 }
 
-// A tenant with one waiting request may queue a second if either of the two has several choices.
+// A tenant with one waiting request may queue a second request if either of the two requests has several choices.
 func TestASecondRequestBesideALargeOne(t *testing.T) {
 	for _, c := range []struct {
 		first, second int
@@ -142,10 +144,10 @@ func TestASecondRequestBesideALargeOne(t *testing.T) {
 		before := b.waiting
 		err := b.add("a", c.second)
 		if (err == nil) != c.taken {
-			t.Errorf("%d choices after %d: %v", c.second, c.first, err)
+			t.Errorf("a request with %d choices after one with %d choices: error %v", c.second, c.first, err)
 		}
 		if err != nil && (b.waiting != before || b.tenants["a"] != queued{c.first, 1}) {
-			t.Errorf("a refused request counts: %+v", b)
+			t.Errorf("a refused request was counted: %+v", b)
 		}
 	}
 }
@@ -166,11 +168,12 @@ func TestBackgroundRequestsDelayNobody(t *testing.T) {
 	}
 	own, other := estimate(0)
 	if own != 5*time.Second || other != time.Second {
-		t.Errorf("it waits for %v, a tenant without requests for %v", own, other)
+		t.Errorf("without background requests tenants a and d wait for %v and %v, want 5s and 1s", own, other)
 	}
 	for n := range 4 {
 		if a, d := estimate(n); a != own || d != other {
-			t.Errorf("beside %d background requests it waits for %v and %v, want %v and %v", n, a, d, own, other)
+			t.Errorf("with %d background requests, tenants a and d wait for %v and %v, want %v and %v", n, a, d, own,
+				other)
 		}
 	}
 }
@@ -205,10 +208,11 @@ func TestWhenTheSelfTestRuns(t *testing.T) {
 			s.info.Config.Model.Heads *= 1 << 20
 		}
 		if err := selfTest(&s); err != nil || (m.tests == 1) != c.runs {
-			t.Errorf("setting %d on %v, large %v: %d tests, %v; want it to run: %v", c.setting, c.arch, c.large,
+			t.Errorf("setting %d on %v, large model %v: %d self-tests ran, error %v; want one to run: %v", c.setting,
+				c.arch, c.large,
 				m.tests, err, c.runs)
 		}
-		s.model = struct{ model.Model }{e.model} // a model without a self-test
+		s.model = struct{ model.Model }{e.model} // hides the model's self-test
 		if err := selfTest(&s); err != nil {
 			t.Errorf("a model without a self-test: %v", err)
 		}
@@ -238,7 +242,7 @@ func (m renamed) PageBytes(*plan.Config) int64 { return m.bytes }
 // The name of a page outside the device depends on every property on which its bytes depend. Each property is changed
 // alone, and all names differ.
 func TestPagesAreNamedByEverythingTheyDependOn(t *testing.T) {
-	alone(t, "one device is renamed")
+	alone(t, "the test renames a single device")
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)
 	paged := e.model.(model.Paged)
@@ -266,7 +270,7 @@ func TestPagesAreNamedByEverythingTheyDependOn(t *testing.T) {
 			t.Fatalf("%s: %v", c.what, err)
 		}
 		if other, ok := names[pool.Identity]; ok {
-			t.Errorf("another %s gives the name of another %s: %s", c.what, other, pool.Identity)
+			t.Errorf("another %s gives the same name as another %s: %s", c.what, other, pool.Identity)
 		}
 		names[pool.Identity] = c.what
 		x.close()
@@ -285,17 +289,17 @@ func TestTheLoopLooksAgainAtTheEarliestDeadline(t *testing.T) {
 			x.timer = time.AfterFunc(time.Hour, func() { fired = time.Since(now) })
 			defer x.timer.Stop()
 			x.setup, x.wait, x.restoring = &setup{cfg: Config{Clock: machine{}}}, 10*time.Second, nil
-			for _, d := range begun { // the fetches never report anything
+			for _, d := range begun { // each fetch begins at time d and never delivers a page
 				x.restoring = append(x.restoring,
 					&choice{restore: &restore{fetch: &tier.Fetch{}, admit: true, begun: now.Add(d * time.Second)}})
 			}
 			if x.advance() || len(x.restoring) != len(begun) {
-				t.Errorf("%v: it did something", begun)
+				t.Errorf("waits since %v: the loop processed something, want nothing", begun)
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if want := (10 + slices.Min(begun)) * time.Second; fired != want {
-				t.Errorf("waits begin after %d s: it looks again after %v, want %v", begun, fired, want)
+				t.Errorf("waits begin after %d s: the loop wakes up after %v, want %v", begun, fired, want)
 			}
 		})
 	}
@@ -336,7 +340,7 @@ func (lateFault) Wait() error { return errFault }
 // If a page cannot be copied from the device, at any stage of the copy, its host memory is released and no tier holds
 // it. The next page is stored.
 func TestPagesThatCannotBeCopiedHoldNoMemory(t *testing.T) {
-	alone(t, "the device of one rank fails")
+	alone(t, "the test makes a single device fail")
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
 	emptied(t, e)
 	running(t, e)
@@ -347,21 +351,23 @@ func TestPagesThatCannotBeCopiedHoldNoMemory(t *testing.T) {
 		x.Leaving(k)
 		x.settle()
 		if pages, _ := x.stack.Held(); pages != 0 || x.stack.Has(k.Hash) || len(x.copies) != 0 {
-			t.Errorf("%d: %d pages of host memory are in use, held %v, %d copies", i, pages, x.stack.Has(k.Hash),
+			t.Errorf("failure %d: %d pages of host memory are in use, the tier has the page: %v, %d copies in flight",
+				i, pages, x.stack.Has(k.Hash),
 				len(x.copies))
 		}
 		x.dev = dev
 		x.Leaving(k)
 		x.settle()
 		if pages, _ := x.stack.Held(); pages != 1 || !x.stack.Has(k.Hash) {
-			t.Errorf("%d: %d pages, held %v after a copy that succeeds", i, pages, x.stack.Has(k.Hash))
+			t.Errorf("failure %d: after a successful copy %d pages are in use, the tier has the page: %v", i, pages,
+				x.stack.Has(k.Hash))
 		}
 		x.stack.Clear()
 	}
 }
 
-// A snapshot of the counters does not change while the engine runs on, and neither does a copy of the counts of experts
-// or the list of plans.
+// A snapshot of the counters does not change while the engine continues to run. A copy of the expert counts and the
+// list of plans do not change either.
 func TestSnapshotsStay(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	e := still(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 2), PlanHistory: 2,
@@ -374,10 +380,10 @@ func TestSnapshotsStay(t *testing.T) {
 	text := fmt.Sprintf("%+v", first)
 	e.iterations(4)
 	if fmt.Sprintf("%+v", snapshot()) == text {
-		t.Fatal("nothing was counted meanwhile")
+		t.Fatal("no counter grew after the snapshot")
 	}
 	if got := fmt.Sprintf("%+v", first); got != text {
-		t.Errorf("the snapshot is now\n%s, was\n%s", got, text)
+		t.Errorf("the snapshot is now\n%s\nand was\n%s", got, text)
 	}
 	j.Cancel()
 	e.iterations(1)
@@ -397,7 +403,7 @@ func (snapshots) WindowBytes(*plan.Config) int64 { return 1000 }
 // The size of a cache is the sum of its parts in every model family. The parts are pages without their window parts,
 // window pages for running sequences, for a step and for reuse, and states.
 func TestTheSizeOfACache(t *testing.T) {
-	alone(t, "sizes are those of one rank")
+	alone(t, "expected sizes are those of one rank")
 	for name, dir := range map[string]string{"v32": testmodel.V32(t), "v4": testmodel.V4(t), "v41": testmodel.V41(t),
 		"next": testmodel.Next(t)} {
 		e := still(t, dir, Config{MaxRunning: 2, StepTokens: 32})
@@ -428,7 +434,7 @@ func TestTheSizeOfACache(t *testing.T) {
 // The memory that an engine reports is the sum over its ranks: the sizes of one rank times the number of ranks, and the
 // weights of the checkpoint once.
 func TestMemoryOfRanks(t *testing.T) {
-	alone(t, "sizes are those of one rank")
+	alone(t, "expected sizes are those of one rank")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second})
 	running(t, e)
 	arena := e.loop.passes.runner.Bytes() + e.loop.inner.passes.runner.Bytes()
@@ -443,7 +449,7 @@ func TestMemoryOfRanks(t *testing.T) {
 	}
 }
 
-// attended counts the passes that the loop waits for while the watchdog does not watch them.
+// attended records the passes that the loop waits for while the watchdog does not watch them.
 type attended struct {
 	runner
 	engine  *Engine
@@ -481,11 +487,11 @@ func TestEveryWaitIsWatched(t *testing.T) {
 			e.iterations(1)
 		}
 		if len(r.ignored) > 0 || r.waits < 4 {
-			t.Errorf("%s: nothing watches %d of %d passes: %v", name, len(r.ignored), r.waits, r.ignored)
+			t.Errorf("%s: the watchdog does not watch %d of %d passes: %v", name, len(r.ignored), r.waits, r.ignored)
 		}
 		e.iterations(1) // ends the pass that was left running
 		if began := e.loop.watchdog.began.Load(); began != 0 {
-			t.Errorf("%s: a pass is watched while nothing runs", name)
+			t.Errorf("%s: the watchdog watches a pass while no pass runs", name)
 		}
 	}
 	e, _, _ := startPaced(t, Config{}, before(func([]step.Work) error { return plan.E28 }))
@@ -534,20 +540,23 @@ func TestWhatEndsAChoice(t *testing.T) {
 			}
 		}
 		if got := l.complete(); got != c.complete {
-			t.Errorf("document %v, reasoning %v, ends %v, after %v: complete %v", c.document, c.reasons, c.eos,
+			t.Errorf("document %v, reasoning %v, end tokens %v, after tokens %v: complete is %v", c.document, c.reasons,
+				c.eos,
 				c.tokens, got)
 		}
 		for _, ignores := range []bool{false, true} {
 			l.ignoreEOS, l.eos = ignores, []int32{eos}
 			if l.endsAt(four) || l.endsAt(eos) != (!ignores || c.document) {
-				t.Errorf("document %v, ends ignored %v: token 4 ends it %v, the end %v", c.document, ignores,
+				t.Errorf("document %v, end tokens ignored %v: token 4 ends the choice: %v, the end-of-sequence token "+
+					"ends it: %v", c.document, ignores,
 					l.endsAt(four), l.endsAt(eos))
 			}
 		}
 	}
 }
 
-// If a request has several choices, the first choice fetches the pages of the prompt and the others share them.
+// If a request has several choices, the first choice fetches the pages of the prompt and the other choices share these
+// pages.
 func TestOneChoiceFetchesThePrompt(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -569,8 +578,8 @@ func TestOneChoiceFetchesThePrompt(t *testing.T) {
 	e.loop.receive()
 }
 
-// When the cache is emptied, no sequence gets a page that was fetched before, whether it waits or was admitted. Every
-// fetch ends, and its sequence computes the prompt instead.
+// When the cache is emptied, no waiting or admitted sequence gets a page that was fetched before. Every fetch ends, and
+// its sequence computes the prompt instead.
 func TestAnEmptiedCacheEndsEveryFetch(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -593,7 +602,7 @@ func TestAnEmptiedCacheEndsEveryFetch(t *testing.T) {
 	e.tally.Unlock()
 	if _, fetches := x.stack.Held(); fetches != 0 || len(x.restoring) != 0 || x.seeking != 0 ||
 		e.loop.sched.Restoring() {
-		t.Errorf("%d fetches of %d admitted and %d waiting sequences are left", fetches, len(x.restoring), x.seeking)
+		t.Errorf("%d fetches are left, of %d admitted and %d waiting sequences", fetches, len(x.restoring), x.seeking)
 	}
 	for i, j := range jobs {
 		if j.choices[0].restore != nil {
@@ -601,7 +610,7 @@ func TestAnEmptiedCacheEndsEveryFetch(t *testing.T) {
 		}
 	}
 	if stop := jobs[0].choices[0].restored.Stop; stop != "the cache was cleared" {
-		t.Errorf("the reason is %q", stop)
+		t.Errorf("the reason for the end of the fetch is %q", stop)
 	}
 	for _, j := range jobs {
 		j.Cancel()
@@ -638,13 +647,13 @@ func TestAPassIsRecordedWhole(t *testing.T) {
 			got := [...]int64{st.Steps - before.Steps, st.Overlapped - before.Overlapped, st.Between - before.Between,
 				st.Slices - before.Slices, st.Conversions - before.Conversions}
 			if got != [...]int64{1, one(behind != stageFormed), one(between), 2, 0} {
-				t.Errorf("behind one that is %v, between operations %v: counters grow by %v", behind, between, got)
+				t.Errorf("behind a batch that is %v, between operations %v: counters grow by %v", behind, between, got)
 			}
 		}
 	}
 }
 
-// The first error of a lost device stays, and requests are counted as failed once.
+// The first error of a lost device stays, and each request is counted as failed only once.
 func TestADeviceIsLostOnce(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	running(t, e)
@@ -654,17 +663,18 @@ func TestADeviceIsLostOnce(t *testing.T) {
 	text := e.Stats().Device
 	e.loop.lose(second)
 	if lost := e.tally.lost; !errors.Is(lost, first) || errors.Is(lost, second) || e.Stats().Device != text {
-		t.Errorf("lost by %v; reported as %q, before as %q", lost, e.Stats().Device, text)
+		t.Errorf("lost with error %v; the device is reported as %q, before as %q", lost, e.Stats().Device, text)
 	}
 	if _, last := collect(j); !errors.Is(last.Err, first) || e.Stats().Failed != 1 {
-		t.Errorf("it ended with %v, %d requests failed", last.Err, e.Stats().Failed)
+		t.Errorf("the request ended with error %v, %d requests failed", last.Err, e.Stats().Failed)
 	}
 	if _, err := e.Submit(Request{Prompt: tokens(1, 9), Sampling: greedy()}); !errors.Is(err, first) {
 		t.Errorf("a new request: %v", err)
 	}
 }
 
-// A model is refused if its parts do not fit. Smaller steps are suggested only where the weights and the driver do.
+// A model is refused if weights, driver memory, cache and passes together do not fit. The error suggests smaller steps
+// only if the weights and the driver memory alone fit.
 func TestTheMemoryThatIsNotThere(t *testing.T) {
 	for _, c := range []struct {
 		free     int64
@@ -675,12 +685,13 @@ func TestTheMemoryThatIsNotThere(t *testing.T) {
 		n := Need{Weights: 100, Cache: 1, Arena: 2, Scratch: 4, Graphs: 8, Free: c.free}
 		err := n.Err("a GPU")
 		if (err == nil) != c.fits || err != nil && strings.Contains(err.Error(), "--step-tokens") != c.suggests {
-			t.Errorf("%d bytes are free beside the driver: %v", c.free-ownUse, err)
+			t.Errorf("%d bytes are free in addition to the driver's memory: %v", c.free-ownUse, err)
 		}
 	}
 }
 
-// The pools of ranks have pages and window pages of their own: numbers follow those of the rank before.
+// The pools of ranks have pages and window pages of their own: the page numbers of a rank follow those of the previous
+// rank.
 func TestPagesOfRanksAreTheirOwn(t *testing.T) {
 	const ranks, each, windows = 3, 4, 2
 	pools, err := openPools(kv.Config{Pages: each, PageTokens: 4, Window: kv.Window{Pages: windows, Tokens: 4}}, ranks)
@@ -719,13 +730,13 @@ func TestPagesOfRanksAreTheirOwn(t *testing.T) {
 			}
 		}
 		if st := p.Stats(); st.Pages != each || st.Windows != windows {
-			t.Errorf("rank %d: %+v", rank, st)
+			t.Errorf("the pool of rank %d has the statistics %+v", rank, st)
 		}
 	}
 }
 
-// Batches overlap on a device that computes while the host continues, unless that is switched off or the model has
-// n-gram tables, whose rows the host finds from tokens that it must have.
+// Batches overlap on a device that computes while the host continues, unless NoOverlap is set or the model has n-gram
+// tables: the host looks up their rows by tokens that it must know before.
 func TestWhenBatchesOverlap(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	for _, c := range []struct {
@@ -735,7 +746,7 @@ func TestWhenBatchesOverlap(t *testing.T) {
 		{"v4", testmodel.V4(t), false, true}, {"v41", testmodel.V41(t), false, false}} {
 		e, _ := overlapping(t, c.dir, Config{NoOverlap: c.off})
 		if e.overlap != c.want || e.draws != c.want {
-			t.Errorf("%s, switched off %v: overlap %v, tokens are drawn on the device %v", c.name, c.off, e.overlap,
+			t.Errorf("%s, NoOverlap %v: overlap is %v, sampling on the device is %v", c.name, c.off, e.overlap,
 				e.draws)
 		}
 	}
@@ -743,11 +754,13 @@ func TestWhenBatchesOverlap(t *testing.T) {
 
 // An engine reports the limits in force: no more sequences run than a step has tokens.
 func TestInfoHasTheLimitsInForce(t *testing.T) {
-	for _, c := range [][3]int{{64, 16, 16}, {8, 16, 8}, {16, 16, 16}} { // sequences, tokens of a step, in force
+	// Configured MaxRunning, StepTokens, and the MaxRunning in force.
+	for _, c := range [][3]int{{64, 16, 16}, {8, 16, 8}, {16, 16, 16}} {
 		e := still(t, testmodel.V32(t), Config{MaxRunning: c[0], StepTokens: c[1], MaxQueue: 5})
 		running(t, e)
 		if i := e.Info(); i.MaxRunning != c[2] || i.StepTokens != c[1] || i.MaxQueue != 5 {
-			t.Errorf("%v: %d sequences, %d tokens, a queue of %d", c, i.MaxRunning, i.StepTokens, i.MaxQueue)
+			t.Errorf("limits %v: the engine reports %d sequences, %d tokens, a queue of %d", c, i.MaxRunning,
+				i.StepTokens, i.MaxQueue)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sparrow/sample"
 )
 
-// runner runs passes; step.Runner implements it.
+// runner begins and ends passes and waits for their results; step.Runner implements it through steps.
 type runner interface {
 	// Begin begins to enqueue a forward pass. At most one other pass may be in flight.
 	Begin([]step.Work) (step.Started, error)
@@ -35,7 +35,7 @@ type passes struct {
 	runner   runner
 	works    []step.Work
 	drafts   []step.Draft
-	finished time.Time // when the latest batch ended
+	finished time.Time // time when the latest batch ended
 }
 
 func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
@@ -43,7 +43,7 @@ func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
 	return &passes{runner: steps{r}}, err
 }
 
-// steps makes a step.Runner a runner.
+// steps adapts a step.Runner to the interface runner.
 type steps struct{ *step.Runner }
 
 // End enqueues the remaining operations of a pass.
@@ -58,9 +58,9 @@ type logits struct {
 	first  int
 }
 
-// logitRow is one row of logits: the whole row, or only its token, the best or the sampled one.
+// logitRow is one row of logits: the whole row, or only its best or sampled token.
 type logitRow struct {
-	whole []float32 // [vocabulary], or nil
+	whole []float32 // [vocabulary]; nil if only the token is known
 	best  sample.Candidate
 }
 
@@ -81,13 +81,13 @@ func (l *logits) take(it *sched.Item) logits {
 	return own
 }
 
-// launch enqueues the pass of a batch, behind the last batch unless that is nil.
+// launch enqueues the pass of a batch, after the last batch unless last is nil.
 func (l *loop) launch(b, last *batch) {
 	b.launched, b.behind = l.now(), stageFormed
 	if last != nil {
 		b.behind = last.stage
 	}
-	if b.behind != stageRunning { // whose pass is watched
+	if b.behind != stageRunning { // otherwise the watchdog already watches the running pass
 		l.watchdog.begin(b.launched)
 	}
 	err := l.start(b)
@@ -127,7 +127,7 @@ func (b *batch) begin(log *slog.Logger) (err error) {
 	return err
 }
 
-// complete enqueues the remaining operations of a batch. A panic in it is returned as an error.
+// complete enqueues the remaining operations of a batch that was begun. A panic in it is returned as an error.
 func (b *batch) complete(log *slog.Logger) (err error) {
 	defer recoverTo(&err, log, "a forward pass panicked")
 	b.pending, err = b.passes.runner.End(&b.started)
@@ -148,8 +148,8 @@ func (l *loop) wait(b *batch) (rows logits, err error) {
 	return rows, err
 }
 
-// took returns how long a batch that has just ended used the device: since it was formed, or since the previous batch
-// ended.
+// took returns how long a batch that has just ended used the device: the time since it was formed or since the previous
+// batch ended, whichever is later, without the batches that ran between its operations.
 func (l *loop) took(b *batch, since time.Time) time.Duration {
 	if f := b.passes.finished; f.After(since) {
 		since = f
@@ -186,7 +186,8 @@ func workOf(it *sched.Item) step.Work {
 	return w
 }
 
-// tokensBefore returns the tokens before those of an item, or nil if the host does not have all of them yet.
+// tokensBefore returns the tokens of the sequence before the item's tokens, or nil if the host does not have all of
+// them yet.
 func tokensBefore(it *sched.Item) []int32 {
 	if t := ownerOf(it).seq.Tokens; it.Cached <= len(t) {
 		return t[:it.Cached]
@@ -231,8 +232,9 @@ func (p *passes) draftBlock(it *sched.Item, from, block int) int {
 }
 
 // draftAhead adds all rows of an item to a draft pass before the host has the tokens sampled from its rows of logits.
-// The first of these is row number first, counted from 1. The device reads the tokens and finds the row that the next
-// draft follows. Rows of rejected drafts are stored again later. A block does not read the rows before it.
+// The item's first row of logits has the number first in its pass, counted from 1. The device reads the tokens and
+// finds the row that the next draft follows. Rows of rejected drafts are stored again later. A block does not read the
+// item's earlier rows.
 func (p *passes) draftAhead(it *sched.Item, from, first, block int) {
 	c, w, n := ownerOf(it), draftOf(it, from), len(it.Tokens)
 	if !it.Last {
@@ -263,7 +265,7 @@ func (p *passes) draftNext(k *chain) {
 	k.work = len(p.drafts) - 1
 }
 
-// draftSize returns the number of rows of the next draft pass, and whether some belong to prompts.
+// draftSize returns the number of rows of the next draft pass, and whether some of these rows belong to prompts.
 func (p *passes) draftSize() (rows int, prompts bool) {
 	for i := range p.drafts {
 		rows += len(p.drafts[i].Tokens)

@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// standIn, if set, opens the device that the engines of the tests run on, instead of the CPU device. The CPU device is
-// closed at once, or together with the other device.
+// standIn, if set, opens the device that the engines of the tests run on, instead of the CPU device. standIn closes the
+// CPU device at once, or together with the device that it returns.
 var standIn func(t testing.TB, host kernel.Device) kernel.Device
 
 // deviceTest is a test of this package that also runs on another device.
@@ -83,7 +83,7 @@ var tables = []deviceTest{
 	{"every way to a prompt", TestEveryWayToAPromptOfTablesGivesTheSameBits},
 }
 
-// elsewhere runs tests on another device.
+// elsewhere runs tests on the device that open returns.
 func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.Device, tests []deviceTest) {
 	standIn = open
 	t.Cleanup(func() { standIn = nil })
@@ -108,7 +108,7 @@ func onGPU(t *testing.T, tests []deviceTest) {
 
 func TestGPUEngine(t *testing.T) { onGPU(t, onDevices) }
 
-// On a GPU, models without an indexer pass the same tests.
+// On a GPU, an engine passes the same tests with models without an indexer.
 func TestGPUEngineWithoutIndexer(t *testing.T) {
 	testmodel.WithoutIndexer(t)
 	onGPU(t, onDevices)
@@ -120,7 +120,7 @@ func TestGPULinearAttention(t *testing.T) { onGPU(t, linear) }
 
 func TestGPUTables(t *testing.T) { onGPU(t, tables) }
 
-// byRules opens a device that checks operations by the rules of a GPU and computes on the host.
+// byRules returns a device that checks the arguments of operations by the rules of a GPU and computes on the host.
 func byRules(t testing.TB, host kernel.Device) kernel.Device {
 	s, err := strict.Open(host)
 	if err != nil {
@@ -129,7 +129,7 @@ func byRules(t testing.TB, host kernel.Device) kernel.Device {
 	return s
 }
 
-// A GPU accepts the operations of linear attention.
+// A device with the rules of a GPU accepts the operations of linear attention.
 func TestLinearAttentionByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, byRules, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
@@ -141,18 +141,18 @@ func TestTablesByADevicesRules(t *testing.T) {
 	elsewhere(t, byRules, []deviceTest{{"crowd", func(t *testing.T) { servesACrowd(t, testmodel.V41, 4) }}})
 }
 
-// The operations of overlapped passes, of sampling on the device and of drafts in advance obey the rules of a GPU.
+// The operations of overlapped passes, of sampling on the device and of drafts in advance follow the rules of a GPU.
 func TestOverlapByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	list := []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer},
 		{"drawn", TestTokensDrawnOnTheDevice}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}}
-	if *everything { // it has the operations of unseen drafts
+	if *everything { // this test has the operations of drafts that the host has not seen
 		list = append(list, deviceTest{"drafts ahead", TestFaultsOfDraftsAhead})
 	}
 	elsewhere(t, byRules, list)
 }
 
-// Models without an indexer use the same operations, in latent space over whole pages.
+// Models without an indexer use operations in latent space over whole pages, which follow the rules of a GPU.
 func TestEveryKeyByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	testmodel.WithoutIndexer(t)
@@ -160,8 +160,8 @@ func TestEveryKeyByADevicesRules(t *testing.T) {
 		{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns}})
 }
 
-// Ranks on devices with the rules of a GPU and with bf16 activations share prefixes and cancel requests like one
-// device. This holds for both ways of dividing attention.
+// Ranks on devices with the rules of a GPU and with bf16 activations share prefixes and cancel requests in the same way
+// as one device. This holds for both ways of dividing attention.
 func TestRanksByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	n, how := *ranks, *division

@@ -11,31 +11,33 @@ import (
 // Guide constrains the text of a request's choices: it sets a document format, or the tools that may be called. The
 // zero value allows any text.
 type Guide struct {
-	Document *grammar.Grammar // nil for free text
-	// ReasoningEnd is the token before which Document does not apply; -1 if the reply begins with the document.
+	Document *grammar.Grammar // grammar of the document; nil for free text
+	// ReasoningEnd is the token that ends reasoning: Document applies only after it; -1 if the reply begins with the
+	// document.
 	ReasoningEnd int32
-	// MaxReasoning is the maximum number of tokens before ReasoningEnd, which is then forced; 0 means no limit.
+	// MaxReasoning is the maximum number of tokens before ReasoningEnd; after that many tokens ReasoningEnd is forced.
+	// 0 means no limit.
 	MaxReasoning int
-	Calls        *toolcall.Rules // nil without tools
-	MaskWords    int             // of the masks of Document and Calls
-	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
+	Calls        *toolcall.Rules // rules of tool calls; nil without tools
+	MaskWords    int             // length of the masks of Document and Calls, in words
+	NoCalls      sample.Mask     // excludes tokens that begin a tool call; nil if calls are allowed
 	// Release is called once, when the request has ended, by the loop or by any caller that closes it. It may be nil.
 	Release func()
 }
 
 // constraint determines which tokens are allowed next in one choice.
 type constraint struct {
-	document     *grammar.State // nil for free text
-	reasoningEnd int32          // token before which document does not apply; -1 when it has come
-	mustEnd      sample.Mask    // the token that ends reasoning alone, where reasoning has a limit; else nil
+	document     *grammar.State // state of the document; nil for free text
+	reasoningEnd int32          // token before which document does not apply; -1 after that token
+	mustEnd      sample.Mask    // allows only the token that ends reasoning; nil if reasoning has no limit
 	maxReasoning int
-	calls        *toolcall.State // nil without tools
-	mask         sample.Mask     // memory for the masks of both
-	noCalls      sample.Mask     // Guide.NoCalls
-	noEnd        sample.Mask     // noCalls without the tokens that end the choice; nil without a minimum
+	calls        *toolcall.State // state of tool calls; nil without tools
+	mask         sample.Mask     // memory for the masks of document and calls
+	noCalls      sample.Mask     // value of Guide.NoCalls
+	noEnd        sample.Mask     // noCalls without the tokens that end the choice; nil if there is no minimum
 	eos          []int32
 	ignoreEOS    bool
-	made, least  int // tokens generated, and how many there must be before the choice may end
+	made, least  int // number of generated tokens, and the minimum number before the choice may end
 }
 
 // start makes the constraint of one choice.
@@ -87,7 +89,7 @@ func (l *constraint) free() bool {
 // early reports whether the choice is still shorter than its minimum.
 func (l *constraint) early() bool { return l.made < l.least }
 
-// allowed returns the mask of the tokens that are allowed next; nil means all.
+// allowed returns the mask of the tokens that are allowed next; nil means that all tokens are allowed.
 func (l *constraint) allowed() (sample.Mask, error) {
 	if l.mustEnd != nil && l.reasoningEnd >= 0 && l.made >= l.maxReasoning {
 		return l.mustEnd, nil
@@ -118,8 +120,8 @@ func (l *constraint) fillMask() (bool, error) {
 	return false, nil
 }
 
-// removeEnds removes the tokens that end the choice from its mask, unless nothing else is allowed: a document overrides
-// the minimum.
+// removeEnds removes the tokens that end the choice from the mask, unless the mask allows only such tokens: the end of
+// a document overrides the minimum.
 func (l *constraint) removeEnds() {
 	left := uint64(0)
 	for i, word := range l.mask {
@@ -153,14 +155,14 @@ func (l *constraint) accept(token int32) error {
 // eosToken reports whether a token is one of the model's end-of-sequence tokens, whose text is not part of the answer.
 func (l *constraint) eosToken(token int32) bool { return slices.Contains(l.eos, token) }
 
-// endsAt reports whether an end-of-sequence token ends the choice. A document ends there even where the request ignores
-// such tokens.
+// endsAt reports whether an end-of-sequence token ends the choice. A document ends at an end-of-sequence token even if
+// the request ignores such tokens.
 func (l *constraint) endsAt(token int32) bool {
 	return (!l.ignoreEOS || l.document != nil) && l.eosToken(token)
 }
 
-// complete reports whether the choice is a whole document, so that only the end can follow. If the model has no
-// end-of-sequence token, the first complete document is the answer.
+// complete reports whether the choice is a whole document, so that only an end-of-sequence token can follow. If the
+// model has no end-of-sequence token, the first complete document is the answer.
 func (l *constraint) complete() bool {
 	return l.document != nil && l.reasoningEnd < 0 && (l.document.Final() || len(l.eos) == 0 && l.document.Done())
 }

@@ -35,7 +35,8 @@ const (
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// load returns the checkpoint in a folder, or the built-in one, on its own device. Both are closed when the test ends.
+// load opens the checkpoint in a folder, or the built-in checkpoint, on a new device. Both are closed when the test
+// ends.
 func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*family.Source,
 	model.Model) {
 	t.Helper()
@@ -49,7 +50,7 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	}
 	if o.Workers == 0 && (!*everything || raceEnabled || *ranks > 1) {
 		// Results do not depend on the number of workers, and one worker is fastest for these small models. make long
-		// and the tests of the packages below use several workers.
+		// and the tests of the packages that this package imports use several workers.
 		o.Workers = 1
 	}
 	var devs []kernel.Device
@@ -94,10 +95,10 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	return source, m
 }
 
-// placing, if set, places the experts of the tests' engines in two memories.
+// placing, if set, is the rule by which experts of the tests' engines are placed in device memory or host memory.
 var placing placed.Rule
 
-// ranks is the number of devices that share each model. All tests of this package hold for any number, except those
+// ranks is the number of devices that share each model. All tests of this package pass for any number, except tests
 // that call alone.
 var ranks = flag.Int("ranks", 1, "devices that share each model")
 
@@ -113,17 +114,18 @@ func pools() int {
 }
 
 // everything enables test cases whose properties other tests already imply. make long sets it.
-var everything = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
+var everything = flag.Bool("long", false, "run tests that take minutes and tests whose properties other tests imply "+
+	"(make long)")
 
-// repeats skips a test that make long runs, or that runs on a device other than the CPU.
+// repeats skips a test unless make long or a device other than the CPU runs it; others names the tests that imply it.
 func repeats(t *testing.T, others string) {
 	t.Helper()
 	if !*everything && standIn == nil {
-		t.Skip("make long runs it: " + others)
+		t.Skip("only make long runs this test: " + others)
 	}
 }
 
-// alone skips a test that needs a single device.
+// alone skips a test that needs a single device if the tests run on several ranks.
 func alone(t *testing.T, why string) {
 	t.Helper()
 	if *ranks > 1 {
@@ -161,7 +163,7 @@ func testConfig(source *family.Source, c Config) Config {
 		}
 	}
 	if c.CacheTokens == 0 {
-		c.CacheTokens = 512 * 64 // a cache of the default size takes long to clear and to check
+		c.CacheTokens = 512 * 64 // clearing and checking a cache of the default size takes long
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -192,8 +194,8 @@ func start(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	return e
 }
 
-// prepared prepares an engine like start but does not run its loop: requests submitted before run is called arrive
-// together.
+// prepared prepares an engine like start but does not run its loop: all requests submitted before run is called are
+// received in the first iteration.
 func prepared(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (e *Engine, run func()) {
 	t.Helper()
 	return running(t, still(t, dir, c), hooks...)
@@ -207,7 +209,7 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 	}
 	run = sync.OnceFunc(func() { go e.Run() })
 	t.Cleanup(func() {
-		run() // the test may have failed before it started the loop
+		run() // starts the loop if the test failed before it did so
 		e.Close(context.Background())
 		checkEmpty(t, e)
 		for _, r := range e.Plans() {
@@ -228,7 +230,7 @@ func checkEmpty(t testing.TB, e *Engine) {
 	}
 }
 
-// checked returns a hook that runs Check after every iteration.
+// checked returns a hook that calls Engine.Check after every iteration.
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {
@@ -242,10 +244,11 @@ func checked(t testing.TB) func(*Engine) {
 // tap intercepts the calls from the loop to the model.
 type tap struct {
 	runner
-	before func(works []step.Work) error // may fail or panic instead of the model
+	// before is called before a pass begins; it may return an error or panic instead of running the model.
+	before func(works []step.Work) error
 	after  func(works []step.Work, res step.Result)
-	begun  []step.Work   // works of the pass that was begun last
-	works  [][]step.Work // works of the running passes, oldest first
+	begun  []step.Work   // works of the pass that began last
+	works  [][]step.Work // works of the passes in progress, oldest first
 }
 
 func (t *tap) Begin(works []step.Work) (step.Started, error) {
@@ -294,7 +297,7 @@ func after(f func(works []step.Work, res step.Result)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: f} }
 }
 
-// owner returns the choice whose page table the work has.
+// owner returns the choice that has the page table of the work.
 func (e *Engine) owner(w *step.Work) *choice { return e.at(w.Pages) }
 
 // at returns the choice with the given page table.
@@ -324,7 +327,7 @@ type rowKey struct {
 
 func keepLogits() *logitsOf { return &logitsOf{rows: map[rowKey]uint64{}} }
 
-// watch hooks l into an engine.
+// watch makes an engine store the hashes of its rows of logits in l.
 func (l *logitsOf) watch(e *Engine) {
 	after(func(works []step.Work, res step.Result) {
 		l.mu.Lock()
@@ -383,7 +386,7 @@ func drafts(t testing.TB, n int) spec.Setting {
 	return s
 }
 
-// answer is the output of one choice; response is the output of a job.
+// answer is the complete output of one choice; response is the complete output of a job.
 type answer struct {
 	Tokens []int32
 	Text   string
@@ -481,10 +484,10 @@ func deterministic(kv string) plan.Policy { return plan.Policy{KV: kv, Determini
 var errFault = errors.New("injected fault")
 
 // notUnderRace skips a test under the race detector. It is for tests that check results of one request at a time: they
-// take ten times as long there, and tests with many requests use the same goroutines.
+// take ten times as long under the race detector, and tests with many requests run the same goroutines.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if raceEnabled {
-		t.Skip("one request at a time")
+		t.Skip("the test runs one request at a time")
 	}
 }

@@ -8,26 +8,26 @@ import (
 )
 
 // inbox holds the requests of callers that the loop has not processed yet. The tally's lock guards it, so that a
-// snapshot has every request either here or in the loop.
+// snapshot of the counters has every request either in the inbox or in the loop.
 type inbox struct {
 	tally   *tally
-	wake    chan struct{} // capacity 1; the loop looks again
+	wake    chan struct{} // wakes the loop; capacity 1
 	stopped chan struct{} // closed when the loop has ended
 
 	jobs    []*Job
 	cancels []*Job
-	settles []chan struct{} // closed once the loop has come around
-	flushes []chan struct{} // closed when the cache is empty
-	discard bool            // tiers give up all pages when the engine closes
-	closing bool            // nothing is accepted any more
-	halt    bool            // stop now, failing what runs
+	settles []chan struct{} // closed at the beginning of the next iteration of the loop
+	flushes []chan struct{} // closed when the cache was emptied
+	discard bool            // the tiers drop all pages when the engine closes
+	closing bool            // no more requests are accepted
+	halt    bool            // the loop ends at once and open requests fail
 	gone    bool            // the loop has ended
 
-	// Counters of a job until it runs or ends.
+	// Counters that include a job until it runs or ends.
 	queued       backlog
 	waits        waits
-	records      int64 // bytes that jobs in flight may record
-	mostRecorded int64 // bytes that one job may record
+	records      int64 // bytes that the open jobs may record
+	mostRecorded int64 // maximum of bytes that one job may record
 }
 
 func newInbox(c *Config, t *tally) *inbox {
@@ -35,7 +35,7 @@ func newInbox(c *Config, t *tally) *inbox {
 		wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
-// add queues a job for the loop, or refuses it.
+// add queues a job for the loop. It returns an error if the engine is closing or lost, or if a limit is exceeded.
 func (b *inbox) add(j *Job) error {
 	b.tally.Lock()
 	defer b.tally.Unlock()
@@ -62,12 +62,12 @@ func (b *inbox) add(j *Job) error {
 	return nil
 }
 
-// cancel queues a job for the loop to end.
+// cancel queues a job for the loop, which ends it.
 func (b *inbox) cancel(j *Job) {
 	b.tally.Lock()
 	defer b.tally.Unlock()
 	if b.gone {
-		return // every job has ended
+		return // the loop has ended, and with it every job
 	}
 	b.cancels = append(b.cancels, j)
 	b.signal()
@@ -106,8 +106,8 @@ func (b *inbox) signal() {
 	}
 }
 
-// leaveQueue removes a choice from the waiting choices of a job, when its first batch runs or it ends. The caller holds
-// the lock.
+// leaveQueue removes a choice from the waiting choices of its job, when the choice first runs or when it ends. The
+// caller holds the lock.
 func (b *inbox) leaveQueue(j *Job) {
 	j.queued--
 	b.queued.done(j.turnKey, j.queued == 0)
@@ -116,8 +116,8 @@ func (b *inbox) leaveQueue(j *Job) {
 // recordFactor limits the records of all requests in flight, as a multiple of the limit of one request.
 const recordFactor = 4
 
-// admitRecords reserves space for the records that a job may make, or refuses it temporarily, because the speed of its
-// reader is unknown. The caller holds the lock.
+// admitRecords reserves memory for the rows that a job may record. If open jobs have reserved too much, it returns
+// ErrQueueFull: how long their readers need is unknown, so the sender should retry.
 func (b *inbox) admitRecords(j *Job) error {
 	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records+j.records > most {
 		return fmt.Errorf("%w: requests in flight may record up to %s, and the limit for all requests is %s; retry "+

@@ -14,7 +14,7 @@ import (
 // intake turns requests into jobs, or refuses them with an error that names the field. Any goroutine may use it.
 type intake struct {
 	*setup
-	drafts *spec.Controller // nil when nothing is drafted
+	drafts *spec.Controller // nil if drafting is disabled
 }
 
 // reservedTokens is the number of output tokens for which memory is allocated before a choice runs, so that appending
@@ -57,7 +57,7 @@ func (in *intake) prepare(r Request) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Replay = nil // it holds the rows
+	r.Replay = nil // j.replay holds these rows
 	j := &Job{setup: in.setup, request: r, arrived: in.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt(),
 		turnKey: turnKey(r.Tenant, r.Source, r.Background)}

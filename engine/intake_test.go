@@ -20,7 +20,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	for _, c := range []struct {
 		refused     Request
 		field, want string
-		taken       Request // an accepted request at the limit
+		taken       Request // accepted request exactly at the limit
 	}{
 		{ask(5, func(r *Request) { r.Sampling.N = 4 }), "n", "is 4, but at most 3 sequences may wait at the same time",
 			ask(5, func(r *Request) { r.Sampling.N = 3 })},
@@ -60,7 +60,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	} {
 		var got *RequestError
 		if _, err := in.prepare(c.refused); !errors.As(err, &got) || got.Field != c.field || got.Reason != c.want {
-			t.Errorf("%v; want %s: %s", err, c.field, c.want)
+			t.Errorf("error %v; want %s: %s", err, c.field, c.want)
 		}
 		if _, err := in.prepare(c.taken); err != nil {
 			t.Errorf("at the limit of %s: %v", c.field, err)
@@ -68,8 +68,8 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	}
 }
 
-// The memory that is allocated for an answer before it runs is bounded: a short answer gets all its memory, a long
-// answer gets a part.
+// The memory that is allocated for an answer before it runs is limited: memory for all tokens of a short answer, and
+// for the first tokens of a long answer.
 func TestMemoryOfAnAnswerIsBounded(t *testing.T) {
 	in := still(t, testmodel.V32(t), Config{CacheTokens: 4 * reservedTokens}).intake
 	for most, want := range map[int]int{1: 1, 100: 100, reservedTokens: reservedTokens,
@@ -79,7 +79,7 @@ func TestMemoryOfAnAnswerIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := cap(j.choices[0].seq.Tokens) - 10; got < want || got > want+want/4+16 {
-			t.Errorf("an answer of up to %d tokens has memory for %d, want %d", most, got, want)
+			t.Errorf("an answer of up to %d tokens has memory for %d tokens, want %d", most, got, want)
 		}
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"sparrow/kernel"
 )
 
-// turn performs one iteration of the loop: it launches the next batch behind the last one, processes the last one while
-// the next runs, and makes the next batch the last. It reports whether there was anything to do.
+// turn performs one iteration of the loop. It launches the next batch after the last batch, processes the results of
+// the last batch while the next batch runs, and stores the next batch as the last batch. It reports whether there was
+// anything to do.
 func (l *loop) turn() bool {
 	last, next := l.last, l.form()
 	if last == nil && next == nil {
@@ -47,15 +48,15 @@ func (l *loop) form() *batch {
 	}
 }
 
-// admit counts the choices of a batch that run for the first time, and gives every item the state it continues from. It
-// reports whether any item is left that has a state.
+// admit counts the choices of a batch that run for the first time, and sets the sequence state that every item
+// continues from. Items without a free state are removed. It reports whether any item is left.
 func (l *loop) admit(b *batch) bool {
 	l.noteAdmitted(b.items, b.begun)
 	b.items = l.attachStates(b.items)
 	return len(b.items) > 0
 }
 
-// process handles the results of the last batch. The next batch, unless nil, was launched behind it.
+// process handles the results of the last batch. The next batch, unless nil, was launched after it.
 func (l *loop) process(last, next *batch) {
 	if last.stage == stageDrafting {
 		l.seeDrafts(last, next)
@@ -73,7 +74,7 @@ func (l *loop) process(last, next *batch) {
 		next.resolve()
 		l.watchdog.begin(l.now())
 	case !errors.Is(next.err, kernel.ErrLost):
-		next.to(stageEnded) // it is formed again; if it runs alone, its own error is found
+		next.to(stageEnded) // the next batch is formed again; if an item fails again alone, its own error is found
 	}
 }
 
@@ -122,8 +123,8 @@ func (l *loop) seeDrafts(last, next *batch) {
 		l.lose(err)
 	}
 	switch {
-	case next == nil || next.stage == stageFailed: // a failed one is launched again, item by item
-	case err == nil: // the pass begins now
+	case next == nil || next.stage == stageFailed: // a failed batch is launched again, item by item
+	case err == nil: // the pass of the next batch begins now
 		next.launched = l.now()
 		l.watchdog.begin(next.launched)
 	default:
@@ -131,7 +132,8 @@ func (l *loop) seeDrafts(last, next *batch) {
 	}
 }
 
-// drop waits for the pass of a batch that was launched behind a failed batch, and ends it. Its results are not used.
+// drop waits for the pass of a batch that was launched after a failed batch, and moves the batch to the stage ended.
+// The results are not used.
 func (l *loop) drop(b *batch) {
 	if b.stage == stageEnqueued {
 		_, _ = l.wait(b)
@@ -144,28 +146,29 @@ func (l *loop) drop(b *batch) {
 	b.to(stageEnded)
 }
 
-// observe calls the observer, if there is one.
+// observe calls Config.Observe, if it is set.
 func (l *loop) observe(between bool) {
 	if l.cfg.Observe != nil {
 		l.cfg.Observe(between)
 	}
 }
 
-// commit waits for the pass of a batch, gives each item its rows of logits, drafts what follows, and records the pass.
+// commit waits for the pass of a batch, commits the rows of logits of each item, runs the drafting layer after the
+// batch, and records the pass.
 func (l *loop) commit(b *batch) {
 	rows, err := l.wait(b)
 	if err != nil {
-		l.drafter.forget(b) // it continued what failed
+		l.drafter.forget(b) // the draft pass continued a batch that failed
 		b.fail(err)
 		return
 	}
 	b.to(stageCommitted)
 	b.ahead.begun = l.now()
-	decodes := b.items[0].Decode // those come first
+	decodes := b.items[0].Decode // decoding items come first in a batch
 	for i := range b.items {
 		it := &b.items[i]
 		own := rows.take(it)
-		if ownerOf(it).ended { // since it was launched
+		if ownerOf(it).ended { // the choice ended after the batch was launched
 			l.tally.add(&l.tally.stats.Unused, len(it.Tokens))
 			continue
 		}
@@ -236,8 +239,8 @@ func (l *loop) isolate(b *batch) {
 
 // sampleItem commits an item. It scores tokens of its prompt if that was requested. If all tokens of the sequence are
 // computed, it samples from the rows of logits one after the other, as plain decoding would: the first row continues
-// the sequence, and each further row counts only if the draft before it is the token that was sampled. A panic is an
-// error of this choice alone. The outcomes are valid until the next call.
+// the sequence, and each further row counts only if the draft before it is the token that was sampled. A panic is
+// returned as an error of this choice only. The outcomes are valid until the next call.
 func (l *loop) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
 	l.outcomes = l.outcomes[:0]
 	defer func() { outs = l.outcomes }()

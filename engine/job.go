@@ -12,19 +12,21 @@ import (
 
 // Request describes what to generate after a prompt of token ids.
 type Request struct {
-	ID       string // names the request in logs and traces; empty gets one
+	ID       string // id of the request in logs and traces; if empty, an id is generated
 	Prompt   []int32
 	Sampling sample.Params
-	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
+	// MaxTokens is the maximum number of tokens of each choice; 0 means as many tokens as the context holds.
 	MaxTokens int
 	// FitContext reduces a MaxTokens that is larger than the context allows after the prompt; otherwise such a request
 	// is refused.
 	FitContext bool
-	// MinTokens is the minimum number of tokens of a choice. A complete document of a Guide still ends it.
+	// MinTokens is the minimum number of tokens of a choice. A complete document of a Guide ends the choice even
+	// earlier.
 	MinTokens int
 	// Score requests log probabilities of the prompt's own tokens; nil computes none.
 	Score *Score
-	// IgnoreEOS continues after an end-of-sequence token, which adds no text. A Guide's document ends there anyway.
+	// IgnoreEOS continues after an end-of-sequence token, which adds no text. If the Guide has a document, the token
+	// ends the choice anyway.
 	IgnoreEOS bool
 	Guide     Guide
 	// Decoder returns a new decoder for one choice; if it is nil, events have no text.
@@ -42,13 +44,13 @@ type Request struct {
 	Priority int
 	// Background requests run if the requests of all tenants leave capacity. Their tenants take turns among themselves.
 	Background bool
-	// Places is the number of running sequences of the tenant above which this request is not admitted; 0 means no
-	// bound.
+	// Places limits the running sequences of the tenant: a choice of this request is admitted only while fewer
+	// sequences of the tenant run; 0 means no limit.
 	Places int
 	// Admit, if set, is called with the number of prompt tokens before the request is queued; an error refuses the
 	// request.
 	Admit func(tokens int) error
-	Trace bool // keep what happened to the request
+	Trace bool // records how the request was processed (Job.Trace)
 	// Compiled is the period in which Guide was compiled, for the trace; zero if nothing was compiled.
 	Compiled Period
 	// Record selects the data that is recorded for the request's rows; nil records nothing.
@@ -62,11 +64,12 @@ type Request struct {
 }
 
 // Score selects the given tokens that get log probabilities. Rows whose logits are needed are computed even if they are
-// cached; other cached rows are not. If a request has several choices of one prompt, only the first has the scores.
+// cached; other cached rows are not computed. If several choices share one prompt, only the first choice has the
+// scores.
 type Score struct {
-	From int  // the first token of the prompt that is scored; the very first, which nothing precedes, has rank 0
-	Top  int  // number of alternatives to each token
-	Only bool // nothing is generated: choices end with FinishLength when their tokens are scored
+	From int  // index of the first scored token of the prompt; token 0, which no token precedes, has rank 0
+	Top  int  // number of alternatives for each token
+	Only bool // no token is generated: choices end with FinishLength when their tokens are scored
 	// Continuations are scored after the prompt, each as its own choice, and nothing is generated: From counts tokens
 	// of the prompt and its continuation.
 	Continuations [][]int32
@@ -75,26 +78,26 @@ type Score struct {
 // Job is one request inside the engine. The loop owns it once it is submitted; its queue is shared with the reader.
 type Job struct {
 	setup   *setup
-	inbox   *inbox // that it was added to
+	inbox   *inbox // inbox that the job was added to
 	request Request
 	choices []*choice
 	queue   queue
 
-	open              int // choices that have not ended
-	queued            int // choices that were in no batch yet
+	open              int // number of choices that have not ended
+	queued            int // number of choices that were in no batch yet
 	cancelled, failed bool
 	usage             Usage
 	arrived, admitted time.Time
-	first             time.Time // of the first token
-	trace             *Trace    // nil unless asked for
+	first             time.Time // time of the first token
+	trace             *Trace    // nil unless requested
 	replay            *record.Replay
-	salt              []byte // of its pages
-	turnKey           string // by which requests take turns
-	records           int64  // bound of what it records, in bytes
-	computed          int    // tokens of the prompt whose rows are in the cache; guarded by the tally
+	salt              []byte // salt of the request's cached pages
+	turnKey           string // key by which requests take turns
+	records           int64  // maximum size of the recorded rows, in bytes
+	computed          int    // prompt tokens whose rows are in the cache; guarded by the tally's lock
 }
 
-// Next waits for the next event. No event follows the one whose Last is set.
+// Next waits for the next event. No event follows the event whose Last is set.
 func (j *Job) Next() Event { return j.queue.pop() }
 
 // Poll returns the next event if one is available. It does not wait.
@@ -110,8 +113,8 @@ func (j *Job) Waited() time.Duration {
 	return j.admitted.Sub(j.arrived)
 }
 
-// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of them were
-// found.
+// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of these were
+// found in the cache.
 func (j *Job) Progress() (computed, cached int) {
 	j.inbox.tally.Lock()
 	defer j.inbox.tally.Unlock()
@@ -133,8 +136,8 @@ func (j *Job) Choices() int { return len(j.choices) }
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
 func (j *Job) Cancel() { j.inbox.cancel(j) }
 
-// backgroundKey begins the keys of tenants of background requests. A tenant's name contains no NUL, and a source never
-// two.
+// backgroundKey begins the keys of tenants of background requests. The key of another request does not begin with it:
+// the name of a tenant contains no NUL, and the key of a source begins with only one.
 const backgroundKey = "\x00\x00"
 
 // turnKey returns the key by which requests take turns: the tenant, or the source if there is no tenant. Names of
@@ -162,7 +165,7 @@ func (r *Request) salt() []byte {
 // tenant's name and a NUL if there is a tenant.
 func CacheSalt(salt []byte) string { return string(bytes.TrimPrefix(salt, []byte{0})) }
 
-// complete fills in the trace of a job whose choices have all ended.
+// complete sets the remaining fields of the trace of a job whose choices have all ended.
 func (j *Job) complete(now time.Time) {
 	if j.trace == nil {
 		return
@@ -182,7 +185,7 @@ func (j *Job) complete(now time.Time) {
 	}
 }
 
-// traceDrafts records how many drafts were verified and how many of them were accepted.
+// traceDrafts adds the numbers of verified and of accepted drafts to the trace.
 func (j *Job) traceDrafts(judged, right int) {
 	if j.trace == nil {
 		return

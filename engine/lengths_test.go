@@ -19,11 +19,11 @@ func lengthsAround() []int {
 	return slices.Compact(list)
 }
 
-// A prompt of any length has the same logits if it is computed whole, in chunks with any remainder, in a batch with
-// prompts of other lengths, or after any cached prefix of itself, including all of it.
+// The logits of a prompt of any length do not change if the prompt is computed whole, in chunks with any remainder, in
+// a batch with prompts of other lengths, or after any cached prefix of the prompt, up to the whole prompt.
 func TestNoLengthIsSpecial(t *testing.T) {
 	if raceEnabled {
-		t.Skip("what runs at once is the subject of other tests")
+		t.Skip("other tests run requests at the same time")
 	}
 	var list []Request
 	for _, n := range lengthsAround() {
@@ -42,7 +42,7 @@ func TestNoLengthIsSpecial(t *testing.T) {
 				continue
 			}
 			if _, last := collect(j); last.Err != nil {
-				t.Fatalf("%s tokens: %v", r.ID, last.Err)
+				t.Fatalf("prompt of %s tokens: error %v", r.ID, last.Err)
 			}
 		}
 		for i, j := range jobs {
@@ -50,7 +50,7 @@ func TestNoLengthIsSpecial(t *testing.T) {
 				break
 			}
 			if _, last := collect(j); last.Err != nil {
-				t.Fatalf("%s tokens beside others: %v", list[i].ID, last.Err)
+				t.Fatalf("prompt of %s tokens in a batch with other prompts: error %v", list[i].ID, last.Err)
 			}
 		}
 		return rows

@@ -9,24 +9,24 @@ import (
 	"sparrow/internal/sched"
 )
 
-// loop runs batches. One goroutine owns it from Run on.
+// loop forms and runs batches. The goroutine that calls Run owns it.
 type loop struct {
 	*setup
 	inbox *inbox
 	tally *tally
 
 	sched    *sched.Scheduler
-	pools    []*kv.Pool // one, or one of each rank
+	pools    []*kv.Pool // one pool, or one pool for each rank
 	passes   *passes
 	inner    innerPasses
 	watchdog watchdog
-	last     *batch        // the one that is running or drafting while the next is formed; else nil
-	batches  [2]batch      // memory
-	outcomes []outcome     // memory for those of one item
-	stalled  time.Duration // the stall above MaxStall that was reported
-	waiting  time.Time     // since when sequences that decode wait; zero where the next batch has them
-	drafter  *drafter      // nil when nothing is drafted
-	tiers    *tiers        // nil without tiers of the prefix cache
+	last     *batch        // batch that is running or drafting while the next batch is formed; else nil
+	batches  [2]batch      // memory for batches
+	outcomes []outcome     // memory for the outcomes of one item
+	stalled  time.Duration // longest stall above MaxStall that was logged
+	waiting  time.Time     // time since which decoding sequences wait; zero if the next batch includes them
+	drafter  *drafter      // nil if drafting is disabled
+	tiers    *tiers        // nil if the prefix cache has no tiers
 	experts  experts
 }
 
@@ -58,11 +58,12 @@ func (l *loop) run() {
 }
 
 // shutDown ends the loop: every remaining choice fails, and no request is accepted. A panic that reached the loop means
-// that the state shared by all requests may be invalid; the engine stops, the process continues.
+// that the state shared by all requests may be invalid; so the engine stops and the process continues.
 func (l *loop) shutDown() {
 	err := ErrClosed
 	panicked := recover()
-	if last := l.last; last != nil { // its results are not needed, but the device must have finished it
+	// The results of the last batch are not needed, but the device must have finished it.
+	if last := l.last; last != nil {
 		if last.stage == stageRunning {
 			_, _ = l.wait(last)
 		}
@@ -85,7 +86,7 @@ func (l *loop) shutDown() {
 		if panicked == nil {
 			l.end(c, FinishError, err)
 		} else {
-			l.conclude(c, FinishError, err) // the scheduler and the pool are left as they are
+			l.conclude(c, FinishError, err) // the scheduler and the pool are not updated, because they may be invalid
 		}
 	}
 	for _, j := range l.inbox.jobs {
@@ -124,7 +125,7 @@ func (l *loop) receive() (halt, closing bool) {
 		l.inbox.cancels[i] = nil
 	}
 	l.inbox.cancels = l.inbox.cancels[:0]
-	for _, done := range l.inbox.settles { // what was computed before is settled when the loop comes here again
+	for _, done := range l.inbox.settles { // pages computed before this point are settled when the loop gets here
 		close(done)
 	}
 	l.inbox.settles = nil
@@ -157,7 +158,7 @@ func (l *loop) fail(c *choice, err error) {
 	l.failLocked(c, err)
 }
 
-// failLocked is fail for callers that hold the lock.
+// failLocked ends a choice with an error, like fail, for callers that hold the lock.
 func (l *loop) failLocked(c *choice, err error) {
 	l.cfg.Log.Error("request failed", "id", c.job.request.ID, "choice", c.index, "error", err)
 	l.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))

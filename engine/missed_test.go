@@ -24,7 +24,7 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file, which answers do not show: no unneeded work is done, all work is counted and watched, and
+// Invariants of this file, which answers do not show: no unneeded work is done; all work is counted and watched;
 // settings stay in effect.
 
 // A request whose choices all run does not count as a waiting request of its tenant: the tenant may queue another large
@@ -41,10 +41,10 @@ func TestRequestsThatRunAreNotQueued(t *testing.T) {
 	}
 	b.done("a", true)
 	if err := b.add("a", 3); err != nil {
-		t.Errorf("a second request of a tenant of which one waits: %v", err)
+		t.Errorf("a second request of a tenant with one waiting request: error %v", err)
 	}
 	if err := b.add("a", 3); err == nil {
-		t.Error("a third one is taken")
+		t.Error("a third request was accepted, want an error")
 	}
 }
 
@@ -77,15 +77,15 @@ func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
 	}
 	j.trace, j.first = &Trace{}, time.Time{} // the request ended before its first token
 	if j.complete(at(20)); j.trace.Queued != 4*time.Second || j.trace.Prefill != 0 || j.trace.Decode != 0 {
-		t.Errorf("without a token: %+v", *j.trace)
+		t.Errorf("the request has no token: %+v", *j.trace)
 	}
 	j.trace, j.admitted = &Trace{}, time.Time{}
 	if j.complete(at(20)); j.trace.Queued != 0 {
-		t.Errorf("without a batch: %+v", *j.trace)
+		t.Errorf("the request was in no batch: %+v", *j.trace)
 	}
 }
 
-// Weights in memory of their own do not count as free memory, and neither do weights on a GPU.
+// If weights were copied to memory, or are on a GPU, they do not count as free memory.
 func TestMappedWeights(t *testing.T) {
 	for _, c := range []struct {
 		packed bool
@@ -94,43 +94,56 @@ func TestMappedWeights(t *testing.T) {
 	}{{false, plan.CPU, 5}, {true, plan.CPU, 0}, {false, plan.SM90, 0}} {
 		z := &sizing{setup: &setup{cfg: Config{WeightBytes: 5, Packed: c.packed}}}
 		if got := z.mapped(&plan.Config{Hardware: plan.Hardware{Arch: c.arch}}); got != c.want {
-			t.Errorf("packed %v on %v: %d bytes, want %d", c.packed, c.arch, got, c.want)
+			t.Errorf("packed %v on %v: mapped returned %d bytes, want %d", c.packed, c.arch, got, c.want)
 		}
 	}
 }
 
-// The cache of a GPU leaves free the memory that operations need and a sixteenth of the free memory.
+// The cache of a GPU leaves free the memory that operations need and a sixteenth of the free memory. On the CPU the
+// limit depends on the whole memory and the weights, not on what is free now. If the size of the memory is unknown,
+// only integer overflow limits the cache.
 func TestACacheLeavesWhatIsReserved(t *testing.T) {
-	z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100}}, free: 1600, total: 2000}
-	if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: plan.SM90}}); got != 1400 {
-		t.Errorf("%d bytes, want 1400", got)
+	for _, c := range []struct {
+		arch        plan.Arch
+		free, total int64
+		want        int64
+	}{
+		{plan.SM90, 1600, 2000, 1400}, {plan.SM90, 106, 2000, 0}, {plan.SM90, 0, 2000, 0},
+		{plan.SM90, 0, 0, maxCacheBytes}, {plan.CPU, 1600, 2000, 1450}, {plan.CPU, 0, 2000, 1450},
+		{plan.CPU, 0, 0, maxCacheBytes},
+	} {
+		z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100, WeightBytes: 300}}, free: c.free, total: c.total}
+		if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: c.arch}}); got != c.want {
+			t.Errorf("%d of %d bytes free on %v: cacheLimit returned %d bytes, want %d", c.free, c.total, c.arch, got,
+				c.want)
+		}
 	}
 }
 
-// The memory of passes includes passes that run between operations. It includes at most as many rows of prompt logits
+// The memory of passes includes passes that run between operations. It includes logits for at most as many prompt rows
 // as a step has rows.
 func TestMemoryOfPasses(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second, StepTokens: 48})
 	want := e.loop.passes.runner.Bytes() + e.loop.inner.passes.runner.Bytes()
 	if got := e.Info().Memory.Arena; got != want || e.loop.inner.passes.runner.Bytes() == 0 {
-		t.Errorf("%d bytes, want %d", got, want)
+		t.Errorf("passes take %d bytes, want %d", got, want)
 	}
 	if n := (&sizing{setup: e.setup}).promptLogits(); n != 48 {
-		t.Errorf("%d rows of logits of prompts in a step of 48 rows", n)
+		t.Errorf("%d rows of prompt logits in a step of 48 rows", n)
 	}
 }
 
-// The times by which drafting is judged do not include passes with prompts, neither of the target nor of the drafter.
+// The times by which drafting is judged do not include passes with prompts, neither target passes nor draft passes.
 func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	p := &passes{drafts: []step.Draft{{Kind: plan.ModeDraft, Tokens: make([]int32, 1)}, {Kind: plan.ModeExtend,
 		Tokens: make([]int32, 3)}}}
 	if rows, prompts := p.draftSize(); rows != 4 || !prompts {
-		t.Errorf("%d rows, prompts %v", rows, prompts)
+		t.Errorf("draftSize returned %d rows, prompts %v; want 4, true", rows, prompts)
 	}
 	p.drafts = p.drafts[:1]
 	if rows, prompts := p.draftSize(); rows != 1 || prompts {
-		t.Errorf("%d rows, prompts %v", rows, prompts)
+		t.Errorf("draftSize returned %d rows, prompts %v; want 1, false", rows, prompts)
 	}
 	clock, idle := &ticks{now: time.Unix(1000, 0)}, spec.New(drafts(t, 2), 0)
 	begun := time.Unix(999, 0)
@@ -140,17 +153,18 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 		counts bool
 	}{
 		{"a draft pass", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, false) }, true},
-		{"one of prompts", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, true) }, false},
-		{"one that failed", func(d *drafter) { d.notePass(begun, false, errFault, &plan.Plan{}, 3, false) }, false},
+		{"a draft pass with prompts", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, true) }, false},
+		{"a draft pass that failed", func(d *drafter) { d.notePass(begun, false, errFault, &plan.Plan{}, 3, false) },
+			false},
 		{"a wait for drafts", func(d *drafter) {
 			d.saw = begun
 			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}, {Decode: true}}})
 		}, true},
-		{"one after which a prompt was enqueued too", func(d *drafter) {
+		{"a wait after which a prompt was enqueued too", func(d *drafter) {
 			d.saw = begun
 			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}, {}}})
 		}, false},
-		{"one after which nothing was drafted", func(d *drafter) {
+		{"a wait after which nothing was drafted", func(d *drafter) {
 			d.saw = begun
 			d.launched(&batch{items: []sched.Item{{Decode: true}}})
 			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}}})
@@ -161,37 +175,38 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 		{"a pass that decodes", func(d *drafter) {
 			d.noteForward(&plan.Plan{Rows: 2, Segments: []plan.Segment{{Row: plan.RowDecode}}}, time.Second)
 		}, true},
-		{"one with a prompt", func(d *drafter) {
+		{"a pass with a prompt", func(d *drafter) {
 			d.noteForward(&plan.Plan{Rows: 2, Segments: []plan.Segment{{Row: plan.RowDecode},
 				{Row: plan.RowShortPrefill}}}, time.Second)
 		}, false},
 	} {
 		d := &drafter{setup: &setup{cfg: Config{Clock: clock}}, tally: &tally{}, control: spec.New(drafts(t, 2), 0)}
 		if c.note(d); reflect.DeepEqual(d.control, idle) == c.counts {
-			t.Errorf("%s counts: %v, want %v", c.what, !c.counts, c.counts)
+			t.Errorf("%s is counted: %v, want %v", c.what, !c.counts, c.counts)
 		}
 	}
 }
 
-// While a prompt is computed chunk by chunk, its request does not influence the number of drafted tokens.
+// While a prompt is computed chunk by chunk, its request does not influence the common number of drafts.
 func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	e, _ := overlapping(t, testmodel.V32Draft(t), Config{Draft: spec.Auto(), StepTokens: 32})
 	open(t, e, Request{Prompt: tokens(1, 90), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
 	e.iterations(2)
 	if n := len(e.loop.drafter.adapting); n != 0 {
-		t.Errorf("%d requests agree", n)
+		t.Errorf("%d requests are adapting during the prompt, want 0", n)
 	}
 	for e.Stats().OutputTokens == 0 {
 		e.iterations(1)
 	}
 	if n := len(e.loop.drafter.adapting); n != 1 {
-		t.Errorf("%d requests agree once the prompt is computed, want 1", n)
+		t.Errorf("%d requests are adapting after the prompt, want 1", n)
 	}
 }
 
-// A pass that the device refuses counts as a fault. If its batch has one item, the request fails at once and leaves the
-// counters. A sequence that runs alone after a failed batch does not change the estimated time of batches.
+// A pass that the device refuses counts as a fault. If its batch has one item, the request fails at once and is removed
+// from the counters of open requests. A sequence that runs alone after a failed batch does not change the estimated
+// time of batches.
 func TestPassesThatAreNotEnqueued(t *testing.T) {
 	passes, most := 0, 0
 	e, _, _ := startPaced(t, Config{}, before(func(works []step.Work) error {
@@ -203,10 +218,10 @@ func TestPassesThatAreNotEnqueued(t *testing.T) {
 	j := open(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
 	e.iterations(1)
 	if st := e.Stats(); passes != 1 || st.Isolated != 0 || st.Faults != 1 || st.Failed != 1 || st.Running != 0 {
-		t.Errorf("%d passes: %+v", passes, st)
+		t.Errorf("%d passes were begun, want 1; statistics %+v", passes, st)
 	}
 	if _, last := collect(j); !errors.Is(last.Err, plan.E28) {
-		t.Errorf("it ended with %+v", last)
+		t.Errorf("the request ended with %+v", last)
 	}
 	most = 2
 	for i := range 2 {
@@ -216,12 +231,13 @@ func TestPassesThatAreNotEnqueued(t *testing.T) {
 	most, e.tally.gaps = 1, gaps{}
 	e.iterations(1)
 	if st := e.Stats(); st.Isolated != 1 || st.Faults != 2 || st.Failed != 1 || st.LongestGap != 0 {
-		t.Errorf("%d batches ran one by one, %d faults, %d requests failed, a gap of %v", st.Isolated, st.Faults,
+		t.Errorf("the items of %d batches ran one by one, %d faults, %d requests failed, a gap of %v", st.Isolated,
+			st.Faults,
 			st.Failed, st.LongestGap)
 	}
 }
 
-// A stall above the bound is logged once, and again only after a much longer stall.
+// A stall above MaxStall is logged once, and again only after a much longer stall.
 func TestAStallIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	e, _, _ := startPaced(t, Config{MaxStall: time.Nanosecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -237,7 +253,7 @@ func TestAStallIsLoggedOnce(t *testing.T) {
 // The memory that Need computes for a model equals the memory that its engine allocates, including the states of its
 // sequences.
 func TestNeedIsWhatAnEngineTakes(t *testing.T) {
-	alone(t, "sizes are those of one rank")
+	alone(t, "expected sizes are those of one rank")
 	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
 		source, m := load(t, dir, kernel.Options{}, nil)
 		c := testConfig(source, Config{CacheTokens: 2048, MaxRunning: 3})
@@ -247,16 +263,18 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 		}
 		i := still(t, dir, Config{CacheTokens: 2048, MaxRunning: 3}).Info()
 		if want := i.Memory.Cache + i.Memory.States; n.Cache != want || n.Tokens != i.CacheTokens || n.Free != 1<<40 {
-			t.Errorf("%s: a cache of %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
+			t.Errorf("%s: the cache has %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
 				i.CacheTokens)
 		}
-		// A cache without a given size holds one prompt, which is as long as a step or as the requested context.
+		// A cache without a requested size holds one prompt of the length of a step, or of the requested context if
+		// that is longer.
 		for context, tokens := range map[int]int{0: 512, 100: 512, 700: 700, 768: 768,
 			1 << 30: m.Config().MaxPositions} {
 			c.CacheTokens, c.ContextTokens = 0, context
 			tokens = wholePages(tokens, i.PageTokens) * i.PageTokens
 			if n, err := Measure(m, c, 1); err != nil || n.Tokens != tokens {
-				t.Errorf("%s: a context of %d: %d tokens, %v; want %d", dir, context, n.Tokens, err, tokens)
+				t.Errorf("%s: with a context of %d the cache has %d tokens, error %v; want %d", dir, context, n.Tokens,
+					err, tokens)
 			}
 		}
 	}
@@ -265,13 +283,15 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 // ticks is a clock whose waits call the given functions one after the other and then end.
 type ticks struct {
 	machine
-	now  time.Time
-	todo []func()
+	now    time.Time
+	todo   []func()
+	limits []time.Duration // limits of the waits so far
 }
 
 func (c *ticks) Now() time.Time { return c.now }
 
-func (c *ticks) Wait(<-chan struct{}, time.Duration) bool {
+func (c *ticks) Wait(_ <-chan struct{}, limit time.Duration) bool {
+	c.limits = append(c.limits, limit)
 	if len(c.todo) == 0 {
 		return true
 	}
@@ -280,7 +300,7 @@ func (c *ticks) Wait(<-chan struct{}, time.Duration) bool {
 	return false
 }
 
-// Every pass that takes too long is reported once, also after an earlier reported pass has ended.
+// Every pass that takes too long is reported once, also if an earlier pass was reported and has ended.
 func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	c := &ticks{now: time.Unix(1000, 0)}
 	var log strings.Builder
@@ -289,7 +309,7 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	hangs := func(want bool) {
 		t.Helper()
 		if got := w.tally.stats.Device != ""; got != want {
-			t.Errorf("it hangs: %v, want %v", got, want)
+			t.Errorf("a hang is reported: %v, want %v", got, want)
 		}
 	}
 	for range 2 {
@@ -303,7 +323,21 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	w.watch(nil)
 	for words, want := range map[string]int{"longer than the watchdog allows": 2, "has ended": 2} {
 		if n := strings.Count(log.String(), words); n != want {
-			t.Errorf("%q is %d times in the log, want %d", words, n, want)
+			t.Errorf("%q was logged %d times, want %d", words, n, want)
+		}
+	}
+}
+
+// The watchdog checks the current pass eight times within its limit, but at most once per millisecond. Without a limit
+// it does not run.
+func TestHowOftenTheWatchdogLooks(t *testing.T) {
+	for after, want := range map[time.Duration][]time.Duration{0: nil, -1: nil, time.Second: {time.Second / 8},
+		8*time.Millisecond - 1: {time.Millisecond}} {
+		c := &ticks{now: time.Unix(1000, 0)}
+		w := &watchdog{tally: &tally{}, after: after, setup: &setup{cfg: Config{Clock: c}}}
+		w.watch(nil)
+		if !slices.Equal(c.limits, want) {
+			t.Errorf("with a limit of %v the watchdog waits for %v, want %v", after, c.limits, want)
 		}
 	}
 }
@@ -332,7 +366,7 @@ func TestCountsOfExpertsAreReadAtIntervals(t *testing.T) {
 			c.now = c.now.Add(1)
 		}
 		if err := x.read(time.Second); err != nil || m.reads != want {
-			t.Errorf("%d: read %d times, want %d; %v", i, m.reads, want, err)
+			t.Errorf("call %d: the counts were read %d times, want %d; error %v", i, m.reads, want, err)
 		}
 	}
 }
@@ -342,7 +376,7 @@ type frozen struct{ machine }
 
 func (frozen) Now() time.Time { return time.Unix(1000, 0) }
 
-// When the engine ends, it counts the expert choices since the last reading of the counters.
+// When the engine ends, it counts the expert choices made since it last read the counters.
 func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	total := func(requests int) float64 {
@@ -355,7 +389,7 @@ func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 		return e.Usage().Total()
 	}
 	if one, three := total(1), total(3); one == 0 || three != 3*one {
-		t.Errorf("%v choices of a request, %v of three", one, three)
+		t.Errorf("%v choices by one request, %v by three requests", one, three)
 	}
 }
 
@@ -368,16 +402,16 @@ func TestRowsOfEndedChoicesAreUnused(t *testing.T) {
 	j.Cancel()
 	e.iterations(1)
 	if got := e.Stats(); got.Unused != 40 || got.Aborted != 1 {
-		t.Errorf("%d rows unused, %d requests cancelled; want 40 and 1", got.Unused, got.Aborted)
+		t.Errorf("%d unused rows, %d cancelled requests; want 40 and 1", got.Unused, got.Aborted)
 	}
 }
 
-// watched checks that every operation of a pass is watched.
+// watched counts the operations of a pass that the watchdog does not watch.
 type watched struct {
 	kernel.Device
 	engine  atomic.Pointer[Engine]
-	between *atomic.Bool // whether a batch ran between operations
-	after   atomic.Int64 // number of operations since that batch
+	between *atomic.Bool // a batch ran between operations of this pass
+	after   atomic.Int64 // number of operations after that batch
 	missed  atomic.Int64
 }
 
@@ -393,8 +427,8 @@ func (w *watched) Do(op kernel.Op) error {
 	return w.Device.Do(op)
 }
 
-// Batches that run between the operations of another batch have no drafts, since prompts are waiting. The watchdog
-// watches the remaining operations of the other batch, too.
+// Batches that run between the operations of another batch have no drafts, because prompts wait for them. The watchdog
+// then watches the remaining operations of the other batch.
 func TestBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	w, between := &watched{}, atomic.Bool{}
@@ -422,7 +456,7 @@ func TestBetweenOperations(t *testing.T) {
 	}
 	e.iterations(3)
 	open(t, e, Request{Prompt: tokens(7, 150), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
-	e.loop.inner.longest = time.Hour // of the previous batch
+	e.loop.inner.longest = time.Hour // longest operation of the previous batch
 	w.engine.Store(e)
 	for range 4 {
 		if e.iterations(1); e.Stats().Between > 0 {
@@ -431,25 +465,27 @@ func TestBetweenOperations(t *testing.T) {
 	}
 	w.engine.Store(nil)
 	if i := &e.loop.inner; i.before != time.Hour || i.longest >= time.Hour {
-		t.Errorf("the longest operation takes %v, that of the batch before took %v", i.longest, i.before)
+		t.Errorf("the longest operation took %v, that of the previous batch %v", i.longest, i.before)
 	}
 	if st := e.Stats(); st.Between == 0 || st.Drafted == 0 || drafted != 0 {
-		t.Errorf("%d batches between operations drafted %d tokens; %d in all", st.Between, drafted, st.Drafted)
+		t.Errorf("%d batches between operations drafted %d tokens; %d tokens were drafted in total", st.Between,
+			drafted, st.Drafted)
 	}
 	if w.missed.Load() > 0 || w.after.Load() == 0 {
-		t.Errorf("%d operations are not watched; %d after a batch between them", w.missed.Load(), w.after.Load())
+		t.Errorf("%d operations were not watched; %d operations followed a batch between operations", w.missed.Load(),
+			w.after.Load())
 	}
 }
 
 // The time of a pass that is enqueued while the drafting layer runs begins after that layer: the sum of all times is
 // the time that the device was busy.
 func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
-	alone(t, "one clock is driven by one device")
+	alone(t, "a single device advances the clock of the test")
 	e, p := pacedOverlap(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 1)})
 	collect(open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}))
 	e.Close(t.Context())
 	if st := e.Stats(); st.Busy != time.Duration(p.at.Load()) || st.DraftsAhead == 0 || st.Overlapped == 0 {
-		t.Errorf("the device was busy for %v, passes took %v; %d draft passes ahead, %d passes overlapped",
+		t.Errorf("the device was busy for %v, passes took %v; %d draft passes enqueued ahead, %d passes overlapped",
 			time.Duration(p.at.Load()), st.Busy, st.DraftsAhead, st.Overlapped)
 	}
 }
@@ -458,7 +494,7 @@ func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
 func TestAChainThatFailsLeavesNoDrafts(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{NoReuse: true, Draft: drafts(t, 3)}, checked(t), func(e *Engine) {
 		e.loop.passes.runner = &faultyDrafts{runner: e.loop.passes.runner, fault: func(pass int) error {
-			if pass == 2 { // computes the second draft of the first chain
+			if pass == 2 { // in this pass the second draft of the first chain is computed
 				return errFault
 			}
 			return nil
@@ -515,19 +551,19 @@ func TestNothingIsDraftedAfterTheEnd(t *testing.T) {
 				for i, token := range l {
 					if slices.Contains(stops, token) {
 						if ended++; i != len(l)-1 {
-							t.Errorf("drafts %v after the end, which one of %v is", l, stops)
+							t.Errorf("drafts %v continue after a token that ends the answer, one of %v", l, stops)
 						}
 					}
 				}
 			}
 			if ended == 0 {
-				t.Error("no draft ends an answer: the test shows nothing")
+				t.Error("no draft is a token that ends the answer, so the test checks nothing")
 			}
 		})
 	}
 }
 
-// A page that is evicted before it was copied to the persistent tiers is copied once, when it is evicted.
+// If a page is evicted before it was copied to the persistent tiers, it is copied once, when it is evicted.
 func TestAPageThatLeavesIsStored(t *testing.T) {
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{DiskDir: t.TempDir(), DiskBytes: 1 << 26}))
 	running(t, e)
@@ -536,7 +572,7 @@ func TestAPageThatLeavesIsStored(t *testing.T) {
 	x.Stored(k)
 	x.Leaving(k)
 	if len(x.stored) != 0 {
-		t.Errorf("%d pages are to be copied again", len(x.stored))
+		t.Errorf("%d pages wait to be copied again, want 0", len(x.stored))
 	}
 	if !x.stack.Has(k.Hash) {
 		t.Error("no tier has the page")
@@ -548,7 +584,7 @@ func TestAPageThatLeavesIsStored(t *testing.T) {
 	k.Hash = prefix.Hash{2}
 	x.Stored(k)
 	if x.Leaving(k); x.stats.NoRoom != 1 || x.stack.Has(k.Hash) {
-		t.Errorf("%d pages had no room among %d, want 1", x.stats.NoRoom, len(taken))
+		t.Errorf("%d of %d pages had no room, want 1", x.stats.NoRoom, len(taken))
 	}
 	for _, p := range taken {
 		p.Drop()
@@ -570,11 +606,11 @@ func TestPagesOfOtherWeightsHaveOtherNames(t *testing.T) {
 		names[chain[0]] = true
 	}
 	if len(names) != 2 {
-		t.Error("a page has the same name with other weights")
+		t.Error("a page has an equal name with other weights")
 	}
 }
 
-// idle is a clock that calls a function when the loop has nothing to do.
+// idle is a clock that calls a function when the loop has no work.
 type idle struct {
 	machine
 	do func()
@@ -601,11 +637,12 @@ func TestFewRequestsThatWaitFetchPages(t *testing.T) {
 	}
 	e.loop.receive()
 	if n := e.loop.tiers.seeking; n != maxSeeking {
-		t.Errorf("pages of %d requests are fetched, want %d", n, maxSeeking)
+		t.Errorf("%d requests fetch pages, want %d", n, maxSeeking)
 	}
 	c := jobs[0].choices[0]
 	if e.loop.released(&c.seq); c.restore != nil || e.loop.tiers.seeking != maxSeeking-1 {
-		t.Errorf("%d requests fetch pages, one that gave its pages back: %v", e.loop.tiers.seeking, c.restore != nil)
+		t.Errorf("%d requests fetch pages; the request that released its pages fetches pages: %v", e.loop.tiers.seeking,
+			c.restore != nil)
 	}
 	again := jobs[1].choices[0] // this choice is admitted a second time
 	again.restored = Restored{Tokens: 64, Tiers: map[string]int{"store": 64}}
@@ -637,6 +674,6 @@ func TestClosingWaitsForPages(t *testing.T) {
 	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
 	run()
 	if got, err := j.whole(); err != nil || len(got.Choices[0].Tokens) != 2 || !closed {
-		t.Errorf("%+v, %v; closed while it waited: %v", got, err, closed)
+		t.Errorf("last event %+v, error %v; closed while the request waited: %v", got, err, closed)
 	}
 }

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// movesFor limits the time for moving experts between two steps, while sequences wait; the last move may exceed it.
+	// movesFor limits the time for moving experts between two steps if sequences wait; the last move may exceed this
+	// limit.
 	movesFor = 30 * time.Millisecond
-	// recentChoices is the mean number of recent choices of an expert that have full weight; older choices have half.
+	// recentChoices is the mean number of choices of an expert after which older counts are halved.
 	recentChoices = 128
 )
 
-// move moves experts to the device that were recently chosen more often than some experts on the device. It runs when
-// the device is idle.
+// move moves experts that were recently chosen more often than some experts on the device to the device, and these
+// other experts to host memory. It runs while the device is idle.
 func (x *experts) move(fresh *usage.Table) error {
 	if x.recent == nil {
 		x.recent = fresh
 	} else if err := x.recent.Merge(fresh); err != nil {
-		panic(err) // both have the shape of cfg.Usage
+		panic(err) // the two tables always have the shape of cfg.Usage
 	}
 	moved, begun := 0, x.now()
 	for _, s := range x.moves.Swaps(x.recent) {
@@ -37,7 +38,7 @@ func (x *experts) move(fresh *usage.Table) error {
 			return nil
 		}
 		if err := x.moves.Swap(s); err != nil {
-			panic(err) // Swaps found them in these homes
+			panic(err) // Swaps returned these experts from these homes
 		}
 		if moved++; x.now().Sub(begun) >= movesFor {
 			break

@@ -13,17 +13,17 @@ import (
 	"sparrow/kernel"
 )
 
-// mover is a device in host memory that follows the rules of asynchronous page copies: page-locked memory that is
-// written from must not change until the next Sync or the end of a later fetch, and a collected page is complete only
-// after the caller has waited for it.
+// mover is a device in host memory that follows the rules of asynchronous page copies: page-locked memory from which
+// the device reads must not change until the next Sync or the end of a later fetch, and a collected page is complete
+// only after the caller has waited for it.
 type mover struct {
 	kernel.Device
 	t *testing.T
 
 	mu                 sync.Mutex
-	given              map[*byte]int // page-locked memory
-	reads              []reading     // writes whose source the device may still read
-	ended              int           // number of completed writes before these
+	given              map[*byte]int // page-locked memory in use, as its size by address
+	reads              []reading     // writes from host memory that the device may still read
+	ended              int           // number of completed writes before reads
 	collected, written int
 }
 
@@ -41,7 +41,7 @@ func (m *mover) HostFree(b []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.given[&b[0]] != len(b) {
-		return fmt.Errorf("%d bytes that were not given out", len(b))
+		return fmt.Errorf("%d bytes are freed that were not allocated", len(b))
 	}
 	delete(m.given, &b[0])
 	return nil
@@ -59,7 +59,8 @@ func (m *mover) locked(b []byte) bool {
 	return false
 }
 
-// Collect copies tensors at once to temporary memory. When the event is waited for, that memory is copied to dst.
+// Collect copies tensors at once to temporary memory. When the caller waits for the event, this memory is copied to
+// dst.
 func (m *mover) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) {
 	if !m.locked(dst) {
 		m.t.Error("pages are collected in memory that is not page-locked")
@@ -100,7 +101,8 @@ func (m *mover) Sync() error {
 	return m.Device.Sync()
 }
 
-// Fetch copies at once. When its event is waited for, the device has read the sources of all earlier writes.
+// Fetch copies at once. When the caller has waited for its event, the device has read the sources of all earlier
+// writes.
 func (m *mover) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	_, err := m.Device.Fetch(dst, src)
 	return &fetching{m, m.ended + len(m.reads)}, err
@@ -120,7 +122,7 @@ func (f *fetching) Wait() error {
 func (m *mover) done(n int) {
 	for _, r := range m.reads[:n] {
 		if !bytes.Equal(r.now, r.then) {
-			m.t.Error("memory that the device still read was given to others")
+			m.t.Error("memory was changed while the device still read it")
 		}
 	}
 	m.reads, m.ended = m.reads[n:], m.ended+n
@@ -128,7 +130,7 @@ func (m *mover) done(n int) {
 
 // Pages are restored unchanged on a device with page-locked memory that follows the rules of the CUDA operations.
 func TestPagesMoveByADevicesRules(t *testing.T) {
-	alone(t, "its devices are GPUs")
+	alone(t, "the devices of several ranks are GPUs")
 	notUnderRace(t)
 	for _, name := range []string{"mover", "strict"} {
 		t.Run(name, func(t *testing.T) {
@@ -158,9 +160,9 @@ func TestPagesMoveByADevicesRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			emptied(t, e)
-			t.Cleanup(func() { // runs after the engine was closed
+			t.Cleanup(func() { // runs after the engine is closed
 				if m != nil && len(m.given) != 0 {
-					t.Errorf("%d pieces of page-locked memory are left", len(m.given))
+					t.Errorf("%d blocks of page-locked memory were not freed", len(m.given))
 				}
 			})
 			_, run := running(t, e, checked(t))

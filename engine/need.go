@@ -11,18 +11,18 @@ import (
 	"sparrow/plan"
 )
 
-// Need is the memory that a model needs on a device with its own memory, in bytes.
+// Need holds the memory that a model needs on a device with its own memory, in bytes, and the free memory.
 type Need struct {
-	Weights int64 // as the device stores them
-	Cache   int64 // as large as was asked for, else large enough for one prompt
-	Arena   int64 // of the largest pass
-	Scratch int64 // of operations
-	Graphs  int64 // of captured passes
-	Free    int64 // what the device had before
-	Tokens  int   // of the cache
+	Weights int64 // bytes of weights, as the device stores them
+	Cache   int64 // bytes of the cache: of the requested size, or large enough for one prompt
+	Arena   int64 // bytes of the largest pass
+	Scratch int64 // bytes of scratch memory of operations
+	Graphs  int64 // bytes of captured graphs
+	Free    int64 // bytes that were free before the model was loaded
+	Tokens  int   // size of the cache in tokens
 }
 
-// ownUse is memory reserved for the driver: for its queues, and for alignment.
+// ownUse is the memory reserved for the driver's queues and for alignment, in bytes.
 const ownUse = 256 << 20
 
 // Total returns the number of bytes that must be free.

@@ -19,30 +19,30 @@ type Info struct {
 	Family        string
 	Created       time.Time
 	Vocabulary    int
-	ContextTokens int // longest sequence
+	ContextTokens int // maximum length of a sequence
 	CacheTokens   int
 	PageTokens    int
 	Pages         int
-	WindowPages   int // of rows that only the attention window reads; 0 where rows live as long as their page
-	StepTokens    int // the most new tokens of one batch
-	MaxRunning    int // at most StepTokens
+	WindowPages   int // pages of rows that only the attention window reads; 0 if all rows live as long as their page
+	StepTokens    int // maximum number of new tokens in one batch
+	MaxRunning    int // maximum number of running sequences, at most StepTokens
 	MaxQueue      int
-	MaxStall      time.Duration // the longest that prompts may hold up sequences that decode; 0 means no bound
-	ChatFormat    string        // empty without one
-	Efforts       []string      // words for how much to think that the chat format takes, the least first
-	AlwaysThinks  bool          // the chat format has no way to switch thinking off
-	Parameters    int64         // weights of the checkpoint, without block scales
-	Format        string        // of its matrices, as the release names it
-	Tokenizer     Tokenizer     // zero without one
+	MaxStall      time.Duration // maximum time that prompts may delay decoding sequences; 0 means no limit
+	ChatFormat    string        // name of the chat format; empty if there is none
+	Efforts       []string      // names of the reasoning efforts that the chat format accepts, lowest first
+	AlwaysThinks  bool          // the chat format cannot disable reasoning
+	Parameters    int64         // number of weights in the checkpoint, without block scales
+	Format        string        // number format of the matrices, as the release names it
+	Tokenizer     Tokenizer     // zero if the checkpoint has no tokenizer
 	Kernels       string
-	Device        string   // its name and, where there are several, its number
-	Defaults      []string // values that were not given and depend on the device, as flags
+	Device        string   // name of the device, with its number if there are several devices
+	Defaults      []string // settings that the user did not set and that depend on the device, as flags
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
-	Experts       string   // on a GPU, where experts are and why, where that was left to Open; else empty
-	MovesExperts  bool     // experts come to the device between steps, as they are chosen
-	Tiers         []string // where pages of the prefix cache are kept outside the device
+	Experts       string   // where experts are placed on a GPU, and why, if Open decided it; else empty
+	MovesExperts  bool     // experts move to the device between steps, according to their use
+	Tiers         []string // names of the tiers outside the device that store pages of the prefix cache
 	// Draft is the drafting setting, Drafts the maximum draft length, and NoDrafts the reason why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
@@ -51,22 +51,22 @@ type Info struct {
 
 // Tokenizer holds the properties of a tokenizer that clients need to write prompts themselves.
 type Tokenizer struct {
-	Class              string // of Hugging Face's library
-	BOS, EOS, Pad, Unk string // tokens as text, empty without one
-	AddsBOS            bool   // before a text that is encoded
-	ChatTemplate       string // Jinja source; empty where the chat format has none
+	Class              string // class name in Hugging Face's library
+	BOS, EOS, Pad, Unk string // special tokens as text; empty if the tokenizer has none
+	AddsBOS            bool   // the tokenizer adds BOS before a text
+	ChatTemplate       string // Jinja source; empty if the chat format uses none
 }
 
-// Memory is the division of memory at start, in bytes, summed over all ranks that share the model.
+// Memory holds the sizes of weights, cache and passes at start, in bytes, summed over all ranks that share the model.
 type Memory struct {
 	Weights int64
-	Packed  bool // the weights are a copy of their own, see sparrow.Config.Pack
+	Packed  bool // the weights are a copy in memory, see sparrow.Config.Pack
 	Cache   int64
 	States  int64 // maximum memory of running sequences in addition to their pages
-	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
-	Scratch int64 // of operations, on a device with memory of its own
-	Device  int64 // all memory of such a device; 0 elsewhere
-	Tiers   int64 // the most that pages of the prefix cache take outside the device
+	Arena   int64 // memory of passes: activations, scores, gathered rows and logits of the largest pass
+	Scratch int64 // scratch memory of operations, on a device with its own memory
+	Device  int64 // total memory of a device with its own memory; else 0
+	Tiers   int64 // maximum memory of prefix cache pages outside the device
 }
 
 // New makes an engine for a loaded model and allocates its cache. Call Run to start its loop.
@@ -127,7 +127,7 @@ func (l *loop) open() error {
 		l.tiers.pools, l.tiers.sched = l.pools, l.sched
 		l.sched.OnAdmit(l.tiers.admit)
 	}
-	cached := size.pages * cfg.Page // of each rank, where these have pages of their own
+	cached := size.pages * cfg.Page // tokens in the pages of one rank, if each rank has its own pages
 	context, err := contextOf(l.setup, cached)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (l *loop) open() error {
 	return nil
 }
 
-// contextOf returns the length of the longest sequence with a cache of the given number of tokens.
+// contextOf returns the maximum length of a sequence with a cache of the given number of tokens.
 func contextOf(s *setup, cached int) (int, error) {
 	positions := s.model.Config().MaxPositions
 	most, asked := min(positions, cached), s.cfg.ContextTokens
@@ -168,9 +168,9 @@ func contextOf(s *setup, cached int) (int, error) {
 		"and the cache holds %d tokens: set at most %d%s", asked, positions, cached, most, more)
 }
 
-// memoryOf returns the division of memory on a device with the given total.
+// memoryOf returns the sizes of memory at start on a device with the given total memory.
 func memoryOf(l *loop, size *cacheSize, device int64) Memory {
-	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // sizes are those of one
+	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // the sizes below are those of one rank
 	m := Memory{Weights: l.cfg.WeightBytes, Packed: l.cfg.Packed, Cache: ranks * size.bytes,
 		States: ranks * size.states, Arena: ranks * l.passes.runner.Bytes()}
 	if inner := l.inner.passes; inner != nil {

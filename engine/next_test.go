@@ -12,19 +12,19 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a model with linear attention, whose states cannot be rewound, is served like the others.
-// Other requests in the batch, chunks, preemption, failed steps and cancellation change no bit of any logits; a cached
-// prefix is used up to the last snapshot of the state.
+// Invariants of this file: a model with linear attention, whose states cannot be rewound, is served like other models.
+// Other requests in the batch, chunks, preemption, failed steps and cancellation do not change any bit of the logits; a
+// cached prefix is used up to the last snapshot of the state.
 
 // nextModel returns the folder of a model with linear attention. It skips the test in cases that the model does not
 // support.
 func nextModel(t *testing.T) string {
 	t.Helper()
 	if *ranks > 1 || placing != nil {
-		t.Skip("glm5_next runs on one device, which holds all experts")
+		t.Skip("glm5_next runs only on one device that holds all experts")
 	}
 	if raceEnabled {
-		t.Skip("DeepSeek-V4 shows the same races")
+		t.Skip("the tests of DeepSeek-V4 cover the same races")
 	}
 	return testmodel.Next(t)
 }
@@ -74,7 +74,8 @@ func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
 	sameRows(t, cached, whole)
 	for i, r := range answers[len(list):] {
 		if want := (lengths[i] - 1) / 256 * 256; r.Usage.CachedTokens != want {
-			t.Errorf("%d tokens again: %d came from the cache, want %d", lengths[i], r.Usage.CachedTokens, want)
+			t.Errorf("second run of a prompt of %d tokens: %d tokens came from the cache, want %d", lengths[i],
+				r.Usage.CachedTokens, want)
 		}
 	}
 	for _, off := range []bool{false, true} {
@@ -99,13 +100,14 @@ func TestAFailedBatchRestartsLinearAttention(t *testing.T) {
 	jointly(t, e, list, run)
 	sameRows(t, gotRows, wantRows)
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
-		t.Errorf("%d batches run one by one, %d sequences restarted, %d failed; want 1, 2, 0", st.Isolated,
+		t.Errorf("the items of %d batches ran one by one, %d sequences restarted, %d requests failed; want 1, 2, 0",
+			st.Isolated,
 			st.Preempted, st.Failed)
 	}
 }
 
 // Requests that are cancelled during their prompt or their answer change no bit of other requests with a common prefix.
-// This holds for requests in the same batch, and for later ones that use the snapshots.
+// This holds for requests in the same batch, and for later requests that use the snapshots.
 func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 	list := long(6)
 	dir, cfg := nextModel(t), Config{Policy: deterministic("fp8")}
@@ -123,7 +125,7 @@ func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for i, j := range left {
-			for range i % 4 { // the test reads this many tokens of the answer
+			for range i % 4 { // the test reads this many tokens before it cancels the request
 				if j.Next().Last {
 					break
 				}
@@ -138,7 +140,7 @@ func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 	maps.DeleteFunc(gotRows.rows, func(k rowKey, _ uint64) bool { return k.id == "left" })
 	sameRows(t, gotRows, wantRows)
 	if st := e.Stats(); st.Aborted == 0 || st.Failed != 0 {
-		t.Errorf("%d requests given up, %d failed; want some and none", st.Aborted, st.Failed)
+		t.Errorf("%d requests cancelled, %d failed; want some cancelled and none failed", st.Aborted, st.Failed)
 	}
 }
 
@@ -159,7 +161,7 @@ func TestAConversationReusesItsSnapshots(t *testing.T) {
 			reused, could = reused+r.Usage.CachedTokens, could+len(history)-180
 		}
 		history = append(history, r.Choices[0].Tokens...)
-		if turn%5 == 0 { // another conversation uses pages and snapshots
+		if turn%5 == 0 { // another conversation runs and uses pages and snapshots
 			generate(t, e, Request{Prompt: tokens(turn, 300), Sampling: greedy(), MaxTokens: 1})
 		}
 	}
@@ -180,7 +182,7 @@ func TestADraftingCrowdOfLinearAttention(t *testing.T) {
 	compare(t, list, jointly(t, e, mixedDrafts(list, 3), run), want)
 	for k, v := range wantRows.rows {
 		if gotRows.rows[k] != v {
-			t.Fatalf("the logits of %+v differ from those of a lone plain run", k)
+			t.Fatalf("the logits of %+v differ from the logits of a lone run without drafts", k)
 		}
 	}
 	if st := e.Stats(); st.CachedTokens == 0 || st.Preempted == 0 {

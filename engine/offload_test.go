@@ -24,23 +24,24 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Invariants of this file: with experts in two memories every request gets, to the bit, the logits that it gets alone
-// on one device (on a GPU: alone with the same placement). This holds with any other requests in its batches, and with
-// preemption, reused pages and drafts. If workers of the host fail or hang, the requests of the step end with an error
-// that names the workers; no page stays in use, and no goroutine or caller waits forever.
+// Invariants of this file: with experts in two memories, the logits of every request are bitwise equal to those of the
+// request alone on one device (on a GPU: alone with the same placement). This holds with any other requests in its
+// batches, and with preemption, reused pages and drafts. If workers of the host fail or hang, the requests of the step
+// end with an error that names the workers; no page stays in use, and no goroutine or caller waits forever.
 
 func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
-	alone(t, "experts in two memories are on one device")
+	alone(t, "experts in two memories need a single device")
 	every := placed.Rule(placed.Mixed)
 	if standIn != nil {
-		every = placed.Alike // a token that is computed again as part of a prompt has the same bits
+		// Only methods with bitwise equal results, because preempted tokens are computed again as part of a prompt.
+		every = placed.Alike
 	}
 	for i, c := range []struct {
 		name, dir, kv string
 		rule          placed.Rule
 		list          []Request
 		drafts        int
-		tokens        int // size of the cache
+		tokens        int // size of the cache in tokens
 	}{
 		{"GLM-5, half", tinyGLM, "fp8-656", placed.Half, crowd(10), 0, 9 * 64},
 		{"DeepSeek-V4, all, drafts", testmodel.V4Draft(t), "fp8", placed.All, long(6), 3, 6 * 256},
@@ -49,15 +50,15 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if raceEnabled && i != 3 {
-				t.Skip("one of the small checkpoints shows the same races in a tenth of the time")
+				t.Skip("the test of a small checkpoint covers the same races in a tenth of the time")
 			}
 			if i == 1 {
-				repeats(t, "every method with drafts")
+				repeats(t, "the case with every method and drafts covers this case")
 			}
 			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			t.Cleanup(func() { placing = nil })
-			if standIn != nil { // a GPU adds in another order than the host
+			if standIn != nil { // a GPU adds in another order than the CPU
 				placing = c.rule
 			}
 			want := lone(t, c.dir, cfg, c.list, wantRows.watch)
@@ -83,16 +84,16 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 }
 
 // Moving experts between iterations changes no bit if experts in both memories are computed with the same arithmetic.
-// That is so for a CPU with experts on the host and for a GPU that fetches experts.
+// This applies to a CPU with experts in host memory, and to a GPU that fetches experts.
 func TestACrowdWhoseExpertsMove(t *testing.T) {
-	alone(t, "experts in two memories are on one device")
+	alone(t, "experts in two memories need a single device")
 	rule, dir := placed.Half, testmodel.V4Draft(t)
 	if standIn != nil {
 		rule = placed.HalfFetched
 	}
 	list := long(6)
 	if raceEnabled {
-		list = long(2) // takes a tenth of the time
+		list = long(2) // two requests take a tenth of the time
 	}
 	t.Cleanup(func() { placing = nil })
 	placing = rule
@@ -111,9 +112,9 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 	cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning, cfg.Draft = 6*256, 96, 8, drafts(t, 2)
 	u, steps := cfg.Usage, 0
 	moving := func(e *Engine) {
-		e.cfg.Observe = func(between bool) { // makes another expert of every layer the most chosen one
+		e.cfg.Observe = func(between bool) { // makes another expert of every layer the most chosen expert
 			if between {
-				return // the pass continues
+				return // the pass is still in progress
 			}
 			fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
 			for l := range fresh.Counts {
@@ -177,7 +178,8 @@ func TestExpertsThatCannotBeMoved(t *testing.T) {
 		e.Close(context.Background())
 		checkEmpty(t, e)
 		if st := e.Stats(); st.Experts.Moved != 0 || c.last == nil && e.loop.experts.moves != nil {
-			t.Errorf("%d experts moved, moves go on: %v", st.Experts.Moved, e.loop.experts.moves != nil)
+			t.Errorf("%d experts moved, the engine continues to move experts: %v", st.Experts.Moved,
+				e.loop.experts.moves != nil)
 		}
 	}
 }

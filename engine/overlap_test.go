@@ -12,11 +12,11 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: forming and enqueueing a batch while the previous one runs changes no answer, also if
-// requests end, are cancelled, preempted or fail meanwhile. No page is leaked. Package sim tests more cases.
+// Invariants of this file: forming and enqueueing a batch while the previous one runs changes no answer, even if
+// requests end, fail, or are cancelled or preempted meanwhile. No page is leaked. Package sim tests more cases.
 
-// beside is a device that claims to compute asynchronously. Each call is complete when it returns, in the order of the
-// calls; a real device keeps the same order.
+// beside is a device that claims to compute asynchronously. Each call computes its result before it returns, so
+// operations run in the order of the calls, as on a real device.
 type beside struct{ kernel.Device }
 
 func (beside) Asynchronous() bool { return true }
@@ -36,7 +36,7 @@ func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*E
 	return running(t, e, hooks...)
 }
 
-// plain returns n greedy requests; some of them end early, at tokens that occur in the answers.
+// plain returns n greedy requests; some of them stop early, at stop tokens that occur in their answers.
 func plain(n int, stops []int32) []Request {
 	list := crowd(n)
 	for i := range list {
@@ -51,13 +51,13 @@ func plain(n int, stops []int32) []Request {
 	return list
 }
 
-// Overlapping batches changes no answer. Many requests run with stop tokens, shared prefixes and too few pages: first
-// all are greedy, then some need tokens that the host samples.
+// Overlapping batches changes no answer. Many requests run with stop tokens, shared prefixes and too few pages: in one
+// case all requests are greedy, in another the host samples the tokens of some requests.
 func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
 	free := lone(t, dir, Config{Policy: deterministic("")}, plain(6, nil))
-	var stops []int32 // the tenth token of some answers
+	var stops []int32 // tenth token of some answers
 	for _, r := range free {
 		if a := r.Choices[0].Tokens; len(a) > 10 {
 			stops = append(stops, a[9])
@@ -67,14 +67,14 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 		name     string
 		list     []Request
 		pages    int
-		overlaps bool // whether most batches overlap
+		overlaps bool // want most batches to overlap
 	}{
 		{"greedy", plain(24, stops), 64, true},
 		{"greedy, few pages", plain(24, stops), 9, true},
 		{"some are sampled by the host", crowd(16), 16, false},
 	} {
 		if standIn != nil && c.pages == 64 && !*everything {
-			continue // cases with few pages enqueue the same operations
+			continue // cases with few pages enqueue the same operations as other cases
 		}
 		t.Run(c.name, func(t *testing.T) {
 			want := lone(t, dir, Config{Policy: deterministic("")}, c.list)
@@ -88,10 +88,10 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 			}
 			st := e.Stats()
 			if st.Overlapped == 0 || c.overlaps && (2*st.Overlapped < st.Steps || st.Unused == 0) {
-				t.Errorf("%d of %d passes overlapped, %d tokens unused", st.Overlapped, st.Steps, st.Unused)
+				t.Errorf("%d of %d passes overlapped, %d unused tokens", st.Overlapped, st.Steps, st.Unused)
 			}
 			if c.pages < 16 && st.Preempted == 0 {
-				t.Error("nothing was preempted")
+				t.Error("no sequence was preempted")
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func TestOverlapAndCancellations(t *testing.T) {
 func testCancellations(t *testing.T, list []Request, cfg Config) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
-	list[0].MaxTokens, list[0].IgnoreEOS = 200, true // so long that even a slow reader cancels it in time
+	list[0].MaxTokens, list[0].IgnoreEOS = 200, true // so long that even a slow reader cancels the request in time
 	want := lone(t, dir, Config{Policy: cfg.Policy}, list)
 	e, run := overlapping(t, dir, cfg, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))
@@ -128,7 +128,7 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 				all := want[i].Choices[k].Tokens
 				if len(got[k]) > len(all) || !slices.Equal(got[k], all[:len(got[k])]) ||
 					i%2 == 1 && len(got[k]) != len(all) {
-					t.Errorf("request %d, choice %d: %v; alone %v", i, k, got[k], all)
+					t.Errorf("request %d, choice %d: tokens %v; alone %v", i, k, got[k], all)
 				}
 			}
 		})
@@ -136,12 +136,12 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 	run()
 	wait.Wait()
 	if st := e.Stats(); st.Aborted == 0 || st.Overlapped == 0 {
-		t.Errorf("%d cancelled, %d passes overlapped", st.Aborted, st.Overlapped)
+		t.Errorf("%d requests cancelled, %d passes overlapped", st.Aborted, st.Overlapped)
 	}
 }
 
-// Requests get their tokens even if a pass fails when it is enqueued behind another pass, or in Wait while another pass
-// is enqueued behind it.
+// Requests get their tokens even if a pass fails when it is enqueued after another pass, or in Wait while another pass
+// is enqueued after it.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
@@ -156,7 +156,7 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 				return slices.ContainsFunc(works, func(w step.Work) bool { return w.Sampled > 0 })
 			})}
 		}},
-		{"waited for", func(r runner) runner { return &late{runner: r, every: 7} }},
+		{"waited for", func(r runner) runner { return &late{t: t, runner: r, every: 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{Policy: deterministic(""), CacheTokens: 64 * 64}
@@ -169,14 +169,15 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 				}
 			}
 			if st := e.Stats(); st.Overlapped == 0 || st.Failed > 0 || c.name == "waited for" && st.Isolated == 0 {
-				t.Errorf("%d overlapped, %d failed, %d isolated", st.Overlapped, st.Failed, st.Isolated)
+				t.Errorf("%d passes overlapped, %d requests failed, %d batches isolated", st.Overlapped, st.Failed,
+					st.Isolated)
 			}
 		})
 	}
 }
 
-// everyNth returns a function that makes every n-th pass fail, counting passes of several requests for which some
-// returns true.
+// everyNth returns a function that makes every n-th pass fail, counting only passes of several requests for which the
+// function some returns true.
 func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 	seen := 0
 	return func(works []step.Work) error {
@@ -189,13 +190,33 @@ func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 	}
 }
 
-// late makes passes of several requests fail in Wait.
+// late makes passes of several requests fail in Wait. It checks that the loop waits for every pass, also for those
+// whose results are not used: when a pass begins, at most one other pass is in flight.
 type late struct {
 	runner
+	t           *testing.T
 	every, seen int
+	flying      int
+}
+
+func (l *late) Begin(works []step.Work) (step.Started, error) {
+	if l.flying > 1 {
+		l.t.Errorf("a pass begins while %d other passes are in flight", l.flying)
+		l.flying = 1 // each pass is reported once
+	}
+	return l.runner.Begin(works)
+}
+
+func (l *late) End(s *step.Started) (step.Pending, error) {
+	p, err := l.runner.End(s)
+	if err == nil {
+		l.flying++
+	}
+	return p, err
 }
 
 func (l *late) Wait(p step.Pending) (step.Result, error) {
+	l.flying--
 	res, err := l.runner.Wait(p)
 	if err == nil && p.Plan().Requests > 1 {
 		if l.seen++; l.seen%l.every == 0 {

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Packed weights give the same results: every row of logits has the same bits with and without packing, for models of
+// Packing weights does not change results: every row of logits is bitwise equal with and without packing, for models of
 // both families.
 func TestPackingChangesNothing(t *testing.T) {
 	notUnderRace(t)
@@ -26,7 +26,8 @@ func TestPackingChangesNothing(t *testing.T) {
 			logits[i] = l.rows
 		}
 		if len(logits[0]) == 0 || !maps.Equal(logits[0], logits[1]) {
-			t.Errorf("model %q: %d rows of logits, packed %d, not the same bits", dir, len(logits[0]), len(logits[1]))
+			t.Errorf("model %q: %d rows of logits, %d rows with packed weights; the rows are not bitwise equal", dir,
+				len(logits[0]), len(logits[1]))
 		}
 	}
 }

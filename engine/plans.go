@@ -10,7 +10,7 @@ const maxPlanBytes = 16 << 20
 type planRing struct {
 	most  int
 	list  []PlanRecord
-	first int // where the oldest is
+	first int // index of the oldest plan
 	count int
 	bytes int
 }
@@ -36,7 +36,7 @@ func (k *planRing) add(r PlanRecord) {
 	k.bytes += n
 }
 
-// all returns the plans, oldest first.
+// all returns the kept plans, oldest first.
 func (k *planRing) all() []PlanRecord {
 	end := k.first + k.count
 	if end <= len(k.list) {

@@ -29,10 +29,10 @@ func TestKeptPlansAreBoundedInBytes(t *testing.T) {
 		return &ring
 	})
 	if grown > maxPlanBytes*9/8 || grown < maxPlanBytes/2 {
-		t.Errorf("%d bytes of the heap, about %d are meant", grown, maxPlanBytes)
+		t.Errorf("the kept plans take %d bytes of the heap, want about %d", grown, maxPlanBytes)
 	}
 	if each := heap.Kept(func() any { return fat() }); each > fat().Bytes()*9/8 || each < fat().Bytes()*7/8 {
-		t.Errorf("a plan takes %d bytes of the heap and counts as %d", each, fat().Bytes())
+		t.Errorf("a plan takes %d bytes of the heap, but Bytes returns %d", each, fat().Bytes())
 	}
 	all := ring.all()
 	if len(all) < 10 || all[len(all)-1].Step != passes-1 || all[0].Step != int64(passes-len(all)) {
@@ -48,12 +48,12 @@ func TestThePlansKeptAreTheLatest(t *testing.T) {
 	all := ring.all()
 	for i, r := range all {
 		if r.Step != int64(35+i) {
-			t.Fatalf("place %d has step %d", i, r.Step)
+			t.Fatalf("entry %d has step %d", i, r.Step)
 		}
 	}
 	none := planRing{}
 	none.add(PlanRecord{Plan: &plan.Plan{}})
 	if len(all) != 20 || len(none.all()) != 0 {
-		t.Errorf("%d and %d plans, want 20 and 0", len(all), len(none.all()))
+		t.Errorf("the lists have %d and %d plans, want 20 and 0", len(all), len(none.all()))
 	}
 }

@@ -10,7 +10,7 @@ import (
 // of rank r are numbered after those of the previous ranks, so that a page number is unique in the whole model. Other
 // models have one pool.
 
-// poolsOf returns how many pools of pages a configuration has.
+// poolsOf returns the number of page pools of a configuration.
 func poolsOf(cfg *plan.Config) int {
 	if cfg.Model.ByRequests() {
 		return cfg.Model.Ranks
@@ -36,14 +36,14 @@ func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	return list, nil
 }
 
-// onceStored reports pages that may be in several pools to a listener once: as stored when the first pool stores them,
-// as removed when the last pool removes them.
+// onceStored forwards the events of several pools to a listener as if there were one pool: a page is stored when the
+// first pool stores it, and removed when the last pool removes it.
 type onceStored struct {
 	prefix.Listener
-	of      int                 // pools
-	pools   map[prefix.Hash]int // that hold a page
+	of      int                 // number of pools
+	pools   map[prefix.Hash]int // number of pools that hold each page
 	root    bool                // the root was forwarded
-	cleared int                 // times that a pool was cleared
+	cleared int                 // number of pools that were cleared
 }
 
 // Root forwards the root of prompts without a salt, which all pools share.
@@ -69,7 +69,7 @@ func (o *onceStored) Removed(h prefix.Hash) {
 	}
 }
 
-// Cleared forwards that the first pool was cleared: the engine clears all pools, one after the other.
+// Cleared forwards only that the first pool was cleared, because the engine clears all pools, one after the other.
 func (o *onceStored) Cleared() {
 	clear(o.pools)
 	if o.cleared++; o.cleared%o.of == 1 {

@@ -37,7 +37,7 @@ func TestPrefillApartFromDecode(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
-				t.Skip("another one shows the same races")
+				t.Skip("the test of another checkpoint covers the same races")
 			}
 			r := Request{ID: "r", Prompt: tokens(1, f.pages*f.page+f.page/2), Sampling: seeded(3), MaxTokens: 6,
 				IgnoreEOS: true, Trace: true}
@@ -61,8 +61,8 @@ func TestPrefillApartFromDecode(t *testing.T) {
 	}
 }
 
-// A request gets the right answer if its prefill engine fails: no server listens at the address, another program does,
-// the server ends during the request, or the server has other weights.
+// A request gets the right answer if its prefill engine fails: no server listens at the address, another program
+// listens there, the server ends during the request, or the server has other weights.
 func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,6 +156,6 @@ func TestRandomRequestsThroughTwoEngines(t *testing.T) {
 	}
 	wait.Wait()
 	if st := decode.Stats().Tiers; st.Tokens == 0 {
-		t.Errorf("nothing to see: %+v", st)
+		t.Errorf("no page was pulled: %+v", st)
 	}
 }

@@ -2,7 +2,8 @@ package engine
 
 import "sync"
 
-// queue carries events from the loop to a job's reader. It never blocks the loop; with a slow reader it grows.
+// queue carries events from the loop to a job's reader. It never blocks the loop: if the reader is slow, the queue
+// grows.
 type queue struct {
 	mu     sync.Mutex
 	ready  sync.Cond
@@ -29,7 +30,7 @@ func (q *queue) pop() Event {
 	return q.take()
 }
 
-// poll returns the next event, if there is one.
+// poll returns the next event and true, or false if the queue is empty.
 func (q *queue) poll() (Event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,8 +46,8 @@ func (q *queue) take() Event {
 	q.events[q.head] = Event{}
 	q.head++
 	if q.head*2 >= len(q.events) {
-		// At least half was read: move the remaining events to the front, so that a slow reader does not make the
-		// buffer grow.
+		// At least half of the events were read: move the remaining events to the front, so that a slow reader does not
+		// make the buffer grow.
 		n := copy(q.events, q.events[q.head:])
 		clear(q.events[n:])
 		q.events, q.head = q.events[:n], 0

@@ -29,13 +29,14 @@ func TestTheQueueIsBounded(t *testing.T) {
 		}
 	}
 	if st := e.Stats(); st.Refused != 3 || st.Requests != 3 || st.Waiting != 3 {
-		t.Errorf("%d refused, %d accepted, %d wait; want 3 of each", st.Refused, st.Requests, st.Waiting)
+		t.Errorf("%d requests refused, %d accepted, %d sequences wait; want 3 each", st.Refused, st.Requests,
+			st.Waiting)
 	}
 	leave <- struct{}{}
 	<-entered // the second request runs; one place is free
 	streams = append(streams, open(t, e, r))
 	if _, err := e.Submit(two); !errors.Is(err, ErrQueueFull) {
-		t.Fatalf("two sequences for no place: error %v", err)
+		t.Fatalf("a request with two choices and one free place: error %v", err)
 	}
 	streams[1].Cancel()
 	streams[2].Cancel() // frees two places at the next step boundary
@@ -54,7 +55,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	var field *RequestError
 	two.Sampling.N = 4
 	if _, err := e.Submit(two); !errors.As(err, &field) || field.Field != "n" {
-		t.Errorf("more choices than may ever wait: error %v", err)
+		t.Errorf("a request with more choices than may wait: error %v", err)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	}
 	e.Close(context.Background())
 	if most != 1 {
-		t.Errorf("up to %d steps between two tokens of a stream that decodes", most)
+		t.Errorf("up to %d steps between two tokens of a decoding stream, want 1", most)
 	}
 	if firsts["long"]-firsts["short"] < length/256 {
 		t.Errorf("the short prompt's first token came in step %d, the long one's in step %d", firsts["short"],
@@ -123,7 +124,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// If the events of one job are not read, the other jobs continue, and the unread job loses no event.
+// If the events of one job are not read, the other jobs continue, and the job that is not read loses no event.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 	dir := testmodel.V32(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 		generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
 		synctest.Wait() // returns when the loop waits for requests
 		if n := e.Stats().Finished; n != 2 {
-			t.Fatalf("%d requests finished; want the unread one too", n)
+			t.Fatalf("%d requests finished; want also the request that is not read", n)
 		}
 		if got, last := collect(slow); len(got) != 300 || last.Finish != FinishLength {
 			t.Errorf("%d tokens, %+v", len(got), last)
@@ -159,17 +160,18 @@ func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
 		}
 	}
 	if cap(q.events) > 16 {
-		t.Errorf("three unread events take the memory of %d", cap(q.events))
+		t.Errorf("three unread events take the memory of %d events", cap(q.events))
 	}
 }
 
-// A tenant that fills its share of the queue does not block others, and the queue of all tenants together is bounded.
+// A tenant that fills its share of the queue does not block other tenants, and the number of sequences of all tenants
+// together is limited.
 func TestTheQueueIsSharedByTenants(t *testing.T) {
 	q := backlog{most: 100}
 	accept := func(tenant string, n int, want bool) {
 		t.Helper()
 		if err := q.add(tenant, n); (err == nil) != want || err != nil && !errors.Is(err, ErrQueueFull) {
-			t.Errorf("%d of %q with %d waiting: %v", n, tenant, q.waiting, err)
+			t.Errorf("%d sequences of tenant %q with %d waiting: error %v", n, tenant, q.waiting, err)
 		}
 	}
 	accept("a", 60, true)
@@ -177,14 +179,14 @@ func TestTheQueueIsSharedByTenants(t *testing.T) {
 	accept("a", 1, false)
 	accept("b", 80, true) // the tenant's only request
 	accept("b", 10, true) // the tenant's second request
-	accept("b", 1, false) // the tenant's half is exceeded
+	accept("b", 1, false) // the tenant would exceed its half of the queue
 	accept("c", 1, true)
-	accept("c", 32, true) // a third of the queue
+	accept("c", 32, true) // the tenant uses a third of the queue
 	accept("c", 1, false)
 	for i := range 4 {
 		accept(string(rune('d'+i)), 40, true)
 	}
-	accept("h", 40, false) // all tenants together exceed the queue
+	accept("h", 40, false) // all tenants together would exceed the limit
 	accept("h", 10, true)
 	for tenant, list := range map[string][]int{"a": {60, 40}, "b": {80, 10}, "c": {1, 32}, "d": {40}, "e": {40},
 		"f": {40}, "g": {40}, "h": {10}} {
@@ -195,7 +197,7 @@ func TestTheQueueIsSharedByTenants(t *testing.T) {
 		}
 	}
 	if q.waiting != 0 || len(q.tenants) != 0 {
-		t.Errorf("%d wait, %d tenants", q.waiting, len(q.tenants))
+		t.Errorf("%d sequences of %d tenants wait", q.waiting, len(q.tenants))
 	}
 	accept("a", 101, true) // the engine is idle
 	accept("a", 101, true) // a second large request is not refused because of the first

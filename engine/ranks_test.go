@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"sparrow/internal/device/group"
 	"sparrow/internal/model/family"
+	"sparrow/internal/step"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -61,6 +63,17 @@ func byGPURules(t *testing.T, mark func() error) kernel.Device {
 // onRanks returns an engine on two ranks, one of which calls mark before each operation.
 func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
 	t.Helper()
+	how, err := plan.ParseDivision(*division)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dividedBy(t, how, open, rank, timeout, mark)
+}
+
+// dividedBy returns an engine on two ranks, like onRanks, with the given division of attention.
+func dividedBy(t *testing.T, how plan.Division, open opening, rank int, timeout time.Duration, mark func() error) (
+	*Engine, *group.Group) {
+	t.Helper()
 	source, err := family.Open(testmodel.V32(t))
 	if err != nil {
 		t.Fatal(err)
@@ -77,10 +90,6 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 	if err != nil {
 		t.Fatal(err)
 	}
-	how, err := plan.ParseDivision(*division)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m, err := source.LoadRanks(g, how, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +102,57 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 	return e, g
 }
 
+// A sequence has its pages on one rank: if each rank has its own pages, the reported cache is the sum over all ranks,
+// and the context is at most the cache of one rank.
+func TestTheContextFitsOnOneRank(t *testing.T) {
+	for how, pools := range map[plan.Division]int{plan.ByHeads: 1, plan.ByRequests: 2} {
+		e, g := dividedBy(t, how, onCPU, 0, 0, nil)
+		i := e.Info()
+		if i.ContextTokens != 1024 || i.CacheTokens != 1024*pools || i.Pages*i.PageTokens != i.CacheTokens {
+			t.Errorf("attention by %v: the context has %d tokens, the cache %d tokens and %d pages", how,
+				i.ContextTokens,
+				i.CacheTokens, i.Pages)
+		}
+		go e.Run()
+		e.Close(t.Context())
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every draft of a chain is made on the rank with the pages of its sequence, and follows the latest draft.
+func TestDraftsAreMadeOnTheRankOfTheirSequence(t *testing.T) {
+	e, g := dividedBy(t, plan.ByRequests, onCPU, 0, 0, nil)
+	var jobs []*Job
+	for i := range 2 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 9,
+			IgnoreEOS: true}))
+	}
+	e.iterations(1)
+	for rank, j := range jobs {
+		c := j.choices[0]
+		c.seq.Drafts = []int32{7, 8}
+		p, k := &passes{drafts: make([]step.Draft, 3)}, &chain{c: c, work: 2}
+		p.draftNext(k)
+		want := step.Draft{Kind: plan.ModeDraft, Tokens: []int32{8}, Cached: 21, Rank: rank, Pages: c.seq.Pages(),
+			Logits: true, Best: true, From: 2}
+		if got := p.drafts[3]; c.seq.Rank() != rank || !reflect.DeepEqual(got, want) || k.work != 3 {
+			t.Errorf("a sequence on rank %d: %+v, work %d; want %+v", c.seq.Rank(), got, k.work, want)
+		}
+		c.seq.Drafts = nil
+		j.Cancel()
+	}
+	go e.Run()
+	e.Close(t.Context())
+	checkEmpty(t, e)
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // failures runs requests on two ranks until the given rank fails, and checks that everything is released. It runs under
-// synctest: there, time passes only while ranks wait, and the test waits for all goroutines to end.
+// synctest, so that time passes only while ranks wait and the test waits for all goroutines to end.
 func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(),
 	says ...string) {
 	t.Helper()
@@ -112,7 +170,7 @@ func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault f
 		}
 		for _, part := range says {
 			if !strings.Contains(fmt.Sprint(last.Err), part) {
-				t.Errorf("request %d: %q does not say %q", i, last.Err, part)
+				t.Errorf("request %d: error %q does not contain %q", i, last.Err, part)
 			}
 		}
 	}
@@ -120,7 +178,7 @@ func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault f
 		t.Errorf("a request after the loss: %v", err)
 	}
 	if st := e.Stats(); !strings.Contains(st.Device, says[0]) || st.Failed != 3 {
-		t.Errorf("device %q, %d failed", st.Device, st.Failed)
+		t.Errorf("Stats.Device is %q, %d requests failed", st.Device, st.Failed)
 	}
 	e.Close(context.Background())
 	checkEmpty(t, e)
@@ -154,7 +212,7 @@ func operations(t *testing.T, on opening) int {
 func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 	all := operations(t, on)
 	if all < 60 {
-		t.Fatalf("%d operations, want those of several passes", all)
+		t.Fatalf("the requests take %d operations, want those of several passes", all)
 	}
 	for at := 1; at <= all; at += each {
 		synctest.Test(t, func(t *testing.T) {
@@ -173,7 +231,7 @@ func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 }
 
 func TestARankThatFails(t *testing.T) {
-	each := 7 // operations between tested faults; the two ranks take turns
+	each := 7 // number of operations between tested faults; the two ranks take turns
 	switch {
 	case raceEnabled:
 		each = 17
@@ -183,10 +241,11 @@ func TestARankThatFails(t *testing.T) {
 	faults(t, onCPU, each, 0)
 }
 
-var everyFault = flag.Bool("every-fault", false, "ranks by the rules of a GPU fail at every operation instead of some")
+var everyFault = flag.Bool("every-fault", false, "let ranks with the rules of a GPU fail at every operation, not "+
+	"only at some")
 
-// A failing rank ends every request under the rules of a GPU, too. There, the other ranks wait in the exchange until
-// its timeout, as GPUs do.
+// A failing rank also ends every request under the rules of a GPU. The other ranks then wait in the exchange until its
+// timeout, as GPUs do.
 func TestARankByADevicesRulesThatFails(t *testing.T) {
 	notUnderRace(t)
 	testmodel.OnGPU(t)

@@ -18,22 +18,22 @@ import (
 // RecordTokens selects the tokens of a sequence whose rows are recorded.
 type RecordTokens uint8
 
-// The rows that are recorded.
+// Rows that are recorded.
 const (
-	RecordOutput RecordTokens = iota // those that produce the answer's tokens
-	RecordAll                        // those of the prompt too
-	RecordRange                      // those of positions Record.From to Record.To
+	RecordOutput RecordTokens = iota // rows that produce the answer's tokens
+	RecordAll                        // rows of the prompt and of the answer
+	RecordRange                      // rows at positions Record.From to Record.To
 )
 
-// Record selects the data that is recorded for a request's rows: the keys that they attended to, and the experts that
-// computed them. Cached rows are not computed and not recorded.
+// Record selects the data that is recorded for a request's rows: the keys that the rows attended to, and the experts
+// that computed the rows. Cached rows are not computed and not recorded.
 type Record struct {
 	Selections bool
-	Layers     []int // whose selections; nil is every layer
-	Scores     bool  // the scores of what was selected too
+	Layers     []int // layers whose selections are recorded; nil means every layer
+	Scores     bool  // records the scores of the selected keys too
 	Experts    bool
 	Tokens     RecordTokens
-	From, To   int // positions in the sequence, half open, with RecordRange
+	From, To   int // half-open range of positions, with RecordRange
 }
 
 // what returns the kinds of data that passes record.
@@ -52,12 +52,12 @@ func (r *Record) span(given int) sched.Span {
 	return sched.Span{From: given - 1, To: math.MaxInt}
 }
 
-// recordPassBytes is the memory of a pass for recorded rows, and again for replayed rows. Longer prompts are computed
-// in chunks of as many rows as fit.
+// recordPassBytes is the memory of a pass for recorded rows, and the equal amount of memory for replayed rows. Longer
+// prompts are computed in chunks of as many rows as fit.
 const recordPassBytes = 64 << 20
 
-// recordRows returns how many rows of a batch may be recorded, which is also the number that may be replayed; 0 if
-// recording is off.
+// recordRows returns how many rows of a batch may be recorded, and how many rows may be replayed; 0 if recording is
+// disabled.
 func (z *sizing) recordRows() int {
 	if z.cfg.RecordBytes < 0 {
 		return 0
@@ -67,7 +67,7 @@ func (z *sizing) recordRows() int {
 	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
-// limitRecords adds the numbers of rows that passes may record and replay to their limits.
+// limitRecords sets the numbers of rows that passes may record and replay in their limits.
 func (z *sizing) limitRecords(l *step.Limits) {
 	if l.RecordRows = z.recordRows(); l.RecordRows == 0 {
 		return
@@ -76,7 +76,8 @@ func (z *sizing) limitRecords(l *step.Limits) {
 	l.Replay = plan.Replay{Selections: true, Experts: true}
 }
 
-// checkRecord refuses records and replays that are not supported. A choice has at most maxTokens tokens.
+// checkRecord checks Request.Record and Request.Replay of a request whose choices have at most maxTokens tokens. It
+// returns the replay, or an error if the request is not supported.
 func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
 	if r.Record == nil && r.Replay == nil {
 		return nil, nil
@@ -134,8 +135,8 @@ func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	return nil
 }
 
-// fittingAnswer describes the largest max_tokens with which the recorded rows stay within the limit, for a request that
-// exceeds it.
+// fittingAnswer describes the largest max_tokens with which the recorded rows stay within the byte limit, for a request
+// that exceeds this limit.
 func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	why := ""
 	if r.MaxTokens == 0 {
@@ -153,9 +154,9 @@ const DefaultRecordBytes = 64 << 20
 
 func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
-// recordedBytes returns an upper bound of the bytes that a request records, in the form in which they are sent. K
-// positions below n take a byte each; at most n/128 of them take a second byte and n/16384 a third, since the
-// differences add up to less than n. base64 adds a third.
+// recordedBytes returns an upper bound of the bytes that a request records, as JSON. K positions below n take a byte
+// each; at most n/128 of them take a second byte and n/16384 a third, since the differences add up to less than n.
+// base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // bytes of the JSON of a layer or row in addition to its data
 	x := r.Record
@@ -171,7 +172,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 			if kept.Layers[l] {
 				total += int64(rows) * names
 			}
-			// Rows that attend to no more keys than are selected, or kept in blocks, are recorded as one word.
+			// Rows that attend to at most as many keys as are selected, or kept in blocks, need no list of positions.
 			longer := func(keys int) int64 {
 				return int64(max(end-max(span.From, keys*max(s.Layers[l].Group, 1)), 0))
 			}
@@ -197,7 +198,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 // wants reports whether the selections of a layer are recorded.
 func (r *Record) wants(layer int) bool { return r.Layers == nil || slices.Contains(r.Layers, layer) }
 
-// newRecording returns nil if nothing is recorded.
+// newRecording returns the kinds of data and the layers that are recorded for a choice, or nil if nothing is recorded.
 func (in *intake) newRecording(r *Record) *step.Recording {
 	if r == nil {
 		return nil
@@ -208,15 +209,15 @@ func (in *intake) newRecording(r *Record) *step.Recording {
 		if r.Selections && r.wants(l) {
 			out.Layers[l] = true
 			if as := out.Shape.Layers[l].As; as >= 0 {
-				out.Layers[as] = true // that layer has what this one names
+				out.Layers[as] = true // layer as is recorded too, because this layer refers to its selection
 			}
 		}
 	}
 	return out
 }
 
-// replaySalt returns a unique salt, so that a request that replays shares no pages: other requests would have computed
-// different rows.
+// replaySalt returns a unique salt, so that a request with replayed rows shares no pages: without replay, its rows
+// would differ.
 func replaySalt() []byte {
 	salt := make([]byte, 24)
 	rand.Read(salt)
@@ -224,8 +225,8 @@ func replaySalt() []byte {
 }
 
 // keep attaches the recorded rows of an item to the events of its tokens: each row to the event of the token that it
-// produced, and earlier rows of a prompt to the first event. If no token was sampled they get their own event. A panic
-// is an error of this choice only.
+// produced, and earlier rows of a prompt to the first event. If no token was sampled, the rows get their own event. A
+// panic is returned as an error of this choice only.
 func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
 	r := c.recording
 	if r == nil {

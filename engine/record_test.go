@@ -28,7 +28,7 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 			want += works[i].RecordTo - works[i].RecordFrom
 		}
 		if p := res.Plan; p.Recorded != want || (want == 0) != (p.Record == plan.Record{}) {
-			t.Errorf("a plan records %d rows (%+v), %d are asked for", p.Recorded, p.Record, want)
+			t.Errorf("a plan records %d rows (%+v), want %d", p.Recorded, p.Record, want)
 		}
 		if passes++; want == 0 {
 			plain++
@@ -39,7 +39,7 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 		{Selections: true, Layers: []int{2}, Tokens: RecordRange, From: 140, To: 155}} {
 		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) {
 			ask := Request{Prompt: tokens(4, 150), MaxTokens: 10, Sampling: greedy(), IgnoreEOS: true, Record: &r,
-				Tenant: fmt.Sprintf("%+v", r)} // a tenant of its own, so that nothing is cached
+				Tenant: fmt.Sprintf("%+v", r)} // each request has its own tenant, so that no row is cached
 			ask.Sampling.N = 1
 			j := open(t, e, ask)
 			sent := 0
@@ -53,13 +53,13 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 			}
 			bound := e.intake.recordedBytes(&ask, 10)
 			if sent == 0 || int64(sent) > bound || bound > 3*int64(sent) {
-				t.Errorf("%d bytes are sent, the bound is %d", sent, bound)
+				t.Errorf("%d bytes are sent, the estimate is %d", sent, bound)
 			}
 		})
 	}
 	generate(t, e, Request{Prompt: tokens(4, 150), MaxTokens: 3, Sampling: greedy()})
 	if plain == 0 || plain == passes {
-		t.Errorf("%d of %d passes record nothing", plain, passes)
+		t.Errorf("%d of %d passes record no row", plain, passes)
 	}
 }
 
@@ -104,9 +104,9 @@ func longestRow(k *step.Recording, position int) record.Row {
 	return row
 }
 
-// The bound on the bytes of a request holds for the longest possible rows. Such a row consists of its data and 80 bytes
-// for the field names of each row, layer and list. The bound is tested for every kind of record, number of choices and
-// family, at the context length where rows begin to select and at much greater lengths.
+// The estimate of the bytes of a request is an upper bound for the longest possible rows. The bytes of such a row are
+// its data and 80 bytes for the field names of each row, layer and list. The bound is tested for every kind of record,
+// number of choices and family, at the context length where rows begin to select and at much greater lengths.
 func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 	type span struct{ from, to int }
 	for name, dir := range map[string]string{"glm": tinyGLM, "v4": testmodel.V4(t), "v4.1": testmodel.V41(t)} {
@@ -121,9 +121,9 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 			for _, c := range []struct {
 				kind          RecordTokens
 				at            span // requested range of rows (RecordRange)
-				prompt, given int  // numbers of tokens
+				prompt, given int  // number of prompt tokens, number of given tokens
 				n, answer     int
-				rows          span // rows that are recorded
+				rows          span // half-open range of rows that are recorded
 			}{
 				{RecordOutput, span{}, 40_000, 0, 1, 10, span{39_999, 40_009}},
 				{RecordOutput, span{}, 40_000, 0, 3, 1, span{39_999, 40_000}},
@@ -161,7 +161,8 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 				// The bound counts all rows with the length of the last row and rounds each list to whole bytes.
 				most += most/100 + c.n*2*names
 				if got := int(in.recordedBytes(&ask, c.answer)); got < sent || got > most {
-					t.Errorf("%s, %+v of %+v: %d bytes are sent and the bound is %d; want at most %d", name, what, c,
+					t.Errorf("%s, %+v of %+v: %d bytes are sent, the estimate is %d; want an estimate of at most %d",
+						name, what, c,
 						sent, got, most)
 				}
 			}
@@ -186,18 +187,18 @@ func TestSharedSelectionsName(t *testing.T) {
 	for _, r := range rows {
 		if len(r.Layers) != 2 || r.Layers[0].Layer != 1 || len(r.Layers[0].Selected) == 0 || r.Layers[1].As == nil ||
 			*r.Layers[1].As != 1 || r.Layers[1].Selected != nil {
-			t.Errorf("row %+v, want layer 1 and layer 2 as it", r)
+			t.Errorf("row %+v, want layer 1, and layer 2 with As set to 1", r)
 		}
 	}
 }
 
 // Selections, their scores and experts are recorded and replayed under the rules of a GPU.
 func TestRecordingOnAGPU(t *testing.T) {
-	alone(t, "its device is a GPU")
+	alone(t, "the test uses a single device with the rules of a GPU")
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
 	}
-	// This device has rows in layouts and shapes that the CUDA operations support.
+	// The cache layout and shapes of this engine are supported by the CUDA operations.
 	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
 		func(d kernel.Device) kernel.Device {
 			s, err := strict.Open(d)
@@ -212,7 +213,7 @@ func TestRecordingOnAGPU(t *testing.T) {
 	e, run := running(t, built)
 	run()
 	if e.info.Config.Hardware.Arch == plan.CPU {
-		t.Fatal("plans are for CPUs")
+		t.Fatal("the plans are for a CPU, want a GPU")
 	}
 	ask := Request{Prompt: tokens(4, 150), MaxTokens: 3, Sampling: greedy(), IgnoreEOS: true,
 		Record: &Record{Selections: true, Scores: true, Experts: true, Tokens: RecordAll}}
@@ -240,16 +241,16 @@ func TestRecordingOnAGPU(t *testing.T) {
 	ask.Replay = rows
 	again, same := recorded(ask)
 	if !slices.Equal(out, same) || len(again) != len(rows) {
-		t.Fatalf("replayed, %d rows and tokens %v; want %d and %v", len(again), same, len(rows), out)
+		t.Fatalf("with replay: %d rows and tokens %v; want %d and %v", len(again), same, len(rows), out)
 	}
 	for i := range rows {
 		for l := range rows[i].Layers {
 			if !bytes.Equal(again[i].Layers[l].Selected, rows[i].Layers[l].Selected) {
-				t.Fatalf("replayed, row %d selects otherwise in layer %d", i, l)
+				t.Fatalf("with replay: the selection of row %d in layer %d differs", i, l)
 			}
 		}
 		if !reflect.DeepEqual(again[i].Experts, rows[i].Experts) {
-			t.Fatalf("replayed, row %d has other experts", i)
+			t.Fatalf("with replay: the experts of row %d differ", i)
 		}
 	}
 }

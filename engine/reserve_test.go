@@ -20,8 +20,8 @@ func (c countingDevice) Alloc(n int64) (kernel.Buffer, error) {
 	return c.Device.Alloc(n)
 }
 
-// An engine allocates its memory when it opens. It allocates no more while it serves the maximum number of sequences,
-// with and without sequence states.
+// An engine allocates its memory when it opens. It allocates no further memory while it serves the maximum number of
+// sequences, with and without sequence states.
 func TestServingTakesNoMemory(t *testing.T) {
 	models := map[string]func(testing.TB) string{"DeepSeek-V4": testmodel.V4Draft, "DeepSeek-V3.2": testmodel.V32Draft}
 	for name, model := range models {
@@ -42,7 +42,7 @@ func TestServingTakesNoMemory(t *testing.T) {
 			}
 			jointly(t, e, list, run)
 			if n := taken.Load() - before; n != 0 {
-				t.Errorf("memory was taken %d times while serving", n)
+				t.Errorf("device memory was allocated %d times while serving, want 0", n)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Invariants of this file: cached tokens of the same tenant are not computed again, usage and trace report them, and
-// sharing changes no token.
+// sharing pages changes no token.
 
 // counted returns a hook that adds the number of computed tokens of each step to n.
 func counted(n *int) func(*Engine) {
@@ -32,11 +32,11 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	second := Request{Prompt: slices.Concat(shared, tokens(3, 50)), Sampling: greedy(), MaxTokens: 1, Trace: true}
 	r := generate(t, e, first)
 	if computed != 2100 || r.Usage.CachedTokens != 0 {
-		t.Fatalf("the first request computed %d tokens and found %d cached", computed, r.Usage.CachedTokens)
+		t.Fatalf("the first request computed %d tokens and found %d cached tokens", computed, r.Usage.CachedTokens)
 	}
 	computed = 0
 	r = generate(t, e, second)
-	const whole = 2000 / 64 * 64 // tokens in full pages
+	const whole = 2000 / 64 * 64 // number of tokens in full pages
 	if computed != 2050-whole || r.Usage.CachedTokens != whole || r.Usage.PromptTokens != 2050 {
 		t.Errorf("the second request computed %d tokens, usage %+v; want %d computed, %d cached", computed, r.Usage,
 			2050-whole, whole)
@@ -58,13 +58,13 @@ func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	computed = 0
 	r = generate(t, e, Request{Prompt: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true})
 	if r.Usage.CachedTokens != 192 || computed != 210-192+19 {
-		t.Errorf("%d cached, %d computed", r.Usage.CachedTokens, computed)
+		t.Errorf("%d tokens cached, %d computed", r.Usage.CachedTokens, computed)
 	}
 	alone := start(t, testmodel.V32(t), Config{Policy: deterministic(""), NoReuse: true})
 	want := generate(t, alone, Request{Prompt: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true, Trace: true})
-	sameTokens(t, "behind a reused turn", r.Choices[0], want.Choices[0])
+	sameTokens(t, "after a reused turn", r.Choices[0], want.Choices[0])
 	if want.Usage.CachedTokens != 0 || want.Trace.Match.Stop != prefix.StopOff {
-		t.Errorf("without reuse: %+v, %v", want.Usage, want.Trace.Match)
+		t.Errorf("without reuse: usage %+v, match %v", want.Usage, want.Trace.Match)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestTenantsShareNothing(t *testing.T) {
 		r := generate(t, e, Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant,
 			Trace: true})
 		if r.Usage.CachedTokens == 0 && r.Trace.Match.Stop != prefix.StopUnknown {
-			t.Errorf("tenant %q learns from its lookup: %v", tenant, r.Trace.Match)
+			t.Errorf("tenant %q can see another tenant's pages in its lookup: %v", tenant, r.Trace.Match)
 		}
 		return r.Usage.CachedTokens
 	}
@@ -83,7 +83,7 @@ func TestTenantsShareNothing(t *testing.T) {
 		cached int
 	}{{"", 0}, {"a", 0}, {"b", 0}, {"", 192}, {"a", 192}, {"b", 192}} {
 		if got := cached(want.tenant); got != want.cached {
-			t.Errorf("request %d of tenant %q found %d tokens; want %d", i, want.tenant, got, want.cached)
+			t.Errorf("request %d of tenant %q found %d cached tokens, want %d", i, want.tenant, got, want.cached)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestTenantsAndSaltsNeverMeet(t *testing.T) {
 	}
 }
 
-// The choices of a request compute its prompt once, differ from each other, and are the same with other requests or
+// The choices of a request compute its prompt once, differ from each other, and do not change with other requests or
 // other choices in the batch.
 func TestChoicesShareThePrompt(t *testing.T) {
 	computed := 0
@@ -118,7 +118,7 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	got := generate(t, e, r)
 	const whole = 1000 / 64 * 64
 	if want := 1000 + 3*(1000-whole) + 4*5; computed != want {
-		t.Errorf("computed %d tokens; want %d", computed, want)
+		t.Errorf("the request computed %d tokens, want %d", computed, want)
 	}
 	if got.Usage.PromptTokens != 1000 || got.Usage.CachedTokens != 0 || got.Usage.CompletionTokens != 24 {
 		t.Errorf("usage %+v", got.Usage)
@@ -131,7 +131,7 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	for i := range got.Choices {
 		for j := range i {
 			if slices.Equal(got.Choices[i].Tokens, got.Choices[j].Tokens) {
-				t.Errorf("choices %d and %d are the same: %v", j, i, got.Choices[i].Tokens)
+				t.Errorf("choices %d and %d have equal tokens: %v", j, i, got.Choices[i].Tokens)
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	}
 	r.Sampling.Seed = 12
 	if other := generate(t, e, r); slices.Equal(other.Choices[0].Tokens, got.Choices[0].Tokens) {
-		t.Errorf("another seed gave the same tokens")
+		t.Errorf("another seed gave equal tokens")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestSaltsOutsideAreThoseThatSendersKnow(t *testing.T) {
 	for want, r := range map[string]Request{"": {}, "s": {Salt: "s"}, "acme": {Tenant: "acme"},
 		"acme\x00s t": {Tenant: "acme", Salt: "s t"}, "3 x": {Salt: "3 x"}, "a b\x00c": {Tenant: "a b", Salt: "c"}} {
 		if got := CacheSalt(r.salt()); got != want {
-			t.Errorf("tenant %q and salt %q are told as %q, want %q", r.Tenant, r.Salt, got, want)
+			t.Errorf("tenant %q and salt %q are reported as %q, want %q", r.Tenant, r.Salt, got, want)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestFlushingEmptiesTheCache(t *testing.T) {
 	}
 	e.Close(t.Context())
 	if h.stored < 7 || h.cleared != 1 || !h.salts["acme"] || !h.salts[""] {
-		t.Errorf("the listener heard %+v", h)
+		t.Errorf("the listener received %+v", h)
 	}
 	if err := e.Flush(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("flushing a closed engine: %v", err)

@@ -13,11 +13,11 @@ import (
 )
 
 // Invariants of this file: tokens sampled on the device equal those sampled on the host. Drafts made before the host
-// has the target's tokens equal those made afterwards, also if requests end, are cancelled, preempted or fail in
+// has the target's tokens equal those made afterwards, even if requests end, fail, or are cancelled or preempted in
 // between.
 
-// drawing gives most requests sampling parameters that the device supports, with every filter, and some requests
-// parameters that need the host.
+// drawing returns the requests: most get sampling parameters that the device supports, with every filter, and if host
+// is set, some get parameters that need the host.
 func drawing(list []Request, host bool) []Request {
 	for i := range list {
 		p := sample.Default()
@@ -58,7 +58,7 @@ func TestTokensDrawnOnTheDevice(t *testing.T) {
 	}{{"few pages", 18, 9, false}, {"some are sampled by the host", 12, 40, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			if raceEnabled && c.host {
-				t.Skip("few pages show the same races")
+				t.Skip("the case with few pages covers the same races")
 			}
 			list := drawing(plain(c.requests, []int32{5, 77, 310}), c.host)
 			want := lone(t, dir, Config{Policy: deterministic("")}, list)
@@ -67,7 +67,7 @@ func TestTokensDrawnOnTheDevice(t *testing.T) {
 			e, run := overlapping(t, dir, cfg, checked(t))
 			compare(t, list, jointly(t, e, list, run), want)
 			st := e.Stats()
-			few := c.pages < 16 && standIn == nil // answers of other devices may be too short to run out of pages
+			few := c.pages < 16 && standIn == nil // on another device, answers may be too short to use up the pages
 			if st.Overlapped == 0 || !c.host && 2*st.Overlapped < st.Steps || few && st.Preempted == 0 {
 				t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 			}
@@ -101,7 +101,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 			compare(t, requests, jointly(t, e, mixedDrafts(requests, c.drafts), run), want)
 			guessed(t, e)
 			if st := e.Stats(); st.DraftsAhead == 0 || c.pages < 16 && standIn == nil && st.Preempted == 0 {
-				t.Errorf("%d draft passes ahead, %d preemptions", st.DraftsAhead, st.Preempted)
+				t.Errorf("%d draft passes enqueued ahead, %d preemptions", st.DraftsAhead, st.Preempted)
 			}
 		})
 	}
@@ -125,7 +125,8 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	got, ahead := run(true)
 	compare(t, requests, got, want)
 	if ahead.Drafts != plain.Drafts || ahead.DraftsAhead == 0 || plain.DraftsAhead > 0 || plain.Drafted == 0 {
-		t.Errorf("drafts %v, %d passes ahead; want %v", ahead.Drafts, ahead.DraftsAhead, plain.Drafts)
+		t.Errorf("drafts %v, %d draft passes enqueued ahead; want drafts %v", ahead.Drafts, ahead.DraftsAhead,
+			plain.Drafts)
 	}
 }
 
@@ -134,7 +135,7 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
-	requests := drawing(crowd(5), false)[1:] // the requests that sample
+	requests := drawing(crowd(5), false)[1:] // requests that sample
 	for i := range requests {
 		requests[i].Sampling.N, requests[i].MaxTokens = 1, 8
 	}
@@ -154,12 +155,12 @@ func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
 	want, _ := run(false)
 	got, st := run(true)
 	if len(want) == 0 || !slices.EqualFunc(got, want, slices.Equal) || st.DraftsAhead > 0 {
-		t.Errorf("verified %v, %d draft passes ahead; want %v", got, st.DraftsAhead, want)
+		t.Errorf("verified drafts %v, %d draft passes enqueued ahead; want drafts %v", got, st.DraftsAhead, want)
 	}
 }
 
 // With one draft, the next batch is enqueued while the draft pass runs, and the answers do not change. The vocabulary
-// has eight tokens, so that the random drafting layer is sometimes right.
+// has eight tokens, so that the random drafting layer sometimes guesses the target's token.
 func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(plain(18, []int32{3}), false)
@@ -179,7 +180,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	if st := e.Stats(); 2*st.Overlapped < st.Steps || standIn == nil && st.Preempted == 0 {
 		t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 	}
-	// In this run a draft pass fails after the next batch was enqueued behind it.
+	// In this run a draft pass fails after the next batch was enqueued after it.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
 		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)
@@ -189,8 +190,8 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 }
 
-// A draft pass that fails when it is enqueued in advance or when it is waited for changes no answer. The same holds for
-// a draft pass whose forward pass fails.
+// Answers do not change if a draft pass fails when it is enqueued ahead, if it fails in Wait, or if the forward pass
+// before it fails.
 func TestFaultsOfDraftsAhead(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(crowd(6), false)
@@ -219,7 +220,8 @@ func TestFaultsOfDraftsAhead(t *testing.T) {
 			compare(t, requests, jointly(t, e, requests, run), want)
 			st := e.Stats()
 			if st.DraftsAhead == 0 || st.Failed > 0 || st.DraftsFailed == 0 && st.Isolated == 0 {
-				t.Errorf("%d draft passes ahead, %d requests failed, %d sequences stopped drafting, %d isolated",
+				t.Errorf("%d draft passes enqueued ahead, %d requests failed, %d sequences stopped drafting, %d "+
+					"batches isolated",
 					st.DraftsAhead, st.Failed, st.DraftsFailed, st.Isolated)
 			}
 		})
@@ -274,7 +276,7 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 		}}
 		seen = &depths{runner: guesses, e: e, of: map[int]int{}}
 		e.loop.passes.runner = seen
-		for i := range 200 { // with these costs the best number of drafts depends on how many are right
+		for i := range 200 { // with these costs the best number of drafts depends on how many drafts are accepted
 			rows := 6 * (1 + i%4)
 			e.loop.drafter.control.ForwardPass(rows, 1000+20*float64(rows))
 			e.loop.drafter.control.DraftPass(rows, 50+5*float64(rows), false)
@@ -282,7 +284,7 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 	})
 	compare(t, requests, jointly(t, e, requests, run), want)
 	if seen.mixed > 0 || len(seen.of) < 2 {
-		t.Errorf("%d batches verify unequal numbers of drafts; sequences by their tokens: %v, want several numbers",
+		t.Errorf("%d batches verify unequal numbers of drafts; sequences by number of tokens: %v, want several numbers",
 			seen.mixed, seen.of)
 	}
 }
@@ -292,7 +294,7 @@ type depths struct {
 	runner
 	e     *Engine
 	mixed int
-	of    map[int]int // number of verified sequences by number of tokens
+	of    map[int]int // number of verified sequences, by number of tokens
 }
 
 func (d *depths) Begin(works []step.Work) (step.Started, error) {

@@ -12,7 +12,7 @@ import (
 // of as many rows as fit.
 const promptLogitBytes = 64 << 20
 
-// promptLogits returns how many rows of logits of prompts a batch may have.
+// promptLogits returns the maximum number of prompt rows with logits in a batch.
 func (z *sizing) promptLogits() int {
 	rows := promptLogitBytes / (4 * z.model.Config().Vocab)
 	return min(max(rows, 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
@@ -72,7 +72,8 @@ func (in *intake) checkScore(r *Request) error {
 	return nil
 }
 
-// checkScored refuses a prompt that is only scored and does not fit in the context. It needs no position for an answer.
+// checkScored returns an error if a prompt that is only scored does not fit in the context. Such a prompt needs no
+// position for an answer.
 func (in *intake) checkScored(r *Request) error {
 	for i := range max(len(r.Score.Continuations), 1) {
 		if n := len(r.Prompt) + len(r.given(i)); n > in.info.ContextTokens {
@@ -84,7 +85,7 @@ func (in *intake) checkScored(r *Request) error {
 	return nil
 }
 
-// scores reports whether rows of logits are requested for the choice's own prompt.
+// scores reports whether prompt rows of the choice need logits for scores.
 func (c *choice) scores() bool { return c.seq.Logits > 0 }
 
 // score computes the log probabilities of the next tokens of a prompt from every row of logits of an item, except the
@@ -106,7 +107,7 @@ func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 		if err != nil {
 			return i, err
 		}
-		s.Top = slices.Clone(s.Top) // the scratch overwrites its own
+		s.Top = slices.Clone(s.Top) // the scratch memory overwrites its list at the next row
 		c.scored = append(c.scored, s)
 	}
 	c.seq.Logits -= it.Logits

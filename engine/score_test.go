@@ -12,9 +12,9 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: the log probabilities of given tokens are the log-softmax of the rows before them, with the
-// same bits alone or in a batch, in chunks or whole, with and without a cached prefix. Rows of a cached prefix are
-// computed only if their logits are requested.
+// Invariants of this file: the log probabilities of given tokens are the log-softmax of the rows of logits before these
+// tokens. They are bitwise equal alone or in a batch, in chunks or whole, with and without a cached prefix. Rows of a
+// cached prefix are computed only if their logits are requested.
 
 // scoresOf runs a request and returns the scores of each choice.
 func scoresOf(t testing.TB, j *Job) [][]sample.Scored {
@@ -51,19 +51,19 @@ func TestScoresAreTheLogSoftmaxOfTheRowsBefore(t *testing.T) {
 	}))
 	got := scoresOf(t, open(t, e, scoreOnly(prompt, 0)))[0]
 	if len(got) != len(prompt) || len(want) != len(prompt) {
-		t.Fatalf("%d tokens have scores and %d rows came back, want %d", len(got), len(want), len(prompt))
+		t.Fatalf("%d tokens have scores and %d rows have logits, want %d", len(got), len(want), len(prompt))
 	}
 	for i, s := range got {
 		if s.Token != prompt[i] || math.Abs(s.Logprob-want[i]) > 1e-6 || (i == 0) != (s.Rank == 0) {
-			t.Fatalf("token %d: %+v, want %d with %v", i, s, prompt[i], want[i])
+			t.Fatalf("token %d: score %+v, want token %d with log probability %v", i, s, prompt[i], want[i])
 		}
 		if i > 0 && (len(s.Top) != 3 || s.Rank <= 3 && s.Top[s.Rank-1].Logprob != s.Logprob ||
 			s.Rank > 3 && s.Top[2].Logprob < s.Logprob) {
-			t.Fatalf("token %d: rank %d, %v beside %v", i, s.Rank, s.Logprob, s.Top)
+			t.Fatalf("token %d: rank %d, log probability %v, alternatives %v", i, s.Rank, s.Logprob, s.Top)
 		}
 	}
 	if st := e.Stats(); st.ScoredTokens != int64(len(prompt)) || st.OutputTokens != 0 || st.Finished != 1 {
-		t.Errorf("%d scored, %d generated, %d finished", st.ScoredTokens, st.OutputTokens, st.Finished)
+		t.Errorf("%d tokens scored, %d generated, %d requests finished", st.ScoredTokens, st.OutputTokens, st.Finished)
 	}
 }
 
@@ -84,13 +84,13 @@ func TestScoresDoNotDependOnHowTheyAreComputed(t *testing.T) {
 			same := func(what string, got, want []sample.Scored) {
 				t.Helper()
 				if !reflect.DeepEqual(got, want) {
-					t.Errorf("%s: other scores", what)
+					t.Errorf("%s: the scores differ", what)
 				}
 			}
 			computed = 0
 			same("cached", scoresOf(t, open(t, e, scoreOnly(prompt, 650)))[0], whole[650:])
 			if page := e.info.PageTokens; computed != len(prompt)-649/page*page {
-				t.Errorf("the last 50 tokens of a cached prompt: %d rows computed", computed)
+				t.Errorf("scoring the last 50 tokens of a cached prompt computed %d rows", computed)
 			}
 			same("all again", scoresOf(t, open(t, e, scoreOnly(prompt, 0)))[0], whole)
 
@@ -115,8 +115,8 @@ func TestScoresDoNotDependOnHowTheyAreComputed(t *testing.T) {
 	}
 }
 
-// A request with scores generates the same tokens as without. In deterministic mode scoring a generated token gives the
-// log probability that it had when it was generated.
+// A request with scores generates the same tokens as without scores. In deterministic mode scoring a generated token
+// gives the log probability that it had when it was generated.
 func TestScoredPromptsGenerateTheSame(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic("")})
 	r := Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true}
@@ -133,7 +133,8 @@ func TestScoredPromptsGenerateTheSame(t *testing.T) {
 	given := slices.Concat(r.Prompt, plain.Choices[0].Tokens)
 	for i, s := range scoresOf(t, open(t, e, scoreOnly(given, 200)))[0] {
 		if s.Logprob != logprobs[i] || s.Rank != 1 {
-			t.Errorf("token %d: generated with %v, scored %v, rank %d", i, logprobs[i], s.Logprob, s.Rank)
+			t.Errorf("token %d: log probability %v when generated, %v when scored, rank %d", i, logprobs[i], s.Logprob,
+				s.Rank)
 		}
 	}
 }
@@ -146,7 +147,7 @@ func TestScoresThatCannotBe(t *testing.T) {
 		field  string
 	}{
 		"too many alternatives":   {Score{Top: 21}, 5, "prompt_logprobs"},
-		"from behind the prompt":  {Score{From: 6}, 5, "score"},
+		"from after the prompt":   {Score{From: 6}, 5, "score"},
 		"no continuation":         {Score{Continuations: [][]int32{}}, 5, "continuations"},
 		"an empty continuation":   {Score{Continuations: [][]int32{{1}, {}}}, 5, "continuations"},
 		"an id past the end":      {Score{Continuations: [][]int32{{1 << 30}}}, 5, "continuations"},
@@ -159,10 +160,10 @@ func TestScoresThatCannotBe(t *testing.T) {
 		}
 	}
 	if got := scoresOf(t, open(t, e, scoreOnly(tokens(1, 256), 0)))[0]; len(got) != 256 {
-		t.Errorf("a prompt that fills the context: %d scores", len(got))
+		t.Errorf("a prompt that fills the context has %d scores", len(got))
 	}
 	if got := scoresOf(t, open(t, e, scoreOnly(tokens(1, 9), 1)))[0]; len(got) != 8 || got[0].Token != tokens(1, 9)[1] {
-		t.Errorf("a prompt from its second token on: %v", got)
+		t.Errorf("a prompt scored from its second token on: %v", got)
 	}
 	if got := scoresOf(t, open(t, e, scoreOnly(tokens(1, 1), 0)))[0]; len(got) != 1 || got[0].Rank != 0 {
 		t.Errorf("a prompt of one token: %v", got)

@@ -11,15 +11,15 @@ import (
 // SelfTest selects when an engine compares the forms of attention on its weights before it opens.
 type SelfTest int
 
-// The settings. On a GPU the test takes milliseconds. On a CPU it takes as long as expanding the keys of a few rows;
-// auto limits that.
+// Settings of the self-test. On a GPU the test takes milliseconds. On a CPU it takes as long as expanding the keys of a
+// few rows, so SelfTestAuto runs it only if that is fast.
 const (
-	SelfTestAuto SelfTest = iota // on GPUs, and on CPUs for models where it takes well below a second
+	SelfTestAuto SelfTest = iota // runs on GPUs, and on CPUs for models for which the test takes well below a second
 	SelfTestOn
 	SelfTestOff
 )
 
-// ParseSelfTest parses the value of the flag.
+// ParseSelfTest parses the value of the flag --self-test: auto, on or off.
 func ParseSelfTest(s string) (SelfTest, error) {
 	switch s {
 	case "auto":
@@ -32,8 +32,8 @@ func ParseSelfTest(s string) (SelfTest, error) {
 	return 0, fmt.Errorf("self-test %q: want auto, on or off", s)
 }
 
-// mostSelfTest is the maximum number of multiplications of a self-test that runs on a CPU by default: a quarter of a
-// second on one slow core.
+// mostSelfTest is the maximum number of multiplications of a self-test that runs on a CPU by default: they take a
+// quarter of a second on one slow core.
 const mostSelfTest = 4e9
 
 // selfTestCost returns the approximate number of multiplications of the self-test: four rows of the maximum selection
@@ -43,7 +43,7 @@ func selfTestCost(m *plan.Model) float64 {
 	return 4 * float64(cmp.Or(m.K, whole)) * float64(m.Heads) * float64(m.QKDim-rope+m.VDim) * latent
 }
 
-// selfTest refuses a device that computes wrong results.
+// selfTest runs the self-test if the setting requires it. It returns an error if the device computes wrong results.
 func selfTest(s *setup) error {
 	cfg := &s.info.Config
 	m, ok := s.model.(model.SelfTester)

@@ -18,11 +18,11 @@ type setup struct {
 	model model.Model
 	// stateful is the model if it has a state for each sequence, otherwise nil.
 	stateful model.Stateful
-	windowed model.Windowed  // the same where its window rows have pages of their own, else nil
+	windowed model.Windowed  // the model if its window rows have their own pages, otherwise nil
 	overlap  bool            // the next batch is formed while a pass runs
-	draws    bool            // the device draws tokens
-	reuse    bool            // pages are kept for later prompts
-	scratch  *sample.Scratch // its size is read by callers, its contents are used by the loop
+	draws    bool            // the device samples tokens
+	reuse    bool            // pages are kept in the prefix cache for later prompts
+	scratch  *sample.Scratch // memory for sampling: callers read its size, the loop uses its contents
 }
 
 // resolve decides how an engine runs. It allocates no memory.
@@ -49,7 +49,7 @@ func resolve(m model.Model, c Config) (*setup, error) {
 	s.info = Info{Family: string(m.Config().Family), Vocabulary: m.Config().Vocab, StepTokens: c.StepTokens,
 		MaxQueue: c.MaxQueue, MaxStall: c.MaxStall, Kernels: m.Device().Name(), Config: resolved, Notices: notices,
 		MovesExperts: c.Moves != nil, Draft: c.Draft, Drafts: drafts, NoDrafts: why}
-	// Rows of n-gram tables are found from tokens by the host, which has to wait for them.
+	// The host looks up the rows of n-gram tables by tokens, so it must wait for the tokens of the previous batch.
 	s.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device()) && m.Facts().Sharing.Tables == 0
 	s.draws = s.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	s.stateful, _ = m.(model.Stateful)
@@ -63,7 +63,7 @@ func resolve(m model.Model, c Config) (*setup, error) {
 	return s, nil
 }
 
-// threshold returns how many tokens of a prompt are computed in the dense form.
+// threshold returns the number of prompt tokens up to which rows attend to all keys (dense attention).
 func threshold(cfg *plan.Config) int {
 	if !cfg.DenseOK {
 		return 0
@@ -102,7 +102,7 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 		return 0, "", fmt.Errorf("sparrow: the draft length is set to %v: %w", s, err)
 	}
 	if errors.Is(err, plan.E15) {
-		// auto drafts nothing; for a fixed number the error names the missing tensors
+		// With auto nothing is drafted; with a fixed number, resolve returns an error that names the missing tensors.
 		return 0, "this checkpoint has no draft layer", nil
 	}
 	return 0, err.Error(), nil

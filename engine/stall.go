@@ -16,7 +16,8 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 			"single operation, takes longer",
 			"max_stall", l.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
-	// Prompts come last. Batches between operations have no drafts, whose time must not be counted.
+	// Prompts come last in a batch. If sequences draft, only batches between operations are counted, because they have
+	// no drafts.
 	if i := &l.inner; b.items[len(b.items)-1].Decode && (b.between || i.took == 0 || l.drafter == nil) {
 		i.note(took)
 	}
@@ -36,7 +37,7 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	}
 }
 
-// noteWaiting passes the time that decoding sequences have waited to the scheduler.
+// noteWaiting passes the time that decoding sequences have waited so far to the scheduler.
 func (l *loop) noteWaiting() {
 	if !l.waiting.IsZero() && l.sched.Decoding() {
 		l.sched.Waited(l.since(l.waiting))
@@ -46,10 +47,10 @@ func (l *loop) noteWaiting() {
 // gapWindow is the minimum time for which the longest gap is remembered; the maximum is twice as long.
 const gapWindow = time.Minute
 
-// gaps stores the longest of recent times.
+// gaps stores the longest recent gap.
 type gaps struct {
-	now, before time.Duration // of this window and of the one before it
-	since       time.Time     // when this window began
+	now, before time.Duration // longest gap of this window and of the previous window
+	since       time.Time     // time when this window began
 }
 
 func (g *gaps) add(d time.Duration, at time.Time) {
@@ -57,13 +58,13 @@ func (g *gaps) add(d time.Duration, at time.Time) {
 	g.now = max(g.now, d)
 }
 
-// longest returns the longest time of this window and the previous one.
+// longest returns the longest gap of this window and the previous window.
 func (g *gaps) longest(at time.Time) time.Duration {
 	g.turn(at)
 	return max(g.now, g.before)
 }
 
-// turn begins a new window when the last one has ended.
+// turn begins a new window if the current window has ended.
 func (g *gaps) turn(at time.Time) {
 	switch age := at.Sub(g.since); {
 	case age >= 2*gapWindow:

@@ -13,8 +13,8 @@ import (
 	"sparrow/kernel"
 )
 
-// A bound that is too small for any chunk cuts prompts to the smallest chunk while a stream runs. The log states the
-// bound that can be met, and answers equal those of an engine without a bound.
+// If MaxStall is too small for any chunk, prompts are divided into chunks of the smallest size while a stream runs. The
+// log states the limit that can be met, and answers equal those of an engine without a limit.
 func TestMaxStallCutsPrompts(t *testing.T) {
 	prompt := Request{Prompt: tokens(7, 600), Sampling: greedy(), MaxTokens: 8, IgnoreEOS: true}
 	whole, _ := collect(open(t, start(t, testmodel.V32(t), Config{}), prompt))
@@ -29,7 +29,7 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 		t.Fatal(last.Err)
 	}
 	if !slices.Equal(got, whole) {
-		t.Errorf("tokens %v, without a bound %v", got, whole)
+		t.Errorf("tokens %v with MaxStall, %v without", got, whole)
 	}
 	chunks := 0
 	for _, r := range e.Plans() {
@@ -57,14 +57,14 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 	collect(stream)
 	e.Close(t.Context()) // the loop writes the log until it ends
 	if !strings.Contains(log.String(), "max_stall=1ns") {
-		t.Errorf("the log does not say what is kept: %s", log.String())
+		t.Errorf("the log does not state the limit that can be met: %s", log.String())
 	}
 }
 
 // The time that streams have already waited for the batch of a new request reduces the time for prompts: the next batch
-// has fewer prompt tokens than if the streams had not waited.
+// has fewer prompt tokens than it would have if the streams had not waited.
 func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
-	alone(t, "one clock is driven by one device")
+	alone(t, "a single device advances the clock of the test")
 	promptRows := func(waited bool) int {
 		p := &paced{}
 		e, err := buildOver(t, testmodel.V32(t), Config{Clock: p, MaxStall: 600 * time.Millisecond, NoOverlap: true,
@@ -76,7 +76,7 @@ func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		running(t, e)
-		for i := range 2 { // afterwards the time of long prompts is known
+		for i := range 2 { // after two long prompts the time of prompts is known
 			open(t, e, Request{Prompt: tokens(60+i, 300), Sampling: greedy(), MaxTokens: 1, Tenant: "a"})
 			e.iterations(4)
 		}
@@ -86,7 +86,7 @@ func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
 		e.iterations(10)
 		for i := 0; e.loop.waiting.IsZero(); i++ {
 			if i == 8 {
-				t.Fatal("no newcomer came apart")
+				t.Fatal("no new request ran in a separate batch")
 			}
 			open(t, e, Request{Prompt: tokens(70+i, 8), Sampling: greedy(), MaxTokens: 1,
 				Tenant: string(rune('b' + i))})
@@ -100,12 +100,12 @@ func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
 		list := e.Plans()
 		prompts, decodes := rowsOf(list[len(list)-1].Plan)
 		if prompts <= sched.SmallestChunk || decodes == 0 {
-			t.Errorf("%d rows of the prompt, %d of streams", prompts, decodes)
+			t.Errorf("the batch has %d prompt rows and %d stream rows", prompts, decodes)
 		}
 		return prompts
 	}
 	if waited, not := promptRows(true), promptRows(false); waited >= not {
-		t.Errorf("%d rows of a prompt after streams have waited, %d where they have not", waited, not)
+		t.Errorf("%d prompt rows after streams have waited, %d prompt rows if they have not waited", waited, not)
 	}
 }
 
@@ -116,17 +116,17 @@ func TestGapsAreForgotten(t *testing.T) {
 	g.add(5*time.Second, at)
 	g.add(time.Second, at.Add(gapWindow))
 	if got := g.longest(at.Add(gapWindow)); got != 5*time.Second {
-		t.Errorf("after a window %v, want 5s", got)
+		t.Errorf("after one window the longest gap is %v, want 5s", got)
 	}
 	if got := g.longest(at.Add(2 * gapWindow)); got != time.Second {
-		t.Errorf("after two windows %v, want 1s", got)
+		t.Errorf("after two windows the longest gap is %v, want 1s", got)
 	}
 	g = gaps{}
 	g.add(5*time.Second, at)
 	if got := g.longest(at.Add(5 * gapWindow / 2)); got != 0 {
-		t.Errorf("nothing for more than two windows: %v, want 0", got)
+		t.Errorf("after more than two windows without gaps the longest gap is %v, want 0", got)
 	}
 	if got := g.longest(at.Add(9 * gapWindow)); got != 0 {
-		t.Errorf("much later %v, want 0", got)
+		t.Errorf("much later the longest gap is %v, want 0", got)
 	}
 }

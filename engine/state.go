@@ -7,14 +7,14 @@ import (
 )
 
 // A stateful model has a state for each sequence in addition to its pages. The engine creates the state when a sequence
-// first has pages, passes it to every pass, and releases it together with the pages: at the end of a sequence, however
-// it ended, and on preemption, after which the sequence is computed again from a new state.
+// first has pages, passes it to every pass, and releases it together with the pages: when a sequence ends, for whatever
+// reason, and when it is preempted; a preempted sequence is computed again with a new state.
 
-// maxRestarts limits how often a choice is computed again after batches failed because of other requests: a permanent
-// fault must end the request.
+// maxRestarts limits how often a choice is computed again after batches failed because of other requests: a request
+// with a permanent fault must end.
 const maxRestarts = 3
 
-// attachStates gives every item the state it continues from, and returns the items that have one.
+// attachStates sets the state that every item continues from, and returns the items for which this succeeded.
 func (l *loop) attachStates(items []sched.Item) []sched.Item {
 	if l.stateful == nil {
 		return items
@@ -30,11 +30,12 @@ func (l *loop) attachStates(items []sched.Item) []sched.Item {
 	return ready
 }
 
-// attachState makes the state of a choice match the tokens in its cache. windows are its window pages.
+// attachState makes the state of a choice match its cached tokens. windows are the window pages of its sequence.
 func (c *choice) attachState(cached int, windows []int32) (err error) {
 	switch s := c.job.setup; {
 	case c.state == nil && cached > 0:
-		// Another request computed the prefix. Reuse is on only for models that can restore a state from the cache.
+		// Another request computed the prefix. Prefix reuse is enabled only for models that can restore a state from
+		// the cache.
 		c.state, err = s.windowed.Restore(cached, windows)
 	case c.state == nil:
 		c.state, err = s.stateful.NewState()
@@ -44,7 +45,7 @@ func (c *choice) attachState(cached int, windows []int32) (err error) {
 	return err
 }
 
-// released releases the state of a sequence that released its pages, and its pending pages from tiers.
+// released releases the state of a sequence that released its pages, and cancels its pending pages from tiers.
 func (l *loop) released(q *sched.Sequence) {
 	c := q.Owner.(*choice)
 	if c.state != nil {
@@ -54,9 +55,9 @@ func (l *loop) released(q *sched.Sequence) {
 	l.tiers.release(c)
 }
 
-// restartIfStateLost queues the sequence of an item again, as if preempted, if a failed pass left its state unusable:
-// another sequence may have caused the fault. If the sequence has restarted too often, the choice fails. It reports
-// whether it did one of the two.
+// restartIfStateLost queues the sequence of an item again, as after a preemption, if a failed pass left its state
+// unusable: another sequence may have caused the fault. If the sequence has restarted too often, the choice fails. It
+// reports whether the sequence was queued again or failed.
 func (l *loop) restartIfStateLost(it *sched.Item) bool {
 	c := ownerOf(it)
 	if c.state == nil {

@@ -12,12 +12,12 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: a model with a state for each sequence is served like the others. Other requests in the
-// batch, chunks, preemption, failed steps and cancellation change no bit of any logits, and in the end all states are
-// released (start checks that).
+// Invariants of this file: a model with a state for each sequence is served like other models. Other requests in the
+// batch, chunks, preemption, failed steps and cancellation do not change any bit of the logits, and in the end all
+// states are released, which start checks.
 
 // long returns n requests that continue past the end of a page of 256 tokens, in groups with a common first page; one
-// has two choices.
+// request has two choices.
 func long(n int) []Request {
 	var list []Request
 	for i := range n {
@@ -35,7 +35,7 @@ func long(n int) []Request {
 	return list
 }
 
-// sameRows checks that the logits of two runs have the same bits.
+// sameRows checks that the logits of two runs are bitwise equal.
 func sameRows(t *testing.T, got, want *logitsOf) {
 	t.Helper()
 	if maps.Equal(got.rows, want.rows) {
@@ -52,11 +52,11 @@ func sameRows(t *testing.T, got, want *logitsOf) {
 
 func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, testmodel.V4, 8) }
 
-// A model whose layers share entries and whose rows depend directly on the previous tokens (n-gram tables) also gives
-// the same bits in large batches as alone.
+// A model whose layers share entries and whose rows depend directly on the previous tokens (n-gram tables) also has
+// bitwise equal logits in large batches and alone.
 func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
 	if *ranks == 1 {
-		repeats(t, "TestTablesByADevicesRules has this crowd, and internal/model/v41 the kernels of a CPU")
+		repeats(t, "TestTablesByADevicesRules runs these requests, and internal/model/v41 tests the CPU kernels")
 	}
 	servesACrowd(t, testmodel.V41, 5)
 }
@@ -64,15 +64,15 @@ func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
 func servesACrowd(t *testing.T, of func(testing.TB) string, requests int) {
 	caches := []string{"f32", "fp8"}
 	if standIn != nil {
-		caches = caches[1:] // a GPU has no float32 rows
+		caches = caches[1:] // a GPU has no cache with float32 rows
 	}
 	for _, kv := range caches {
 		t.Run(kv, func(t *testing.T) {
 			if raceEnabled {
-				t.Skip("cancelled requests show the same races in less time")
+				t.Skip("the test of cancelled requests covers the same races in less time")
 			}
 			if kv == "f32" {
-				repeats(t, "crowds are the same whatever the rows, which package internal/model/v4 tests")
+				repeats(t, "large batches do not depend on the cache rows, which package internal/model/v4 tests")
 			}
 			list := long(requests)
 			dir, cfg := of(t), Config{Policy: deterministic(kv)}
@@ -100,7 +100,7 @@ func servesACrowd(t *testing.T, of func(testing.TB) string, requests int) {
 func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
-		t.Skip("the step loop alone is at work here")
+		t.Skip("the test runs the step loop only, without other goroutines")
 	}
 	var list []Request
 	for i := range 2 {
@@ -115,17 +115,18 @@ func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	jointly(t, e, list, run)
 	sameRows(t, gotRows, wantRows)
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
-		t.Errorf("%d batches run one by one, %d sequences restarted, %d failed; want 1, 2, 0", st.Isolated,
+		t.Errorf("the items of %d batches ran one by one, %d sequences restarted, %d requests failed; want 1, 2, 0",
+			st.Isolated,
 			st.Preempted,
 			st.Failed)
 	}
 }
 
-// If a fault is permanent its requests fail; they are not restarted forever.
+// If a fault is permanent, its requests fail after a limited number of restarts.
 func TestRestartsEnd(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
-		t.Skip("the step loop alone is at work here")
+		t.Skip("the test runs the step loop only, without other goroutines")
 	}
 	e, run := faulty(t, testmodel.V4(t), Config{StepTokens: 600}, &halfway{begin: 2, layer: 1, always: true})
 	var streams []*Job
@@ -141,22 +142,22 @@ func TestRestartsEnd(t *testing.T) {
 			t.Errorf("ended with %+v", last)
 		}
 		if n := s.Trace().Preempted; n != 3 {
-			t.Errorf("computed again %d times, want 3", n)
+			t.Errorf("the sequence was computed again %d times, want 3", n)
 		}
 	}
 	if st := e.Stats(); st.Isolated != 4 || st.Failed != 2 {
-		t.Errorf("%d batches failed, %d requests; want the first and three more, and both", st.Isolated, st.Failed)
+		t.Errorf("%d batches and %d requests failed; want 4 batches and 2 requests", st.Isolated, st.Failed)
 	}
 }
 
-// halfway fails inside passes of several requests, after a layer: either in pass number begin only, or in that pass and
-// all later ones.
+// halfway fails inside passes of several requests, after a layer: only in pass number begin, or also in all later
+// passes.
 type halfway struct {
 	begin, layer int
 	always       bool
 	passes       int
-	fails        bool // whether this pass fails
-	sublayers    int  // number of sublayers that ended in this pass; each layer has two
+	fails        bool // the current pass fails
+	sublayers    int  // number of sublayers that ended in the current pass; each layer has two sublayers
 }
 
 // faultyRunner counts passes of several requests and tells the device which of them fail.

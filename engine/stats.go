@@ -12,28 +12,28 @@ import (
 // Stats is a snapshot of an engine. Counters only grow.
 type Stats struct {
 	Running, Waiting int
-	Asleep           bool // the engine has given its memory back and accepts nothing
+	Asleep           bool // the engine has released its memory and accepts no requests
 	KV               kv.Stats
 	// Device is the reason why the device cannot be used now: it failed, or a pass on it hangs. It is empty while the
 	// device works.
 	Device string
 
-	Requests                                 int64 // accepted
+	Requests                                 int64 // requests accepted
 	Finished                                 int64
-	Aborted                                  int64 // cancelled by their callers
+	Aborted                                  int64 // requests cancelled by their callers
 	Failed                                   int64
-	Refused                                  int64 // queue full
-	Steps                                    int64 // forward passes that succeeded
-	Overlapped                               int64 // of them enqueued while the one before ran
-	Between                                  int64 // of them between the operations of another
-	Unused                                   int64 // tokens that were computed for choices that had ended before
-	Isolated                                 int64 // batches that failed and whose sequences were run one by one
+	Refused                                  int64 // requests refused because the queue was full
+	Steps                                    int64 // successful forward passes
+	Overlapped                               int64 // steps that were enqueued while the previous pass ran
+	Between                                  int64 // steps that ran between the operations of another pass
+	Unused                                   int64 // rows that were computed for choices that had already ended
+	Isolated                                 int64 // failed batches whose sequences were run one by one
 	Preempted                                int64
 	PromptTokens, CachedTokens, OutputTokens int64
-	ScoredTokens                             int64 // of prompts, that got log probabilities
-	Drafted, Accepted                        int64 // tokens
+	ScoredTokens                             int64 // prompt tokens that got log probabilities
+	Drafted, Accepted                        int64 // tokens drafted by the drafting layer, and drafts accepted
 	Verified                                 int64 // items whose drafts a forward pass verified
-	VerifiedTokens                           int64 // tokens that came out of those
+	VerifiedTokens                           int64 // output tokens of verified items
 	// Drafts counts drafts by their position in the chain, from 0.
 	Drafts [spec.MaxDrafts]DraftCount
 	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had the target's tokens.
@@ -51,11 +51,12 @@ type Stats struct {
 	Busy   time.Duration
 	Faults int64
 	// LongestGap is the time of the longest batch with decoding sequences in the last minute or two: the longest time
-	// between two of their tokens.
+	// between two tokens of a sequence.
 	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
-	// Tables is the size of n-gram tables in host memory and what was read of them; zero of models without any.
+	// Tables holds the size of n-gram tables in host memory and the counters of their reads; zero for models without
+	// such tables.
 	Tables model.TableUse
 	// Tiers holds the counters of pages outside the device.
 	Tiers TierStats
@@ -68,11 +69,11 @@ type Stats struct {
 type ExpertCount struct {
 	Choices              float64
 	Tenth, Quarter, Half float64
-	Moved                int64 // experts that came to the device in the place of others
+	Moved                int64 // number of experts that moved to the device, each in exchange for another expert
 }
 
-// GraphCount counts the passes that were captured, that ran from a captured graph, that could not be captured, and
-// whose graph was evicted for another. It also holds the number of graphs now and their device memory.
+// GraphCount counts the passes that were captured, the passes that ran from a captured graph, the passes that could not
+// be captured, and the graphs that were evicted. It also holds the current number of graphs and their device memory.
 type GraphCount struct {
 	Captured, Replayed, Failed, Evicted int64
 	Held                                int
@@ -80,7 +81,7 @@ type GraphCount struct {
 }
 
 // DraftCount counts the drafts at one position of their chains that were compared with the target's token, and how many
-// were equal to it.
+// drafts were equal to that token.
 type DraftCount struct{ Judged, Right int64 }
 
 // PlanCount is the number of rows that ran in one kind of segment.
@@ -89,15 +90,15 @@ type PlanCount struct {
 	Form    plan.Form
 	Kernel  plan.Kernel
 	Convert plan.Convert
-	Steps   int64 // passes
+	Steps   int64 // number of passes
 	Rows    int64
 }
 
 // PlanRecord is one forward pass of the recent past.
 type PlanRecord struct {
-	Step     int64 // its number, from 1
+	Step     int64 // number of the pass, from 1
 	At       time.Time
 	Plan     *plan.Plan
-	Took     time.Duration // planning, model, sampling and drafting
+	Took     time.Duration // time of planning, model, sampling and drafting
 	Requests int
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Invariants of this file: engines that share a store give the answers of lone runs, even if the store fails, and no
-// request waits for it longer than the limit.
+// request waits for the store longer than the limit.
 
 // written waits until the store has received the given number of pages.
 func written(t *testing.T, s *respserver.Server, pages int) {
@@ -29,7 +29,7 @@ func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
-				t.Skip("another one shows the same races")
+				t.Skip("the test of another model covers the same races")
 			}
 			store := respserver.Start(t)
 			pages := max(f.pages, 256/f.page)
@@ -53,7 +53,7 @@ func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
 			other := c
 			other.Weights.Whole = &tier.Fingerprint{9}
 			if got := generate(t, startTiered(t, f.dir(t), other), r); got.Usage.CachedTokens != 0 {
-				t.Errorf("other weights found %d tokens", got.Usage.CachedTokens)
+				t.Errorf("an engine with other weights found %d tokens, want 0", got.Usage.CachedTokens)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	}
 	for _, mode := range modes {
 		e := e
-		if mode == respserver.Hangs { // only in this mode requests wait in vain
+		if mode == respserver.Hangs { // only in this mode do requests wait in vain
 			e = hurried
 		}
 		store.Set(respserver.Works)
@@ -103,9 +103,9 @@ func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 		wait.Wait()
 	}
 	if st := e.Stats().Tiers; st.Tokens == 0 || st.Tiers[0].Damaged == 0 {
-		t.Errorf("nothing to see: %+v", st)
+		t.Errorf("no page was restored, or no damaged page was found: %+v", st)
 	}
 	if st := hurried.Stats().Tiers; st.Tiers[0].Failed == 0 {
-		t.Errorf("nothing to see: %+v", st)
+		t.Errorf("no request to the store failed: %+v", st)
 	}
 }

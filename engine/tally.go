@@ -9,16 +9,17 @@ import (
 	"sparrow/plan"
 )
 
-// tally holds the engine's counters. Its lock guards them; the loop changes them, any goroutine may read them.
+// tally holds the engine's counters. Its lock guards the counters; the loop changes them, and any goroutine may read
+// them.
 type tally struct {
 	sync.Mutex
 	stats Stats
 	gaps  gaps
 	plans planRing
-	lost  error // why the device can no longer be used; nil while it can
+	lost  error // reason why the device can no longer be used; nil while it works
 }
 
-// add adds to one of the counters.
+// add adds n to one of the counters under the lock.
 func (t *tally) add(counter *int64, n int) {
 	t.Lock()
 	defer t.Unlock()
@@ -35,7 +36,7 @@ func (t *tally) notePass(took time.Duration, err error) {
 	}
 }
 
-// countDrafts counts the drafts of a verified item. The first of them were compared with the tokens of outs. The caller
+// countDrafts counts the drafts of a verified item. The first drafts were compared with the tokens of outs. The caller
 // holds the lock.
 func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
 	judged, right := min(len(drafts), len(outs)), 0

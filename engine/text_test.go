@@ -77,7 +77,7 @@ func ask(t testing.TB, text string) Request {
 	return Request{Prompt: ids, Sampling: greedy(), Decoder: decoder, Guide: Guide{ReasoningEnd: -1}}
 }
 
-// schema returns the guide for a document with a schema.
+// schema returns the guide for a document that follows a schema.
 func schema(t testing.TB, text string) Guide {
 	t.Helper()
 	w := vocabulary(t)
@@ -88,7 +88,7 @@ func schema(t testing.TB, text string) Guide {
 	return Guide{Document: g, ReasoningEnd: -1, MaskWords: w.tokens.MaskWords()}
 }
 
-// If the model has no end-of-sequence token, the answer ends with the document.
+// If the model has no end-of-sequence token, the answer ends as soon as the document is complete.
 func TestFormatsEndWithoutAnEndToken(t *testing.T) {
 	e := still(t, "", Config{})
 	e.cfg.EOS = nil
@@ -123,7 +123,7 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 	outs := advanced(t, still(t, "", Config{}), ask(t, "Hello"), lead, w.eos)
 	if outs[0].event.Text != "" || outs[0].finish != "" || outs[1].event.Text != "\ufffd" ||
 		outs[1].finish != FinishStop {
-		t.Errorf("got %+v; want the replacement character with the end", outs)
+		t.Errorf("got %+v; want the replacement character in the last outcome", outs)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	r.IgnoreEOS = true
 	for i, out := range advanced(t, e, r, four, w.eos, four) {
 		if want := []string{"4", "", "4"}[i]; out.finish != "" || out.event.Text != want {
-			t.Errorf("free text, token %d: %+v; want it to go on", i, out)
+			t.Errorf("free text, token %d: outcome %+v; want the choice to continue", i, out)
 		}
 	}
 	r.Guide = schema(t, `{"type": "integer"}`)
@@ -173,7 +173,7 @@ func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	}
 	r.Guide.ReasoningEnd, _ = w.TokenID("</think>")
 	if outs := advanced(t, e, r, four, w.eos); outs[0].finish != "" || outs[1].finish != FinishStop {
-		t.Errorf("an end inside the reasoning before a document: %+v; want it to end the choice", outs)
+		t.Errorf("an end-of-sequence token inside reasoning: outcomes %+v; want it to end the choice", outs)
 	}
 }
 
@@ -184,23 +184,23 @@ func TestARequestFillsTheContext(t *testing.T) {
 		for _, most := range []int{0, 28} {
 			out := generate(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: most, IgnoreEOS: true})
 			if a := out.Choices[0]; len(a.Tokens) != 28 || a.Finish != FinishLength {
-				t.Errorf("drafts %v, max tokens %d: %d tokens, finish %s; want the 28 that are left", setting, most,
+				t.Errorf("drafts %v, max tokens %d: %d tokens, finish %s; want 28 tokens", setting, most,
 					len(a.Tokens), a.Finish)
 			}
 		}
 		_, err := e.Submit(Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 29})
 		var field *RequestError
 		if !errors.As(err, &field) || field.Field != "max_tokens" || !errors.Is(err, ErrContext) {
-			t.Errorf("drafts %v: one token more: %v", setting, err)
+			t.Errorf("drafts %v: one more token: error %v", setting, err)
 		}
 		out := generate(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 1 << 30, FitContext: true,
 			IgnoreEOS: true})
 		if a := out.Choices[0]; len(a.Tokens) != 28 || a.Finish != FinishLength {
-			t.Errorf("drafts %v, a limit to be reduced: %d tokens, finish %s", setting, len(a.Tokens), a.Finish)
+			t.Errorf("drafts %v, with FitContext: %d tokens, finish %s", setting, len(a.Tokens), a.Finish)
 		}
 		_, err = e.Submit(Request{Prompt: tokens(1, 128), Sampling: greedy(), MaxTokens: 29, FitContext: true})
 		if !errors.As(err, &field) || field.Field != "prompt" || !errors.Is(err, ErrContext) {
-			t.Errorf("drafts %v: a prompt that leaves no room: %v", setting, err)
+			t.Errorf("drafts %v: a prompt that fills the context: error %v", setting, err)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		least int
-		calls bool // whether a call may begin
+		calls bool // a call may begin
 	}{{"calls may begin", 0, true}, {"no call", 0, false}, {"no call, before the minimum", 5, false}} {
 		r := ask(t, "Hello")
 		r.MinTokens, r.MaxTokens = c.least, 10
@@ -226,10 +226,10 @@ func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 			r.Guide.NoCalls = noCalls
 		}
 		if got := advanced(t, e, r, marker)[0].event.Token; (got == marker) != c.calls {
-			t.Errorf("%s: token %d came where the marker is %d", c.name, got, marker)
+			t.Errorf("%s: token %d was chosen, the marker is token %d", c.name, got, marker)
 		}
 		if got := advanced(t, e, r, w.eos)[0].event.Token; (got == w.eos) != (c.least == 0) {
-			t.Errorf("%s: token %d came where the end is %d", c.name, got, w.eos)
+			t.Errorf("%s: token %d was chosen, the end-of-sequence token is %d", c.name, got, w.eos)
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 )
 
 // Pages leave the device in two ways: when the cache evicts them they are copied to host memory, and when they become
-// reusable they are copied to the persistent tiers. They are copied back when a prompt begins with them: the sequence
-// is admitted, and its pages are filled as they arrive instead of being computed. The loop copies between the device
-// and host memory, a bounded number of bytes between two batches; package tier does all slower transfers.
+// reusable they are copied to the persistent tiers. Pages are copied back when a prompt begins with their tokens: the
+// sequence is admitted, and its pages are not computed but filled as they arrive. The loop copies pages between the
+// device and host memory, a limited number of bytes between two batches; package tier does all slower transfers.
 
 // tiers connects the loop to the cache tiers. A nil *tiers does nothing.
 type tiers struct {
@@ -30,35 +30,35 @@ type tiers struct {
 	stack *tier.Stack
 	model model.Paged
 	dev   kernel.Machine
-	moves bool // the device copies from and to page-locked memory without waiting
-	pulls bool // requests may name others that have their pages
+	moves bool // the device copies from and to page-locked memory while the host continues
+	pulls bool // requests may name another engine that has their pages
 	wait  time.Duration
-	most  int // importBytes
+	most  int // maximum number of bytes copied to the device between two batches; importBytes
 	log   *slog.Logger
 
 	parts     []kernel.Tensor
-	stored    []kv.Kept // became reusable in this iteration and are not copied yet
-	copies    []copying // enqueued
+	stored    []kv.Kept // pages that became reusable in this iteration and are not copied yet
+	copies    []copying // enqueued copies from the device
 	imports   []*tier.Page
-	restoring []*choice // in order of admission
-	seeking   int       // fetches of sequences that wait
+	restoring []*choice // choices that wait for pages, in order of admission
+	seeking   int       // number of fetches for waiting sequences
 	timer     *time.Timer
-	latest    time.Duration // what the latest batch took
+	latest    time.Duration // time of the latest batch
 	stats     TierStats
 }
 
 // TierStats holds the counters of pages outside the device and of their reuse.
 type TierStats struct {
-	Tiers []tier.Count // nearest first
+	Tiers []tier.Count // counters of each tier, nearest first
 	// Identified reports whether every byte of the weights has been hashed, so that pages may leave the machine.
 	Identified bool
 
 	Restored      int64 // sequences that got pages from tiers
 	RestoredPages int64
-	Tokens        int64 // that were not computed for it
-	Missed        int64 // sequences whose next page no tier held
-	Slow          int64 // sequences that computed the rest because pages came too slowly
-	NoRoom        int64 // pages that were not copied for want of host memory
+	Tokens        int64 // tokens whose pages came from tiers
+	Missed        int64 // sequences whose next page was in no tier
+	Slow          int64 // sequences that computed the rest of the prompt because pages arrived too slowly
+	NoRoom        int64 // pages that were not copied because host memory was full
 	// Saved is the time saved by restoring tokens instead of computing them. Lost is the time that sequences waited for
 	// pages beyond the time that computing them would have taken.
 	Saved, Lost time.Duration
@@ -67,9 +67,9 @@ type TierStats struct {
 // Restored describes the pages that tiers returned for a sequence.
 type Restored struct {
 	Tokens int
-	Tiers  map[string]int // tokens by tier
-	Stop   string         // why not more; empty where all full pages came or no tier was asked
-	Period                // in which the sequence waited for them
+	Tiers  map[string]int // number of tokens from each tier
+	Stop   string         // reason why no more pages came; empty if all full pages came or no tier was asked
+	Period                // time during which the sequence waited for pages
 }
 
 // copying is a page that is being copied from the device.
@@ -82,15 +82,15 @@ type copying struct {
 // restore holds the pages of a choice that come from tiers.
 type restore struct {
 	fetch *tier.Fetch
-	next  int // number of the page that the fetch hands over next
+	next  int // number of the page that the fetch delivers next
 	begun time.Time
-	admit bool // the choice is admitted and waits for them
+	admit bool // the choice is admitted and waits for pages
 }
 
 const (
 	// importBytes is the number of bytes that are copied to the device between two batches, unless a quarter of the
-	// latest batch's time allows more. It takes a millisecond over PCIe, which delays other sequences little, and pages
-	// arrive faster than they could be computed for any batch time.
+	// latest batch's time allows more. The copy takes a millisecond over PCIe, which delays other sequences little; at
+	// any batch time, pages arrive faster than they could be computed.
 	importBytes = 64 << 20
 	// maxSeeking is the maximum number of waiting sequences for which pages are fetched before they are admitted.
 	maxSeeking = 16
@@ -116,8 +116,8 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	dev := s.model.Device()
 	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights.Local, Local: s.cfg.Weights.Local,
 		PageTokens: cfg.Page, Bytes: int(s.model.PageBytes(cfg)),
-		// Rows of another device or plan differ in their last bits: results must not depend on which engine computed a
-		// prompt before.
+		// Rows of another device or plan differ in their last bits, so device and plan are part of the name: results
+		// must not depend on which engine computed the prompt.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
 	if w := s.cfg.Weights.Whole; w != nil {
 		spec.Weights, spec.Whole = *w, true
@@ -206,7 +206,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	}
 }
 
-// partsOf returns the tensors of a page; the result is valid until the next call.
+// partsOf returns the tensors of a page; one tensor for each part; the result is valid until the next call.
 func (t *tiers) partsOf(page, window int) []kernel.Tensor {
 	t.parts = t.model.PageParts(t.parts[:0], page)
 	if window >= 0 {
@@ -229,7 +229,7 @@ func (t *tiers) settle() {
 		return
 	}
 	if err := t.dev.Sync(); err != nil {
-		t.log.Warn("copies to the device failed", "error", err) // its next pass returns the error
+		t.log.Warn("copies to the device failed", "error", err) // the next pass of the device returns the error
 	}
 	for i, p := range t.imports {
 		p.Drop()
@@ -294,7 +294,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	c.restored = Restored{}
 	if c.restore != nil {
 		t.seeking--
-		if c.restore.next > from { // pages that were in the pool when the sequence arrived were evicted
+		if c.restore.next > from { // pages that were in the pool when the sequence arrived were evicted since
 			c.restore.fetch.Close()
 			c.restore = nil
 		}
@@ -308,11 +308,11 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	}
 	c.restore.begun, c.restore.admit = t.setup.now(), true
 	t.restoring = append(t.restoring, c)
-	t.inbox.signal() // the fetch may have sent all its signals before
+	t.inbox.signal() // the fetch may have sent all its signals already
 	return true
 }
 
-// release cancels the pending pages from tiers of a choice that releases its pages.
+// release cancels the fetch of a choice that releases its pages.
 func (t *tiers) release(c *choice) {
 	if t == nil || c.restore == nil {
 		return
@@ -325,14 +325,14 @@ func (t *tiers) release(c *choice) {
 	t.restoring = slices.DeleteFunc(t.restoring, func(x *choice) bool { return x == c })
 }
 
-// advance fills pages that have arrived. Sequences continue that have all their pages or have waited too long. It
-// reports whether it did anything.
+// advance copies the pages that have arrived to the device. Sequences that have all their pages, or have waited too
+// long, continue. advance reports whether it changed anything.
 func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
 		return false
 	}
 	budget, did, until := t.most, false, t.setup.now().Add(t.latest/4)
-	var next time.Time // when to look again
+	var next time.Time // next time at which a sequence stops waiting
 	for _, c := range slices.Clone(t.restoring) {
 		for c.restore != nil && (budget > 0 || t.setup.now().Before(until)) {
 			p, from, ended := c.restore.fetch.Next()
@@ -363,18 +363,18 @@ func (t *tiers) advance() bool {
 	return did
 }
 
-// deadline returns the time at which a choice stops waiting and computes the rest of its prompt. Then the wait has cost
-// the maximum allowed time compared with computing the whole prompt.
+// deadline returns the time at which a choice stops waiting and computes the rest of its prompt. At that time, the
+// request has lost the maximum allowed time, compared with computing the whole prompt.
 func (t *tiers) deadline(c *choice) time.Time {
 	return c.restore.begun.Add(t.wait + t.computing(c))
 }
 
-// take fills the next page of a choice.
+// take copies a fetched page to the device as the next page of a choice.
 func (t *tiers) take(c *choice, p *tier.Page, from string) {
 	q, size := &c.seq, t.pools[0].Tag().PageTokens
 	number := c.restore.next
 	c.restore.next++
-	if number < q.Cached()/size { // the pool had it after all
+	if number < q.Cached()/size { // the pool already had the page
 		p.Drop()
 		return
 	}
@@ -404,7 +404,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
 		return errors.New("a fetched page has other tokens than the " +
-			"prompt") // a hash that collides: the prompt is computed
+			"prompt") // the hash collides with that of another prompt: this prompt is computed
 	}
 	page, window, err := t.sched.RestorePage(q)
 	if err != nil {
@@ -416,7 +416,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	return t.sched.Restored(q)
 }
 
-// finish ends the restore of a choice, which continues with computing.
+// finish ends the restore of a choice; the choice computes the rest of its prompt.
 func (t *tiers) finish(c *choice, why string) {
 	took := t.setup.since(c.restore.begun)
 	if saved := t.computing(c) - took; saved > 0 {
@@ -464,8 +464,8 @@ func (t *tiers) close() {
 	}
 }
 
-// clear drops every page of every tier, including those in transfer. Sequences that are being restored compute the
-// rest.
+// clear drops every page of every tier, including pages in transfer. Sequences that wait for pages compute the rest of
+// their prompts.
 func (t *tiers) clear() {
 	if t == nil {
 		return
@@ -505,7 +505,7 @@ func (e *Engine) Discard() {
 	e.inbox.discard = true
 }
 
-// Settle waits until the pages of all answered requests are stored in the tiers, or ctx or the engine ends.
+// Settle waits until the pages of all answered requests are stored in the tiers, or until ctx or the engine ends.
 func (e *Engine) Settle(ctx context.Context) {
-	_ = e.inbox.await(ctx, &e.inbox.settles) // an error changes nothing: the caller continues
+	_ = e.inbox.await(ctx, &e.inbox.settles) // if ctx or the engine ends, the caller continues as well
 }

@@ -17,12 +17,12 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a prompt whose beginning was evicted from the device and returns from a tier gets the logits
-// of a lone run to the bit; if a transfer fails or is cancelled, the prompt is computed; in the end all memory of the
-// device and the host is released.
+// Invariants of this file: a prompt whose beginning was evicted from the device and returns from a tier gets logits
+// bitwise equal to those of a lone run; if a transfer fails or is cancelled, the prompt is computed; in the end all
+// memory of the device and the host is released.
 
-// tiered returns a configuration with a small cache and tiers. Unless o sets a limit, requests wait for pages without a
-// limit, so that results do not depend on the load of the machine.
+// tiered returns a configuration with a small cache and tiers. Unless o sets a time limit, requests wait for pages
+// without a limit, so that results do not depend on the load of the machine.
 func tiered(kv string, pages, page int, o tier.Options) Config {
 	if o.Wait == 0 {
 		o.Wait = time.Hour
@@ -31,16 +31,16 @@ func tiered(kv string, pages, page int, o tier.Options) Config {
 		Weights: tier.Weights{Whole: &tier.Fingerprint{}}}
 }
 
-// emptied checks that the tiers of a stopped engine hold nothing.
+// emptied checks that the tiers of a stopped engine hold no pages and no fetches.
 func emptied(t testing.TB, e *Engine) {
-	t.Cleanup(func() { // runs after the engine was closed: cleanups run in reverse, so this is registered first
+	t.Cleanup(func() { // cleanups run in reverse order, so this one, registered first, runs after the engine is closed
 		if pages, fetches := e.loop.tiers.stack.Held(); pages != 0 || fetches != 0 {
-			t.Errorf("%d pages of host memory and %d fetches are left behind", pages, fetches)
+			t.Errorf("%d pages of host memory and %d fetches were not released", pages, fetches)
 		}
 	})
 }
 
-// startTiered starts an engine like start, and checks with emptied at the end of the test.
+// startTiered starts an engine like start, and calls emptied for it.
 func startTiered(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	t.Helper()
 	e := still(t, dir, c)
@@ -55,9 +55,9 @@ var families = []struct {
 	name     string
 	dir      func(testing.TB) string
 	kv       string
-	page     int // tokens of a page
+	page     int // page size in tokens
 	prompts  int
-	pages    int // full pages of a prompt
+	pages    int // number of full pages of a prompt
 	racesToo bool
 }{
 	{"v32-f32", testmodel.V32, "f32", 64, 4, 5, false}, {"v32-bf16", testmodel.V32, "bf16", 64, 4, 5, false},
@@ -73,15 +73,15 @@ var families = []struct {
 func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	for _, f := range families {
 		if standIn != nil && (f.kv == "f32" || f.page == 256) {
-			continue // a GPU has no float32 rows and does not support all operations of V4
+			continue // a GPU has no cache with float32 rows and does not support all operations of V4
 		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
-				t.Skip("another one shows the same races")
+				t.Skip("the test of another family covers the same races")
 			}
 			if slices.Contains([]string{"v32-bf16", "v32-fp8-576", "glm-bf16", "glm-fp8", "v4-f32", "v41-fp8",
 				"next-fp8"}, f.name) {
-				repeats(t, "another layout, or a family whose pages move in the same way")
+				repeats(t, "other cases cover this layout, or a family whose pages are copied in the same way")
 			}
 			var list []Request
 			for i := range f.prompts {
@@ -94,18 +94,19 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 				"host": {HostBytes: 1 << 28}, "disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 30},
 			} {
 				if name == "disk" && f.name != "v32-fp8-656" && !*everything && standIn == nil {
-					continue // a disk tier stores the same bytes as a host tier, whatever the layout
+					continue // a disk tier stores the bytes of a page like a host tier, whatever the layout
 				}
 				gotRows := keepLogits()
 				e := startTiered(t, f.dir(t), tiered(f.kv, f.pages+1, f.page, o), gotRows.watch, checked(t))
-				for round := range 2 { // every prompt evicts the pages of the previous prompt
+				for round := range 2 { // each prompt evicts the pages of the previous prompt
 					gotRows.rows = map[rowKey]uint64{}
 					for i, r := range list {
 						got := generate(t, e, r)
 						sameTokens(t, fmt.Sprintf("%s: request %d", name, i), got.Choices[0], want[i].Choices[0])
 						if all := f.pages * f.page; round == 1 && (got.Usage.CachedTokens != all ||
 							got.Trace.Restored.Tokens+got.Trace.Match.Tokens != all) {
-							t.Errorf("%s: request %d: %d tokens cached, %+v, %v", name, i, got.Usage.CachedTokens,
+							t.Errorf("%s: request %d: %d tokens cached, restored %+v, match %v", name, i,
+								got.Usage.CachedTokens,
 								got.Trace.Restored, got.Trace.Match)
 						}
 					}
@@ -120,8 +121,8 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	}
 }
 
-// A page that was evicted from the device to a tier is found by any request of the same tenant that begins with it, and
-// by no request of another tenant.
+// A page that was evicted from the device to a tier is found by any request of the same tenant whose prompt begins with
+// the tokens of the page, and by no request of another tenant.
 func TestTiersKeepTenantsApart(t *testing.T) {
 	h := &heard{salts: map[string]bool{}}
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28, OnHost: h}))
@@ -137,11 +138,11 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 	ask("a", tokens(3, 500))
 	if n, trace := ask("a", slices.Concat(tokens(1, 320), tokens(9, 90))); n != 320 || trace.Restored.Tokens != 320 ||
 		trace.Restored.Tiers["host"] != 320 {
-		t.Errorf("the same tenant found %d tokens: %+v", n, trace.Restored)
+		t.Errorf("the tenant itself found %d tokens: %+v", n, trace.Restored)
 	}
 	e.Close(t.Context())
-	if !h.salts["a"] || h.salts[""] { // listeners get pages with their tenants
-		t.Errorf("pages of %v are in host memory", h.salts)
+	if !h.salts["a"] || h.salts[""] { // listeners get the tenants of pages
+		t.Errorf("pages of tenants %v are in host memory, want tenant a", h.salts)
 	}
 }
 
@@ -149,8 +150,8 @@ var sequences = flag.Int("tier-sequences", 0,
 	"sequences of the test that evicts, restores and cancels at random; 0 is 90, or 150 with -long")
 
 // Every answer equals that of a lone run, and everything is released. Random prompts with few different prefixes run
-// many at a time, and some are cancelled at a random time. The cache and the tiers are far too small for them, and
-// files of the tiers are truncated, overwritten and removed.
+// many at a time, and some are cancelled at a random time. The cache and the tiers are far too small for all prompts,
+// and files of the tiers are truncated, overwritten and removed.
 func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	n := 90
 	if *everything {
@@ -201,7 +202,7 @@ func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	wait.Wait()
 	st := e.Stats()
 	if st.Tiers.RestoredPages == 0 || st.Tiers.Tiers[0].Hits == 0 || st.Tiers.Tiers[0].Evicted == 0 || st.Aborted == 0 {
-		t.Errorf("nothing to see: %+v", st.Tiers)
+		t.Errorf("want restored pages, hits, evictions and cancelled requests: %+v", st.Tiers)
 	}
 	t.Logf("%d requests, %d cancelled: %+v", st.Requests, st.Aborted, st.Tiers)
 }
@@ -233,7 +234,7 @@ func spoil(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// A flush empties the tiers too. Pages that are being read from a tier are not used.
+// A flush also empties the tiers. Pages that are being read from a tier are not used.
 func TestFlushingEmptiesTheTiers(t *testing.T) {
 	dir := t.TempDir()
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, DiskDir: dir,
@@ -244,17 +245,17 @@ func TestFlushingEmptiesTheTiers(t *testing.T) {
 	ask(1)
 	ask(2)
 	if n := ask(1); n != 384 {
-		t.Fatalf("%d tokens came back", n)
+		t.Fatalf("%d tokens came back from the tiers", n)
 	}
 	if err := e.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range e.Stats().Tiers.Tiers {
 		if c.Pages != 0 {
-			t.Errorf("%s holds %d pages", c.Tier, c.Pages)
+			t.Errorf("tier %s holds %d pages, want 0", c.Tier, c.Pages)
 		}
 	}
 	if n := ask(1) + ask(2); n != 0 {
-		t.Errorf("%d tokens were found", n)
+		t.Errorf("%d tokens were found after the flush, want 0", n)
 	}
 }

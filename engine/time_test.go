@@ -14,15 +14,15 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: the times that the engine reports and uses are those that the device took. The clock
+// Invariants of this file: the times that the engine reports and uses are the times that the device took. The clock
 // advances only with operations of the device.
 
-// paced is a device that is also the clock of its engine. Each row of a norm takes a millisecond; everything else takes
-// no time.
+// paced is a device that is also the clock of its engine. Each row of a norm operation takes one millisecond; all other
+// operations take no time.
 type paced struct {
 	kernel.Device
 	machine
-	at atomic.Int64 // the current time in nanoseconds
+	at atomic.Int64 // current time in nanoseconds
 }
 
 func (p *paced) Now() time.Time { return time.Unix(1000, p.at.Load()) }
@@ -37,7 +37,7 @@ func (p *paced) Do(op kernel.Op) error {
 // startPaced returns an engine on a paced device, and a function that starts its loop.
 func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func(), *paced) {
 	t.Helper()
-	alone(t, "one clock is driven by one device")
+	alone(t, "a single device advances the clock of the test")
 	p := &paced{}
 	c.Clock = p
 	e, err := buildOver(t, testmodel.V32(t), c, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
@@ -48,7 +48,7 @@ func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func()
 		t.Fatal(err)
 	}
 	e, run := running(t, e, hooks...)
-	p.at.Store(0) // the time before the test does not count
+	p.at.Store(0) // the time before the test is not counted
 	return e, run, p
 }
 
@@ -64,8 +64,8 @@ func rowsOf(p *plan.Plan) (prompts, decodes int) {
 	return prompts, decodes
 }
 
-// The time of a batch that runs between the operations of another is counted once: the sum over all passes is the time
-// that the device was busy.
+// The time of a batch that runs between the operations of another batch is counted once: the sum over all passes is the
+// time that the device was busy.
 func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	hold, arrived := holdsAt(4)
 	e, run, clock := startPaced(t, Config{MaxStall: 5 * time.Millisecond, PlanHistory: 1024}, hold)
@@ -104,7 +104,7 @@ func pacedOverlap(t *testing.T, dir string, c Config) (*Engine, *paced) {
 	return e, p
 }
 
-// The time of passes that are enqueued while others run is counted once, too.
+// The time of passes that are enqueued while other passes run is counted once.
 func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	e, p := pacedOverlap(t, testmodel.V32(t), Config{PlanHistory: 1024})
@@ -122,8 +122,8 @@ func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	}
 }
 
-// The first batch of a new sequence runs separately and delays decoding sequences. Their gap is the time of that batch
-// plus the time of their own.
+// The first batch of a new sequence runs separately and delays decoding sequences. The gap of these sequences is the
+// time of that batch plus the time of their own batch.
 func TestAGapIncludesTheBatchApart(t *testing.T) {
 	e, _, _ := startPaced(t, Config{PlanHistory: 1024})
 	for i := range 24 {
@@ -137,14 +137,15 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 		list := e.Plans()
 		apart, next := list[len(list)-2], list[len(list)-1]
 		if _, decodes := rowsOf(apart.Plan); decodes > 0 {
-			continue // the time of prompts is not known well yet
+			continue // the scheduler does not know the time of prompts well yet
 		}
 		if got := e.Stats().LongestGap; got != apart.Took+next.Took || apart.Took == 0 {
-			t.Errorf("a batch apart took %v and the next one %v; the longest gap is %v", apart.Took, next.Took, got)
+			t.Errorf("the separate batch took %v and the next batch %v; the longest gap is %v", apart.Took, next.Took,
+				got)
 		}
 		return
 	}
-	t.Error("no first sequence was computed apart")
+	t.Error("no new sequence ran in a separate batch")
 }
 
 // If streams end while they wait for a separate batch of a new sequence, their wait ends. A much later batch reports no
@@ -159,7 +160,7 @@ func TestEndedStreamsDoNotWait(t *testing.T) {
 	e.iterations(10)
 	for i := 0; e.loop.waiting.IsZero(); i++ {
 		if i == 8 {
-			t.Fatal("no first sequence was computed apart")
+			t.Fatal("no new sequence ran in a separate batch")
 		}
 		open(t, e, Request{Prompt: tokens(70+i, 4), Sampling: greedy(), MaxTokens: 1, Tenant: string(rune('b' + i))})
 		e.iterations(1)
@@ -173,11 +174,12 @@ func TestEndedStreamsDoNotWait(t *testing.T) {
 	open(t, e, Request{Prompt: tokens(90, 4), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Tenant: "late"})
 	e.iterations(6)
 	if got := e.Stats(); got.LongestGap <= 0 || got.LongestGap >= 10*time.Second || got.Running != 0 {
-		t.Errorf("the longest gap of a stream that came after 10 s is %v, %d run", got.LongestGap, got.Running)
+		t.Errorf("the longest gap of a stream that came after 10 s is %v; %d sequences run", got.LongestGap,
+			got.Running)
 	}
 }
 
-// A choice waits for its pages at most for the allowed time plus the time that computing the received pages would have
+// A choice waits for its pages for at most the allowed time plus the time that computing the received pages would have
 // taken. Saved and lost time are counted relative to the time of computing the pages.
 func TestWaitsForPages(t *testing.T) {
 	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, Wait: 50 * time.Millisecond})
@@ -199,10 +201,10 @@ func TestWaitsForPages(t *testing.T) {
 		t.Errorf("the latest batch took %v", x.latest)
 	}
 	if computing <= 0 || before.Saved <= 0 || before.Restored == 0 {
-		t.Fatalf("computing takes %v: %+v", computing, before)
+		t.Fatalf("computing the prompt takes %v: %+v", computing, before)
 	}
 	if got := x.deadline(waiting).Sub(now); got != 50*time.Millisecond+computing {
-		t.Errorf("it waits for %v, want 50ms and the %v of computing", got, computing)
+		t.Errorf("the choice waits for %v, want 50ms plus %v for computing the pages", got, computing)
 	}
 }
 
@@ -219,7 +221,7 @@ func (s *swapper) SwapExperts(layer, in, out int) error {
 	return nil
 }
 
-// Experts are moved for a limited time, based on recent choices: old counts decay.
+// Experts are moved according to recent choices, because old counts decay, and for a limited time between two steps.
 func TestExpertsMoveByRecentChoices(t *testing.T) {
 	clock := &paced{}
 	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})
@@ -246,7 +248,7 @@ func TestExpertsMoveByRecentChoices(t *testing.T) {
 		t.Errorf("%v choices of a layer count as recent", n)
 	}
 	if moving.moved != 0 {
-		t.Errorf("%d experts moved, and the one that is chosen is on the device", moving.moved)
+		t.Errorf("%d experts moved although the chosen expert is on the device", moving.moved)
 	}
 	u := usage.New("", layers, all, 1)
 	for l := range layers {
@@ -256,6 +258,6 @@ func TestExpertsMoveByRecentChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := e.Stats().Experts.Moved; moving.moved != 2 || got != 2 {
-		t.Errorf("%d experts moved, %d counted; 20 ms each, want 2 within %v", moving.moved, got, movesFor)
+		t.Errorf("%d experts moved in 20 ms each, %d were counted; want 2 within %v", moving.moved, got, movesFor)
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Two engines of one process, with different models, cache layouts and drafts, share no mutable data: when they run at
-// the same time, each gives every request the tokens, and the logits to the bit, that it gives alone. The race detector
-// finds no shared access.
+// the same time, each engine gives every request the tokens that it gives alone, with bitwise equal logits. The race
+// detector finds no shared access.
 func TestTwoEnginesAtOnce(t *testing.T) {
 	type side struct {
 		dir        string
@@ -41,7 +41,8 @@ func TestTwoEnginesAtOnce(t *testing.T) {
 	both.Wait()
 	for i, s := range sides {
 		if len(s.rows.rows) == 0 || !maps.Equal(s.rows.rows, s.lone.rows) {
-			t.Errorf("engine %d: %d rows of logits, other bits than the %d alone", i, len(s.rows.rows),
+			t.Errorf("engine %d: %d rows of logits are not bitwise equal to the %d rows of the engine alone", i,
+				len(s.rows.rows),
 				len(s.lone.rows))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// The minimum intervals between two readings of expert counts: while batches run, and before the loop waits or if
-// experts move. Reading waits for the device.
+// Minimum intervals between two readings of expert counts: the first while batches run, the second before the loop
+// waits or if experts move. The intervals limit readings because each reading waits for the device.
 const (
 	usageEvery = 5 * time.Second
 	usageIdle  = time.Second
@@ -20,12 +20,12 @@ const (
 type experts struct {
 	*setup
 	tally   *tally
-	counted time.Time            // when counts were read
-	recent  *usage.Table         // recent choices, by which experts move
+	counted time.Time            // time when the counts were last read
+	recent  *usage.Table         // recent expert choices, by which experts move
 	moves   *placement.Placement // Config.Moves, until a move fails
 }
 
-// count makes passes count the experts that rows choose, if that is configured.
+// count makes passes count the experts that rows choose, if Config.Usage is set.
 func (x *experts) count() error {
 	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
 		return fmt.Errorf("sparrow: experts of family %s cannot move on %s; omit --experts move",
@@ -78,7 +78,7 @@ func (x *experts) add(fresh *usage.Table) {
 	x.tally.Lock()
 	defer x.tally.Unlock()
 	if err := u.Merge(fresh); err != nil {
-		panic(err) // it has the shape of u
+		panic(err) // fresh always has the shape of the table
 	}
 	n := &x.tally.stats.Experts
 	n.Choices, n.Tenth, n.Quarter, n.Half = u.Total(), u.MeanTop(0.1), u.MeanTop(0.25), u.MeanTop(0.5)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestAPassIsAccountedOnce(t *testing.T) {
 	clock.at.Store(1)
 	e.loop.account(&sched.Item{Seq: &c.seq}, p, nil, nil)
 	if !j.first.IsZero() {
-		t.Error("a pass without a token is that of the first")
+		t.Error("the time of the first token was set by a pass without a token")
 	}
 	clock.at.Store(2)
 	e.loop.account(&sched.Item{Seq: &c.seq, Last: true}, p, outcomesOf(3, 4), nil)
@@ -58,11 +59,11 @@ func TestAPassIsAccountedOnce(t *testing.T) {
 		t.Errorf("the first token came at %v, want %v", j.first, want)
 	}
 	if j.usage.CompletionTokens != 3 || e.Stats().OutputTokens != 3 || j.usage.PromptTokens != 9 {
-		t.Errorf("%+v, %d tokens in all", j.usage, e.Stats().OutputTokens)
+		t.Errorf("usage %+v, %d tokens in total", j.usage, e.Stats().OutputTokens)
 	}
 	if got := j.trace; got.Steps != 3 || len(got.Plans) != 2 || got.Plans[0] != (PlanUse{p, 2}) ||
 		got.Plans[1].Steps != 1 {
-		t.Errorf("%d steps by %v", got.Steps, got.Plans)
+		t.Errorf("the trace has %d steps with plans %v", got.Steps, got.Plans)
 	}
 	for i := range int32(3) {
 		if ev, ok := j.Poll(); !ok || ev.Token != 3+i {
@@ -70,7 +71,7 @@ func TestAPassIsAccountedOnce(t *testing.T) {
 		}
 	}
 	if _, ok := j.Poll(); ok {
-		t.Error("there are more events")
+		t.Error("there are more events than tokens")
 	}
 }
 
@@ -82,7 +83,7 @@ func TestATraceHasSuspensions(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	c := j.choices[0]
 	if j.arrived = at(4); j.Waited() != 996*time.Second {
-		t.Errorf("at 1000 s it has waited for %v since 4 s", j.Waited())
+		t.Errorf("at 1000 s a request that arrived at 4 s has waited for %v", j.Waited())
 	}
 	c.seq.Match, c.restored = kv.Match{Tokens: 5, Prompt: 9}, Restored{Tokens: 3}
 	before := *e.inbox
@@ -91,29 +92,29 @@ func TestATraceHasSuspensions(t *testing.T) {
 		e.loop.noteAdmitted([]sched.Item{{Seq: &c.seq}}, at(int64(10+i)))
 	}
 	if want := []Period{{at(11), at(12)}, {at(13), at(14)}}; !slices.Equal(j.trace.Suspended, want) {
-		t.Errorf("suspended %v, want %v", j.trace.Suspended, want)
+		t.Errorf("suspended periods %v, want %v", j.trace.Suspended, want)
 	}
 	if !j.admitted.Equal(at(10)) || j.usage.CachedTokens != 8 || j.computed != 8 || c.match != c.seq.Match {
-		t.Errorf("admitted at %v, usage %+v, %d computed, %v", j.admitted, j.usage, j.computed, c.match)
+		t.Errorf("admitted at %v, usage %+v, %d tokens computed, match %v", j.admitted, j.usage, j.computed, c.match)
 	}
 	if j.Waited() != 6*time.Second {
-		t.Errorf("it waited for %v", j.Waited())
+		t.Errorf("the request waited for %v", j.Waited())
 	}
 	if st := e.Stats(); st.PromptTokens != 9 || st.CachedTokens != 8 {
-		t.Errorf("%d tokens of prompts, %d cached", st.PromptTokens, st.CachedTokens)
+		t.Errorf("%d prompt tokens, %d cached", st.PromptTokens, st.CachedTokens)
 	}
 	if before.queued.waiting != 1 || e.inbox.queued.waiting != 0 || e.inbox.waits.jobs != 0 {
-		t.Errorf("%d queued before, then %d and %d", before.queued.waiting, e.inbox.queued.waiting,
+		t.Errorf("%d sequences queued before, then %d and %d", before.queued.waiting, e.inbox.queued.waiting,
 			e.inbox.waits.jobs)
 	}
 }
 
-// If the choices of a request end in different ways, the request counts as failed if one failed, else as cancelled if
-// one was cancelled. The last event is that of the last choice.
+// If the choices of a request end in different ways, the request counts as failed if one choice failed, otherwise as
+// cancelled if one choice was cancelled. The last event is that of the last choice.
 func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 	for _, c := range []struct {
 		ends []Finish
-		want [3]int64 // finished, aborted, failed
+		want [3]int64 // numbers of finished, aborted and failed requests
 	}{
 		{[]Finish{FinishStop, FinishLength}, [3]int64{1, 0, 0}},
 		{[]Finish{FinishStop, FinishCancelled}, [3]int64{0, 1, 0}},
@@ -132,7 +133,7 @@ func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 		for i, why := range c.ends {
 			e.tally.Lock()
 			e.loop.end(j.choices[i], why, nil)
-			e.loop.end(j.choices[i], FinishError, errFault) // an ended choice does not end again
+			e.loop.end(j.choices[i], FinishError, errFault) // has no effect, because the choice has ended
 			e.tally.Unlock()
 			ev, _ := j.Poll()
 			want := Event{Choice: i, Token: -1, Finish: why, Last: i == 1, Matched: []string{"", "stop"}[i]}
@@ -141,7 +142,8 @@ func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 			}
 		}
 		if st := e.Stats(); [3]int64{st.Finished, st.Aborted, st.Failed} != c.want || st.Waiting != 0 {
-			t.Errorf("%v: %d finished, %d aborted, %d failed, %d wait; want %v", c.ends, st.Finished, st.Aborted,
+			t.Errorf("%v: %d requests finished, %d aborted, %d failed, %d wait; want %v", c.ends, st.Finished,
+				st.Aborted,
 				st.Failed, st.Waiting, c.want)
 		}
 	}
@@ -158,7 +160,7 @@ func TestAdmitIsToldTheGivenTokens(t *testing.T) {
 	}{{nil, 9}, {&Score{Continuations: [][]int32{tokens(2, 3), tokens(3, 4)}}, 16}} {
 		r.Score = c.score
 		if _, err := e.Submit(r); !errors.Is(err, errFault) || told != c.want {
-			t.Errorf("told %d tokens, want %d; %v", told, c.want, err)
+			t.Errorf("Admit was called with %d tokens, want %d; error %v", told, c.want, err)
 		}
 	}
 	if st := e.Stats(); st.Requests != 0 || st.Waiting != 0 || st.Refused != 0 {
@@ -189,7 +191,7 @@ func TestCachedRowsAreNotComputed(t *testing.T) {
 			t.Errorf("%+v: %+v", c, ev)
 		}
 		if _, again := j.Poll(); again {
-			t.Errorf("%+v: told twice", c)
+			t.Errorf("%+v: the cached rows were reported twice", c)
 		}
 	}
 }
@@ -200,7 +202,7 @@ func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	layers := in.info.Config.Model.Layers
 	for _, c := range []struct {
 		r    Record
-		want string // name of the refused field
+		want string // name of the refused field; empty if the record is valid
 	}{
 		{Record{}, "sparrow"},
 		{Record{Experts: true}, ""},
@@ -214,7 +216,7 @@ func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 		_, err := in.checkRecord(&Request{Prompt: tokens(1, 9), Sampling: greedy(), Record: &c.r}, 2)
 		var got *RequestError
 		if errors.As(err, &got); (err == nil) != (c.want == "") || err != nil && got.Field != c.want {
-			t.Errorf("%+v: %v; want %q", c.r, err, c.want)
+			t.Errorf("record %+v: error %v, want %q", c.r, err, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -223,7 +225,7 @@ func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	}{{Record{}, sched.Span{From: 8, To: 1<<63 - 1}}, {Record{Tokens: RecordAll}, sched.Span{To: 1<<63 - 1}},
 		{Record{Tokens: RecordRange, From: 2, To: 5}, sched.Span{From: 2, To: 5}}} {
 		if got := c.r.span(9); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+			t.Errorf("record %+v: span %v, want %v", c.r, got, c.want)
 		}
 	}
 }
@@ -238,7 +240,7 @@ func TestEndsAreRemovedWhereMoreIsAllowed(t *testing.T) {
 	} {
 		l := constraint{mask: slices.Clone(c.mask), noEnd: noEnd}
 		if l.removeEnds(); !slices.Equal(l.mask, c.want) {
-			t.Errorf("%x is left of %x, want %x", l.mask, c.mask, c.want)
+			t.Errorf("mask %x remains of %x, want %x", l.mask, c.mask, c.want)
 		}
 	}
 }
@@ -249,7 +251,7 @@ func TestReasoningEndsAtItsLimit(t *testing.T) {
 	four, _ := w.TokenID("4")
 	end, ok := w.TokenID("</think>")
 	if !ok {
-		t.Fatal("the vocabulary has no end of reasoning")
+		t.Fatal("the vocabulary has no token that ends reasoning")
 	}
 	e := still(t, "", Config{})
 	r := ask(t, "How many?")
@@ -259,7 +261,7 @@ func TestReasoningEndsAtItsLimit(t *testing.T) {
 			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
 		}
 	}
-	for i, out := range advanced(t, e, r, end, four, four, four) { // here reasoning ended before its limit
+	for i, out := range advanced(t, e, r, end, four, four, four) { // in this request reasoning ends before its limit
 		if want := []int32{end, four, four, four}[i]; out.event.Token != want {
 			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
 		}
@@ -299,9 +301,9 @@ func TestPoolsTellAsOne(t *testing.T) {
 			t.Errorf("cleared %d times after %d pools", x.cleared, i+1)
 		}
 	}
-	o.Stored(prefix.Stored{Hash: a}) // the page was cleared with the others and is stored again
+	o.Stored(prefix.Stored{Hash: a}) // the page was cleared with the other pages and is stored again
 	if o.Removed(a); !slices.Equal(x.stored, []byte{1, 2, 1}) || !slices.Equal(x.removed, []byte{2, 1}) {
-		t.Errorf("stored %v, removed %v", x.stored, x.removed)
+		t.Errorf("after clearing: stored %v, removed %v", x.stored, x.removed)
 	}
 }
 
@@ -319,7 +321,8 @@ func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 		z.free = 4*most + 3
 		z.total = 100 * z.free
 		if more := z.cacheOf(&cfg, pages+1); more.total() > spare(z.free, 0) {
-			t.Fatalf("%s: passes and states take %d and %d bytes of %d", dir, more.arena, more.states, z.free)
+			t.Fatalf("%s: passes take %d bytes and states %d bytes of %d free bytes", dir, more.arena, more.states,
+				z.free)
 		}
 		if got, err := z.sizeCache(&cfg); err != nil || got.pages != pages || got.bytes != most {
 			t.Errorf("%s: %+v, %v; want %d pages in %d bytes", dir, got, err, pages, most)
@@ -327,7 +330,8 @@ func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 	}
 	for _, c := range []struct{ memory, weights, want int64 }{{800, 100, 600}, {800, 400, 350}, {800, 0, 700}} {
 		if got := spare(c.memory, c.weights); got != c.want {
-			t.Errorf("%d bytes are spare of %d beside %d, want %d", got, c.memory, c.weights, c.want)
+			t.Errorf("spare returned %d bytes of %d bytes of memory with %d bytes of weights, want %d", got, c.memory,
+				c.weights, c.want)
 		}
 	}
 }
@@ -336,7 +340,7 @@ func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 func TestThePromptThreshold(t *testing.T) {
 	for dense, want := range map[bool]int{true: 5, false: 0} {
 		if got := threshold(&plan.Config{DenseOK: dense, T: 5}); got != want {
-			t.Errorf("dense %v: %d, want %d", dense, got, want)
+			t.Errorf("dense %v: threshold returned %d, want %d", dense, got, want)
 		}
 	}
 }
@@ -356,7 +360,7 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	for ahead := range 3 {
 		for i, got := range c.draw(&c.draws, ahead, 3) {
 			if want := c.sampler.Draw(ahead + i); !reflect.DeepEqual(got, want) {
-				t.Errorf("draw %d, %d ahead: %+v, want %+v", i, ahead, got, want)
+				t.Errorf("draw %d with %d tokens ahead: %+v, want %+v", i, ahead, got, want)
 			}
 		}
 	}
@@ -367,20 +371,20 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 		}
 	}
 	if len(list) != 3 || len(c.draw(&c.draws, 0, 2)) != 2 {
-		t.Errorf("%d draws of a block", len(list))
+		t.Errorf("drawBlock returned %d draws", len(list))
 	}
 	if j, err = (&intake{setup: &s}).prepare(Request{Prompt: tokens(1, 9), Sampling: greedy()}); err != nil {
 		t.Fatal(err)
 	}
 	if c := j.choices[0]; c.draw(&c.draws, 0, 1) != nil || c.drawBlock(0, 2) != nil {
-		t.Error("the best token is drawn")
+		t.Error("drawBlock returned draws although the best token is taken")
 	}
 }
 
 // Only pages after those on the device are fetched. Fetched pages are copied between two batches in pieces of a bounded
 // number of bytes.
 func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
-	alone(t, "one pool has the pages")
+	alone(t, "the test needs a single pool of pages")
 	store := respserver.Start(t)
 	c := tiered("", 16, 64, tier.Options{StoreURL: store.URL()})
 	c.Clock = frozen{}
@@ -400,12 +404,13 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	settle(open(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1}))
 	written(t, store, 6)
 	e.loop.pools[0].Reset()
-	settle(open(t, e, Request{Prompt: prompt[:70], Sampling: greedy(), MaxTokens: 1})) // too short for the store
-	x.most = 2*int(e.model.PageBytes(&e.info.Config)) - 1                              // one byte less than two pages
+	// This prompt is too short to be stored.
+	settle(open(t, e, Request{Prompt: prompt[:70], Sampling: greedy(), MaxTokens: 1}))
+	x.most = 2*int(e.model.PageBytes(&e.info.Config)) - 1 // one byte less than two pages
 	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1})
 	r := j.choices[0].restore
 	if r == nil || r.next != 1 || x.seeking != 1 {
-		t.Fatalf("%+v, %d fetch pages", r, x.seeking)
+		t.Fatalf("restore %+v, %d sequences fetch pages", r, x.seeking)
 	}
 	e.iterations(1)
 	await.True(t, "all pages", func() bool { return x.stack.Counts()[0].Hits == 5 })
@@ -413,7 +418,7 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 		was := x.stats.RestoredPages
 		await.True(t, "the next page", x.advance)
 		if n := int(x.stats.RestoredPages - was); n > 2 {
-			t.Errorf("%d pages arrived at once, of %d bytes in all", n, x.most)
+			t.Errorf("%d pages were copied at once, with a limit of %d bytes", n, x.most)
 		}
 		pages += int(x.stats.RestoredPages - was)
 		x.settle()
@@ -422,6 +427,125 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	if got := fmt.Sprint(j.usage.CachedTokens, " ", x.stats.Tokens); got != "384 320" {
 		t.Errorf("tokens cached and restored: %s", got)
 	}
+}
+
+// held adds the full pages of a prompt to the tiers of an engine, with rows of zeros. The pages have the given tokens,
+// as if their hashes collided with those of the prompt.
+func held(t *testing.T, e *Engine, prompt, given []int32) {
+	t.Helper()
+	x := e.loop.tiers
+	chain, err := x.pools[0].Chain(prompt, kv.OpenOptions{})
+	if err != nil || len(chain) == 0 {
+		t.Fatalf("the prompt has %d full pages, error %v", len(chain), err)
+	}
+	size := e.info.PageTokens
+	for i, h := range chain {
+		p := x.stack.Room()
+		clear(p.Data)
+		p.Stored = prefix.Stored{Hash: h, Tokens: slices.Clone(given[i*size : (i+1)*size])}
+		if i > 0 {
+			p.Parent = chain[i-1]
+		}
+		if x.stack.Keep(p, tier.Leaving); !x.stack.Has(h) {
+			t.Fatalf("no tier stored page %d", i)
+		}
+	}
+}
+
+// A fetched page is used only if it has the tokens of the prompt. If one token differs, because two hashes collide, the
+// prompt is computed from that page on.
+func TestAPageOfOtherTokensIsNotUsed(t *testing.T) {
+	prompt := tokens(1, 150)
+	for _, differs := range []int{-1, 0, 63, 64, 127} {
+		e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26}))
+		emptied(t, e)
+		_, run := running(t, e)
+		other, want := slices.Clone(prompt), 128
+		if differs >= 0 {
+			other[differs]++
+			want = differs / 64 * 64
+		}
+		held(t, e, prompt, other)
+		run()
+		r := generate(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1, Trace: true})
+		if r.Usage.CachedTokens != want || r.Trace.Restored.Tokens != want ||
+			(differs >= 0) != strings.Contains(r.Trace.Restored.Stop, "other tokens") {
+			t.Errorf("token %d differs: %d tokens are cached, restored %+v; want %d tokens", differs,
+				r.Usage.CachedTokens,
+				r.Trace.Restored, want)
+		}
+	}
+}
+
+// The loop does not wait while fetched pages are ready, although one iteration copies only some of them.
+func TestTheLoopContinuesWhilePagesAreReady(t *testing.T) {
+	clock := &idle{do: func() {}}
+	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26})
+	c.Clock = clock
+	e := still(t, testmodel.V32(t), c)
+	emptied(t, e)
+	_, run := running(t, e)
+	prompt := tokens(1, 400)
+	held(t, e, prompt, prompt)
+	x := e.loop.tiers
+	x.most = 1 // fills one page in each iteration
+	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1})
+	await.True(t, "all pages", func() bool { return x.stack.Counts()[0].Hits == 6 })
+	clock.do = func() {
+		n := x.stats.RestoredPages
+		if n > 0 && n < 6 {
+			t.Errorf("the loop waits after it has filled %d of 6 pages", n)
+		}
+		if n > 0 && len(x.restoring) > 0 {
+			e.inbox.signal() // wakes the loop, so that it continues even if no signal is left
+		}
+	}
+	run()
+	if _, err := j.whole(); err != nil || j.Usage().CachedTokens != 384 {
+		t.Errorf("%d tokens are cached, error %v", j.Usage().CachedTokens, err)
+	}
+}
+
+// The work of an item has the fields of the item and the state of its choice, for the target and for the drafting
+// layer.
+func TestWorksHaveTheFieldsOfTheirItems(t *testing.T) {
+	alone(t, "the test names a second rank itself")
+	e := still(t, testmodel.V4Draft(t), Config{})
+	running(t, e)
+	prompt := tokens(1, 20)
+	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true,
+		Record: &Record{Experts: true}})
+	e.iterations(1)
+	c := j.choices[0]
+	if c.state == nil || c.seq.Pages() == nil || c.seq.Windows() == nil {
+		t.Fatalf("state %v, pages %v, windows %v", c.state, c.seq.Pages(), c.seq.Windows())
+	}
+	c.sampled, c.drafted = 6, 7
+	it := sched.Item{Seq: &c.seq, Tokens: prompt[3:7], Cached: 3, Rank: 1, Logits: 2,
+		Record: sched.Span{From: 1, To: 3}, Pages: []int32{4, 5}, Windows: []int32{6, 7}}
+	draft := step.Draft{Kind: plan.ModeExtend, Cached: 3, Rank: 1, Pages: c.seq.Pages(), Windows: c.seq.Windows(),
+		State: c.state, Best: true, From: 8}
+	work := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Before: prompt[:3], Cached: 3, Rank: 1,
+		Pages: it.Pages, Windows: it.Windows, Logits: 2, Best: true, State: c.state,
+		Record: plan.Record{Experts: true}, RecordFrom: 1, RecordTo: 3}
+	check := func(name string) {
+		t.Helper()
+		if got := workOf(&it); !reflect.DeepEqual(got, work) {
+			t.Errorf("%s: work %+v\nwant %+v", name, got, work)
+		}
+		if got := draftOf(&it, 8); !reflect.DeepEqual(got, draft) {
+			t.Errorf("%s, drafting layer: work %+v\nwant %+v", name, got, draft)
+		}
+	}
+	check("part of a prompt")
+	it.Decode, work.Kind, draft.Kind = true, plan.ModeDecode, plan.ModeDraft
+	check("one token")
+	it.Unknown, work.Sampled = true, 6
+	check("a token that the host does not know")
+	it.Unknown, work.Sampled = false, 0
+	it.Drafts, work.Kind, work.Drafted = 2, plan.ModeVerify, 7
+	check("drafts")
+	c.sampled, c.drafted = 0, 0
 }
 
 // waiting is a runner whose draft passes take a given time in Wait.
@@ -436,8 +560,8 @@ func (w *waiting) Wait(step.Pending) (step.Result, error) {
 	return step.Result{Plan: &plan.Plan{}}, nil
 }
 
-// If the host began to wait for a draft pass late, and waited for less than an eighth of its time, the measured time is
-// not exact.
+// If the host began to wait for a draft pass late, and waited for less than an eighth of the time of the pass, the
+// measured time is not exact.
 func TestDraftPassesThatAreSeenLate(t *testing.T) {
 	for took, late := range map[time.Duration]bool{100: false, 99: true} {
 		clock := &paced{}
@@ -446,15 +570,16 @@ func TestDraftPassesThatAreSeenLate(t *testing.T) {
 			control: spec.New(spec.Auto(), 0)}
 		b := &batch{passes: &passes{runner: &waiting{clock: clock, took: took}},
 			ahead: ahead{on: true, begun: time.Unix(1000, 0), rows: 3}}
-		d.control.DraftPass(3, 4e-7, false) // sets a known time
+		d.control.DraftPass(3, 4e-7, false) // sets a known time for draft passes
 		if _, err := d.wait(b); err != nil || b.ahead.on {
-			t.Fatalf("%v, it is still ahead: %v", err, b.ahead.on)
+			t.Fatalf("error %v, the draft pass is still ahead: %v", err, b.ahead.on)
 		}
 		want := spec.New(spec.Auto(), 0)
 		want.DraftPass(3, 4e-7, false)
 		want.DraftPass(3, (700 + took).Seconds(), late)
 		if !reflect.DeepEqual(d.control, want) || d.tally.stats.DraftsAhead != 1 || d.tally.stats.Busy != 700+took {
-			t.Errorf("waited for %v of %v: late %v is not what was noted; busy for %v", took, 700+took, late,
+			t.Errorf("waited for %v of %v: the controller did not note late %v; the device was busy for %v", took,
+				700+took, late,
 				d.tally.stats.Busy)
 		}
 	}
@@ -470,7 +595,7 @@ func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
 		e, run := overlapping(t, testmodel.V32(t), Config{StepTokens: 32})
 		r.Prompt, r.Sampling, r.IgnoreEOS = tokens(1, 90), greedy(), true
 		j := open(t, e, r)
-		if name == "scored" { // another request, whose tokens the device chooses, ends with the first chunk
+		if name == "scored" { // another request, whose tokens the device samples, ends with the first chunk
 			open(t, e, Request{Prompt: tokens(2, 9), Sampling: greedy(), MaxTokens: 1})
 		}
 		run()
@@ -482,7 +607,8 @@ func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
 		}
 		e.Close(t.Context())
 		if st := e.Stats(); st.Overlapped != 0 || name == "recorded" && rows != 4 || name == "scored" && scores != 90 {
-			t.Errorf("%s: %d of %d passes overlapped, %d rows, %d scores", name, st.Overlapped, st.Steps, rows, scores)
+			t.Errorf("%s: %d of %d passes overlapped, %d recorded rows, %d scores", name, st.Overlapped, st.Steps, rows,
+				scores)
 		}
 	}
 }
@@ -496,26 +622,26 @@ func TestEventsKeepTheirLikeliestTokens(t *testing.T) {
 	favoured := []int32{four, w.eos - 1, w.eos}
 	for i, out := range advanced(t, still(t, "", Config{}), r, favoured...) {
 		if top := out.event.Top; len(top) != 2 || top[0].Token != favoured[i] {
-			t.Errorf("token %d: %+v, want %d first", i, top, favoured[i])
+			t.Errorf("token %d: alternatives %+v, want token %d first", i, top, favoured[i])
 		}
 	}
 }
 
-// capturing is a device that supports captured graphs but makes none.
+// capturing is a device that supports captured graphs but captures none.
 type capturing struct{ kernel.Device }
 
 func (capturing) Capture(func() error) (kernel.Graph, error) { return nil, errFault }
 
 // Captured graphs are part of the needed memory, unless they are disabled.
 func TestNeedCountsGraphs(t *testing.T) {
-	alone(t, "sizes are those of one rank")
+	alone(t, "expected sizes are those of one rank")
 	source, m := load(t, testmodel.V32(t), kernel.Options{}, func(d kernel.Device) kernel.Device {
 		return capturing{d}
 	})
 	for off, want := range map[bool]int64{false: step.GraphBytes, true: 0} {
 		n, err := Measure(m, testConfig(source, Config{CacheTokens: 512, NoGraphs: off}), 1<<40)
 		if err != nil || n.Graphs != want || n.Arena == 0 {
-			t.Errorf("graphs off %v: %+v, %v; want %d bytes of graphs", off, n, err, want)
+			t.Errorf("NoGraphs %v: need %+v, error %v; want %d bytes of graphs", off, n, err, want)
 		}
 	}
 }
@@ -529,23 +655,23 @@ func TestLimitsOfRecords(t *testing.T) {
 	want := step.Limits{RecordRows: 48, Record: plan.Record{Selections: true, Scores: true, Experts: true},
 		Replay: plan.Replay{Selections: true, Experts: true}}
 	if !reflect.DeepEqual(l, want) {
-		t.Errorf("%+v, want %+v", l, want)
+		t.Errorf("limits %+v, want %+v", l, want)
 	}
 	s.cfg.RecordBytes, l = -1, step.Limits{}
 	if (&sizing{setup: &s}).limitRecords(&l); !reflect.DeepEqual(l, step.Limits{}) {
-		t.Errorf("recording is off: %+v", l)
+		t.Errorf("with recording disabled: limits %+v", l)
 	}
 	in := newInbox(&Config{RecordBytes: 100}, &tally{})
 	for i := range 6 {
 		if err := in.admitRecords(&Job{records: 100}); (err == nil) != (i < recordFactor) {
-			t.Errorf("request %d: %v", i, err)
+			t.Errorf("request %d: error %v", i, err)
 		}
 		if err := in.admitRecords(&Job{}); err != nil {
-			t.Errorf("a request that records nothing: %v", err)
+			t.Errorf("a request without a record: error %v", err)
 		}
 	}
 	if in.records != recordFactor*100 {
-		t.Errorf("%d bytes are counted", in.records)
+		t.Errorf("%d bytes of records are counted", in.records)
 	}
 }
 
@@ -554,7 +680,7 @@ func TestLimitsOfRecords(t *testing.T) {
 func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
 	for _, c := range []struct {
 		draft      spec.Setting
-		took, last time.Duration // values when the engine ends
+		took, last time.Duration // values of took and tookBefore when the engine ends
 	}{{drafts(t, 2), 7, 5}, {spec.Off(), 7, 9}} {
 		e := still(t, testmodel.V32Draft(t), Config{Draft: c.draft})
 		decodes := []sched.Item{{}, {Decode: true}}
@@ -566,7 +692,8 @@ func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
 			e.loop.noteTime(&b.batch, b.took, false)
 		}
 		if i := &e.loop.inner; i.took != c.took || i.tookBefore != c.last {
-			t.Errorf("drafts %v: %v, before %v; want %v and %v", c.draft, i.took, i.tookBefore, c.took, c.last)
+			t.Errorf("drafts %v: took is %v, tookBefore %v; want %v and %v", c.draft, i.took, i.tookBefore, c.took,
+				c.last)
 		}
 	}
 }
@@ -603,16 +730,17 @@ func TestBetweenOperationsWithoutPages(t *testing.T) {
 		clock.at.Store(int64(c.at))
 		l.between(b)
 		if got := l.waiting.Sub(time.Unix(1000, 0)); got != c.waiting || l.inner.longest != c.longest {
-			t.Errorf("at %v: they wait since %v, want %v; the longest operation takes %v", c.at, got, c.waiting,
+			t.Errorf("at %v: the sequences wait since %v, want %v; the longest operation takes %v", c.at, got,
+				c.waiting,
 				l.inner.longest)
 		}
 	}
 	if l.waiting = (time.Time{}); b.interrupted != 0 {
-		t.Errorf("interrupted for %v", b.interrupted)
+		t.Errorf("the batch was interrupted for %v, want 0", b.interrupted)
 	}
 	clock.at.Store(int64(time.Second))
-	if l.between(b); !l.waiting.IsZero() { // if no sequence waits, no wait is measured
-		t.Errorf("they wait since %v", l.waiting)
+	if l.between(b); !l.waiting.IsZero() { // no sequence waits, so no wait is measured
+		t.Errorf("sequences wait since %v although none can run", l.waiting)
 	}
 }
 
@@ -623,7 +751,7 @@ func TestDiscardedPagesAreGone(t *testing.T) {
 		e := startTiered(t, testmodel.V32(t), tiered("bf16", 8, 64, tier.Options{DiskDir: dir, DiskBytes: 1 << 26}))
 		got := generate(t, e, Request{Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 1}).Usage.CachedTokens
 		if got != want {
-			t.Errorf("engine %d finds %d tokens, want %d", i, got, want)
+			t.Errorf("engine %d finds %d cached tokens, want %d", i, got, want)
 		}
 		if i == 1 {
 			e.Discard()

@@ -14,7 +14,7 @@ import (
 // is made beyond the last token that a request may have. All drafts are counted, and the pages of rejected drafts are
 // released.
 
-// targetLogits returns whole rows of logits of a plain run, by output position.
+// targetLogits returns the rows of logits of a run without drafts, each [vocabulary], by output position.
 func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer []int32) {
 	t.Helper()
 	e := start(t, dir, Config{Draft: spec.Off()}, after(func(works []step.Work, res step.Result) {
@@ -43,9 +43,9 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 		{3, 16, 3*3 + 2},   // the last verification can use only two drafts
 		{3, 14, 3 * 3},     // 1 + 3*(3+1), then one token without drafts
 		{1, 2, 0},          // after the second of two tokens no draft can be used
-		{7, 80, 9*7 + 6},   // the answer crosses the end of a page of 64 tokens
-		{1, 21, 10},        // no row is chained
-		{2, 1, 0},          // the answer is the one token after the prompt
+		{7, 80, 9*7 + 6},   // 1 + 9*8 = 73, then 6 + 1; the answer crosses the end of a page of 64 tokens
+		{1, 21, 10},        // 1 + 10*2; chains have one draft, so no row is chained
+		{2, 1, 0},          // the answer has only one token after the prompt, so no draft can be used
 		{5, 30, 4*5 + 4},   // 1 + 4*6, then 4 + 1
 		{4, 151, 30 * 4},   // 1 + 30*5
 		{6, 3, 1},          // one draft fits before the last token
@@ -58,7 +58,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			r.Sampling.Temperature = temperature
 			rows, want := targetLogits(t, dir, r)
 			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t),
-				func(e *Engine) { e.cfg.EOS = nil }, // a draft that ended the answer would end its chain
+				func(e *Engine) { e.cfg.EOS = nil }, // a draft that ends the answer would end its chain
 				drafting(func(w *step.Draft, row []float32) {
 					// The row has position Cached+len(Tokens)-1. It is computed from the token after that position and
 					// proposes the next token.
@@ -67,7 +67,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			what := fmt.Sprintf("%d tokens in drafts of %d at temperature %v", c.tokens, c.drafts, temperature)
 			out := generate(t, e, r)
 			if !slices.Equal(out.Choices[0].Tokens, want) {
-				t.Errorf("%s: %v, plain %v", what, out.Choices[0].Tokens, want)
+				t.Errorf("%s: tokens %v, without drafts %v", what, out.Choices[0].Tokens, want)
 			}
 			if u := out.Usage; u.DraftedTokens != c.drafted || u.AcceptedTokens != c.drafted ||
 				u.CompletionTokens != c.tokens {
@@ -75,7 +75,8 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			}
 			if st := e.Stats(); st.Drafted != int64(c.drafted) || st.Accepted != int64(c.drafted) ||
 				st.VerifiedTokens != int64(c.drafted)+st.Verified {
-				t.Errorf("%s: %d drafted, %d accepted, %d tokens of %d verifies", what, st.Drafted, st.Accepted,
+				t.Errorf("%s: %d drafted, %d accepted, %d output tokens of %d verified items", what, st.Drafted,
+					st.Accepted,
 					st.VerifiedTokens, st.Verified)
 			}
 		}
@@ -86,7 +87,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 func TestWhereChainedRowsLie(t *testing.T) {
 	type row struct{ cached, tokens int }
 	var passes []row
-	wrong := int32(0) // a token that the target never chooses
+	wrong := int32(0) // token that the target never chooses
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 3)}, func(e *Engine) {
 		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			passes = append(passes, struct{ cached, tokens int }{w.Cached, len(w.Tokens)})
@@ -95,10 +96,11 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	})
 	r := Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true}
 	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
-	// The request's bias also applies to proposals; this drafter's logits outweigh it, the target's do not.
+	// The request's bias also applies to proposals; the logits of this drafter outweigh the bias, those of the target
+	// do not.
 	out := generate(t, e, r)
 	// After the prompt there is a draft pass over its ten rows and no chain, because only one draft can be used before
-	// the third token; after the second token none can.
+	// the third token; after the second token no draft can be used.
 	if want := []row{{0, 10}}; !slices.Equal(passes, want) || out.Usage.DraftedTokens != 1 ||
 		out.Usage.AcceptedTokens != 0 {
 		t.Errorf("rows with logits %v, usage %+v; want %v and one rejected draft", passes, out.Usage, want)
@@ -133,15 +135,15 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 			}
 		})
 	if e.info.PageTokens != pageTokens {
-		t.Fatalf("pages of %d tokens", e.info.PageTokens)
+		t.Fatalf("a page has %d tokens, want 64", e.info.PageTokens)
 	}
 	r := Request{Prompt: tokens(1, pageTokens-2), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
 	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
 	if u := generate(t, e, r).Usage; u.DraftedTokens != 3 || u.AcceptedTokens != 0 {
-		t.Fatalf("usage %+v; want drafts of two and one, all rejected", u)
+		t.Fatalf("usage %+v; want chains of two drafts and of one draft, all rejected", u)
 	}
-	// Two drafts after the first token reach row 64, and so does one draft after the second; after the third no draft
-	// can be used.
+	// Two drafts after the first token reach row 64, and one draft after the second token also reaches row 64; after
+	// the third no draft can be used.
 	if held[1] != 2 || held[2] != 2 || held[3] != 1 {
 		t.Errorf("pages held after each token: %v; want 2, 2, 1", held)
 	}

@@ -8,11 +8,11 @@ import (
 // waits estimates how long a new request waits, from the number of waiting requests and the recent rate of admissions.
 // Choices of requests that have begun are not counted, because they take turns with later requests.
 type waits struct {
-	tenants  map[string]int // requests of each tenant that have not begun
-	jobs     int            // of all
-	since    time.Time      // when the first of them came, after none waited
-	admitted int            // since then
-	recent   [16]time.Time  // when the latest of those were admitted, a ring
+	tenants  map[string]int // number of requests of each tenant that have not begun
+	jobs     int            // number of requests of all tenants that have not begun
+	since    time.Time      // time when a request first waited after no request had waited
+	admitted int            // number of requests admitted since then
+	recent   [16]time.Time  // ring of the times of the latest admissions since then
 }
 
 // queue counts a request that begins to wait.
@@ -42,12 +42,12 @@ func (w *waits) leave(tenant string) {
 	}
 }
 
-// estimate returns the expected wait of a request of a tenant. Tenants take turns, so each other tenant counts with at
-// most as many requests as the tenant's own queue.
+// estimate returns the expected wait of a request of a tenant. Tenants take turns, so each other tenant is counted with
+// at most as many requests as the tenant itself has in the queue.
 func (w *waits) estimate(tenant string, now time.Time) time.Duration {
 	jobs, owners, own := w.jobs, len(w.tenants), w.tenants[tenant]
 	for name, n := range w.tenants {
-		if strings.HasPrefix(name, backgroundKey) { // background requests come after all others
+		if strings.HasPrefix(name, backgroundKey) { // background requests run after all other requests
 			jobs, owners = jobs-n, owners-1
 		}
 	}

@@ -1,4 +1,4 @@
-// Package examples holds the texts that the documentation and the page use.
+// Package examples holds the texts that the documentation and the demo page use.
 package examples
 
 import _ "embed"

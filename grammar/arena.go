@@ -20,15 +20,15 @@ type arena struct {
 	configID   map[config]int32
 	states     []state
 	stateIndex map[string]int32
-	after      map[ending]int32         // what follows a complete leaf: a state
-	masks      map[configMask]*tokenSet // of states with a single reading
-	stateMasks map[int32]*tokenSet      // of the others
+	after      map[ending]int32         // state that follows a complete leaf
+	masks      map[configMask]*tokenSet // masks of states with a single reading
+	stateMasks map[int32]*tokenSet      // masks of states with several readings
 	readings   int                      // bytes of the lists of readings of all states
 
-	scratch  []int32 // configs being collected
-	complete bool    // whether a reading being collected ends the document
+	scratch  []int32 // configs that are being collected
+	complete bool    // whether one of the collected readings ends the document
 	key      []byte
-	words    []uint64 // mask being built
+	words    []uint64 // mask that is being built
 }
 
 // frame is an open object or array: its node and the frame that encloses it. Frame 0 is the bottom.
@@ -36,13 +36,13 @@ type frame struct {
 	node   int32
 	place  place
 	parent int32
-	depth  int32 // of this object or array; the outermost has 1
+	depth  int32 // depth of this object or array; the outermost has 1
 }
 
 type config struct {
 	leaf  int32
 	q     uint64
-	stack int32 // frame
+	stack int32 // number of a frame
 }
 
 // state is a set of readings; done reports whether one of them is a complete document.
@@ -54,7 +54,7 @@ type state struct {
 
 const dead = -1
 
-// ending is a complete leaf, with its outcome, above a stack.
+// ending is a complete leaf with its outcome, and the stack below it.
 type ending struct {
 	stack, tag int32
 }
@@ -92,7 +92,7 @@ func (a *arena) bytes() int64 {
 	return int64(a.stateBytes() + (len(a.masks)+len(a.stateMasks))*(8*len(a.words)+128))
 }
 
-// stateBytes is the memory of a state other than its readings: most of it is the table of next states.
+// stateBytes is the size of a state without its readings. Most of it is the table of next states.
 const stateBytes = 1280
 
 func (a *arena) push(f frame) int32 {
@@ -147,7 +147,8 @@ func (a *arena) intern(from int) int32 {
 	return id
 }
 
-// narrow limits a large set. Each reading can be completed on its own, so dropping some only reduces the choice.
+// narrow reduces a large set of readings. Every reading can be completed independently of the others, so a document
+// can still be completed, but with less choice.
 func (a *arena) narrow(list []int32) []int32 {
 	wide := map[int32]bool{}
 	kept := list[:0]
@@ -177,7 +178,7 @@ func (a *arena) step(id int32, b byte) int32 {
 		}
 		return known - 1
 	}
-	table := s.next // s itself moves when states grow
+	table := s.next // a copy of the pointer, because s moves when states grows
 	next := a.advance(s.configs, b)
 	if next == dead {
 		table[b] = dead

@@ -127,7 +127,7 @@ func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 // countContains collects the contains keywords of all parts.
 func (e *elements) countContains(parts []*schema) error {
 	const longest = math.MaxUint8 - 1
-	steps := e.least + 1 // positions that are distinguished
+	steps := e.least + 1 // number of positions that are distinguished
 	for _, s := range parts {
 		keyword := "contains"
 		at := s.pointer

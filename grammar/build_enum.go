@@ -32,7 +32,7 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 				break
 			}
 			plain := *s
-			plain.enum = nil // that was looked at above
+			plain.enum = nil // the listed values are handled above
 			var err error
 			if ok, err = c.holdsPlain(&plain, v); err != nil {
 				return nil, err

@@ -70,7 +70,7 @@ func (c *compiler) never() *schema {
 // nameRule holds the names that propertyNames allows.
 type nameRule struct {
 	limited bool
-	dfa     *runeDFA // nil if there are none
+	dfa     *runeDFA // automaton of the allowed names; nil if there are no propertyNames
 }
 
 func (r nameRule) has(name string) bool { return !r.limited || r.dfa != nil && r.dfa.matches(name) }
@@ -184,12 +184,12 @@ func (c *compiler) freeNames(parts []*schema, o *properties, names []string, all
 	return nil
 }
 
-// maxNameClasses is the maximum number of classes of names: n patterns can make 2^n.
+// maxNameClasses is the maximum number of classes of names; n patterns can give 2^n classes.
 const maxNameClasses = 64
 
 type nameClass struct {
 	dfa   *runeDFA
-	match map[string]bool // patterns that its names match
+	match map[string]bool // patterns that the names of the class match
 	goal  []*schema
 }
 
@@ -265,7 +265,7 @@ func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]n
 	return out, nil
 }
 
-// patternOf returns the automaton of a pattern of patternProperties, nil if nothing matches.
+// patternOf returns the automaton of a pattern of patternProperties, or nil if no string matches.
 func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
 	d, err := c.automaton("pattern", pattern)
 	if err != nil {

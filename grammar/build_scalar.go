@@ -63,7 +63,7 @@ type source struct{ keyword, text string }
 type stringRule struct {
 	least, most uint64
 	dfa         *runeDFA // nil if there is neither pattern nor format; least is part of it, most is not
-	never       bool     // nothing matches
+	never       bool     // whether no string matches
 }
 
 func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
@@ -155,7 +155,8 @@ func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 	return nil
 }
 
-// blame sets the location of an error to the keyword for which the schema was made, so that this keyword is ignored.
+// blame sets the location of an error to the keyword for which the schema was made, so that the compiler ignores this
+// keyword in its next attempt.
 func (s *schema) blame(e *SchemaError) error {
 	if s.origin != nil {
 		e.Pointer, e.Keyword, e.Kind = s.origin.pointer, s.origin.keyword, ErrUnsupported
@@ -291,12 +292,12 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 		}
 	}
 	if kind == fractions {
-		digits = max(1, 15-fraction) // a float64 keeps that many: the number must not become an integer
+		digits = max(1, 15-fraction) // a float64 keeps that many digits: the number must not become an integer
 	}
 	lo, hi := b.lo, b.hi
 	far := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(maxBoundDigits-1), nil))
 	if lo != nil && lo.Cmp(new(big.Rat).Neg(far)) < 0 {
-		lo = nil // below every number that is written anyway
+		lo = nil // the bound is below every number that can be written
 	}
 	if hi != nil && hi.Cmp(far) > 0 {
 		hi = nil

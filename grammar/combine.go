@@ -43,7 +43,7 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
 	x.c.combinations++
 	if len(x.out) > MaxAlternatives || x.work > maxSpreading || x.c.combinations > 4*maxSpreading {
-		at := settled[0] // something was settled before a choice could multiply
+		at := settled[0] // at least one schema is settled before choices multiply
 		return &SchemaError{at.pointer, "anyOf",
 			fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
 	}
@@ -146,8 +146,8 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 	return list, nil
 }
 
-// checkLoop rejects schemas that refer to themselves without an object or array in between: they have no meaning, and
-// resolving them would not end.
+// checkLoop rejects schemas that refer to themselves without an object or array in between. Such schemas have no
+// meaning, and resolving them would not end.
 func (c *compiler) checkLoop(s *schema) error {
 	const open, closed = 1, 2
 	switch c.visited[s.id] {

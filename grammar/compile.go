@@ -52,7 +52,7 @@ func (c *compiler) leaveOut(err error) bool {
 		return c.parser.skip.add(origin{e.Pointer, e.Keyword}, e.Problem)
 	}
 	any := false
-	if e.Kind == ErrTooLarge { // negations multiply alternatives: without them the schema may fit
+	if e.Kind == ErrTooLarge { // negations multiply alternatives, and without them the schema may be small enough
 		for o := range c.origins {
 			any = c.parser.skip.add(o, "with its negations the schema is too large: "+e.Problem) || any
 		}
@@ -125,9 +125,9 @@ type compiler struct {
 	effort       effort
 	members      int
 	combinations int
-	ones         map[string]choice // what exactlyOne found, by the ids of the schemas
-	origins      map[origin]bool   // keywords that were turned into other schemas
-	reason       string            // why an alternative was dropped, for the case that none is left
+	ones         map[string]choice // results of exactlyOne, by the ids of the schemas
+	origins      map[origin]bool   // keywords that were converted to other schemas
+	reason       string            // reason for which an alternative was dropped, for the error if none is left
 }
 
 // node compiles a goal. An empty goal allows any value.
@@ -150,7 +150,7 @@ func (c *compiler) node(goal []*schema) (int32, error) {
 	for _, parts := range list {
 		key := keyOf(parts)
 		if seen[key] {
-			continue // equal alternatives would only double the readings
+			continue // equal alternatives would only double the number of readings
 		}
 		seen[key] = true
 		if kids, err = c.values(parts, kids); err != nil {

@@ -44,11 +44,11 @@ func integerDigits(r *big.Rat) int {
 	return len(whole.Abs(whole).String())
 }
 
-// scaled returns r * 10^digits, rounded up or down to an integer. exact reports whether nothing was lost.
+// scaled returns r * 10^digits, rounded up or down to an integer. exact reports whether no rounding was necessary.
 func scaled(r *big.Rat, digits int, up bool) (n *big.Int, exact bool) {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
 	x := new(big.Rat).Mul(r, new(big.Rat).SetInt(scale))
-	n, rest := new(big.Int).DivMod(x.Num(), x.Denom(), new(big.Int)) // Euclidean: rounds down
+	n, rest := new(big.Int).DivMod(x.Num(), x.Denom(), new(big.Int)) // Euclidean division rounds down
 	if rest.Sign() == 0 {
 		return n, true
 	}

@@ -33,8 +33,8 @@ var ErrMask = errors.New("grammar: mask too short")
 // SchemaError has the location of a problem in a schema. It wraps one of the sentinels above.
 type SchemaError struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
-	Keyword string // the keyword at fault, "" if it is the schema as a whole
-	Problem string // what was found and what is supported
+	Keyword string // keyword with the problem, "" if the problem is the schema as a whole
+	Problem string // what was found, and what is supported
 	Kind    error  // ErrSchema, ErrUnsupported, ErrTooLarge or ErrUnsatisfiable
 }
 

@@ -2,7 +2,7 @@ package grammar
 
 import "slices"
 
-// explore finds the tokens that a leaf state allows.
+// explore returns the tokens that a leaf state allows.
 func (t *Tokens) explore(l leaf, q uint64) *leafMask {
 	x, ok := l.(shaped)
 	if !ok || midCharacter(q&0xff) {
@@ -41,8 +41,8 @@ func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	words := make([]uint64, t.MaskWords())
 	base.whole.mergeInto(words)
 	m := &leafMask{}
-	split := map[int32]bool{} // shapes of which not all nodes are exits
-	gone := map[int32]bool{}  // nodes that are not
+	split := map[int32]bool{} // shapes of which only some nodes are exits
+	gone := map[int32]bool{}  // nodes of such shapes that are not exits
 	for _, name := range k.taken[names.lo:names.hi] {
 		node, ok := t.trie.find(rest(name))
 		if !ok {
@@ -95,7 +95,7 @@ const maxBundle = 32
 func (t *Tokens) exploreShapes(l shaped, q uint64) *leafMask {
 	x := &exploration{t: t, l: l, words: make([]uint64, t.MaskWords()), path: make([]uint64, t.trie.deep+1)}
 	s := &t.shapes
-	bundles := make([][]uint64, s.deep+1) // by depth
+	bundles := make([][]uint64, s.deep+1) // bundles by depth
 	bundles[0] = []uint64{q}
 	x.broken(q)
 	for i := int32(1); i < int32(len(s.label)); {
@@ -155,7 +155,7 @@ func dropRepeated(list []uint64, from int) []uint64 {
 type exploration struct {
 	t     *Tokens
 	l     leaf
-	words []uint64 // tokens taken whole
+	words []uint64 // tokens that are accepted as a whole
 	path  []uint64 // states by depth
 	m     leafMask
 }
@@ -186,7 +186,7 @@ func (x *exploration) shapeExits(i int32, bundle []uint64, start uint64) {
 func (x *exploration) after(node int32, q uint64) (uint64, bool) {
 	t := &x.t.trie
 	ok := true
-	for _, b := range x.t.bytes(t.tokens[t.first[node]])[:t.depth[node]] { // the first token at or below the node
+	for _, b := range x.t.bytes(t.tokens[t.first[node]])[:t.depth[node]] { // first token at or below the node
 		if q, ok = x.l.step(q, b); !ok {
 			return 0, false
 		}
@@ -223,7 +223,8 @@ func (x *exploration) broken(q uint64) {
 	}
 }
 
-// below walks the tokens after a node, whose text leads to state q, byte by byte.
+// below walks the tokens whose texts continue the text of a node, byte by byte. The text of the node leads to state
+// q.
 func (x *exploration) below(node int32, q uint64) {
 	t := &x.t.trie
 	base := t.depth[node]

@@ -18,7 +18,7 @@ type format struct {
 	most     uint64
 
 	once sync.Once
-	dfa  *runeDFA // of the patterns; its tables are never filled, see automaton
+	dfa  *runeDFA // automaton of the patterns; its tables are never filled, see automaton
 	err  error
 }
 
@@ -32,9 +32,9 @@ const (
 	labelRule = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
 	hostRule  = labelRule + `(\.` + labelRule + `)*`
 
-	// IPv6 of RFC 3986, appendix A: groups, and one :: for groups that are zero.
+	// IPv6 addresses of RFC 3986, appendix A: groups of digits, and at most one :: in place of groups of zeros.
 	hexRule  = `[0-9A-Fa-f]{1,4}`
-	lowRule  = `(` + hexRule + `:` + hexRule + `|` + ipv4Rule + `)` // the last 32 bits
+	lowRule  = `(` + hexRule + `:` + hexRule + `|` + ipv4Rule + `)` // last 32 bits
 	ipv6Rule = `((` + hexRule + `:){6}` + lowRule +
 		`|::(` + hexRule + `:){5}` + lowRule +
 		`|(` + hexRule + `)?::(` + hexRule + `:){4}` + lowRule +

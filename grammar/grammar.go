@@ -15,14 +15,14 @@ type Grammar struct {
 
 	ignored []Ignored
 
-	mu    sync.Mutex // guards everything below, and the number leaves, which remember prefixes
+	mu    sync.Mutex // guards all fields below, and the number leaves, which store prefixes
 	arena *arena
 	own   *maskCache
 	// counted is the size that is included in the explored total; 0 after release.
 	counted  int64
 	released bool
 
-	path, shapePath []int32 // scratch of arena.walk and arena.walkShapes
+	path, shapePath []int32 // buffers of arena.walk and arena.walkShapes
 
 	narrowed atomic.Bool
 }

@@ -11,7 +11,7 @@ type Ignored struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
 	Keyword string
 	Reason  string
-	Asserts bool // documents that the keyword forbids can be written; false if it is unknown
+	Asserts bool // whether documents that the keyword forbids can be written; false if the keyword is unknown
 }
 
 // Ignored returns the keywords that the grammar does not enforce, in the order of the pointers. It is empty with
@@ -28,7 +28,7 @@ type origin struct {
 type skipped struct {
 	strict bool
 	at     map[origin]Ignored
-	all    map[string]bool // keywords that are left out everywhere
+	all    map[string]bool // keywords that are ignored everywhere
 }
 
 // maxAttempts is the maximum number of attempts to compile a schema without a keyword at one location; after that the
@@ -68,7 +68,7 @@ func (s *skipped) add(o origin, reason string) bool {
 		return false
 	}
 	s.at[o] = Ignored{o.pointer, o.keyword, reason, true}
-	if o.keyword == "patternProperties" { // additionalProperties must not forbid what patternProperties allowed
+	if o.keyword == "patternProperties" { // otherwise additionalProperties would forbid what patternProperties allows
 		a := origin{o.pointer, "additionalProperties"}
 		s.at[a] = Ignored{a.pointer, a.keyword, "it depends on patternProperties, which is ignored", true}
 	}

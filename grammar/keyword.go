@@ -13,7 +13,7 @@ type keyword struct {
 	s      *schema
 	name   string
 	v      *value
-	object *value // the schema that it is a member of
+	object *value // schema that the keyword is a member of
 }
 
 func (k *keyword) fail(kind error, format string, args ...any) error {
@@ -90,7 +90,7 @@ func (k *keyword) read() (err error) {
 		s.not, err = k.schema(k.v, "")
 	case "if":
 		return k.condition()
-	case "then", "else", "minContains", "maxContains": // read with if and contains
+	case "then", "else", "minContains", "maxContains": // read together with if and contains
 	case "$ref":
 		s.ref, err = k.text()
 	case "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef":
@@ -149,14 +149,14 @@ func (k *keyword) values() error {
 		list = k.v.list
 	}
 	if len(list) > MaxEnumValues {
-		return k.fail(ErrTooLarge, "%d values; at most %d are supported", len(list), MaxEnumValues)
+		return k.fail(ErrTooLarge, "has %d values; at most %d are supported", len(list), MaxEnumValues)
 	}
 	for i := range list {
 		if err := k.checkNumbers(&list[i]); err != nil {
 			return err
 		}
 	}
-	if k.s.enum != nil { // both enum and const
+	if k.s.enum != nil { // the schema has both enum and const
 		list = intersectValues(k.s.enum, list)
 	}
 	k.s.enum = list
@@ -203,7 +203,7 @@ func (k *keyword) named() ([]namedSchema, error) {
 		return nil, k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
 	}
 	if len(k.v.members) > MaxProperties {
-		return nil, k.fail(ErrTooLarge, "%d properties; at most %d are supported", len(k.v.members), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "has %d properties; at most %d are supported", len(k.v.members), MaxProperties)
 	}
 	var list []namedSchema
 	for i := range k.v.members {
@@ -223,7 +223,7 @@ func (k *keyword) dependents() error {
 		return k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
 	}
 	if len(k.v.members) > MaxProperties {
-		return k.fail(ErrTooLarge, "%d names; at most %d are supported", len(k.v.members), MaxProperties)
+		return k.fail(ErrTooLarge, "has %d names; at most %d are supported", len(k.v.members), MaxProperties)
 	}
 	for i := range k.v.members {
 		m := &k.v.members[i]
@@ -347,7 +347,7 @@ func (k *keyword) schemas() ([]*schema, error) {
 		return nil, k.fail(ErrSchema, "must be an array with at least one schema")
 	}
 	if len(k.v.list) > MaxProperties {
-		return nil, k.fail(ErrTooLarge, "%d schemas; at most %d are supported", len(k.v.list), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "has %d schemas; at most %d are supported", len(k.v.list), MaxProperties)
 	}
 	var list []*schema
 	for i := range k.v.list {
@@ -365,7 +365,7 @@ func (k *keyword) names() ([]string, error) {
 		return nil, k.fail(ErrSchema, "must be an array of strings, not %v", k.v.kind)
 	}
 	if len(k.v.list) > MaxProperties {
-		return nil, k.fail(ErrTooLarge, "%d names; at most %d are supported", len(k.v.list), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "has %d names; at most %d are supported", len(k.v.list), MaxProperties)
 	}
 	var list []string
 	for i := range k.v.list {
@@ -416,7 +416,7 @@ func (k *keyword) number() (*big.Rat, error) {
 
 func (k *keyword) bound() error {
 	b := &k.s.bounds
-	if k.v.kind == boolValue && strings.HasPrefix(k.name, "exclusive") { // draft 4: it is about minimum or maximum
+	if k.v.kind == boolValue && strings.HasPrefix(k.name, "exclusive") { // draft 4: modifies minimum or maximum
 		n := k.sibling("m" + strings.TrimPrefix(k.name, "exclusiveM"))
 		if !k.v.truth || n == nil {
 			return nil

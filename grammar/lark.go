@@ -36,9 +36,9 @@ var larkCommon = map[string]string{
 
 // lark is a grammar that is being converted to a pattern.
 type lark struct {
-	rules map[string]string // the right sides by name
+	rules map[string]string // right sides of rules by name
 	done  map[string]string // patterns of rules
-	open  map[string]bool   // rules whose pattern is being written
+	open  map[string]bool   // rules whose pattern is being built
 }
 
 var (

@@ -12,7 +12,7 @@ type leaf interface {
 	step(q uint64, b byte) (next uint64, ok bool)
 	// accepts reports whether the text may end here.
 	accepts(q uint64) bool
-	// open reports whether the text may continue here.
+	// open reports whether the text may continue after this state.
 	open(q uint64) bool
 	// class returns a key for the tokens allowed at q; longest is the length of the longest token. Family 0 means "q
 	// itself".
@@ -25,16 +25,16 @@ type tagged interface {
 	tag(q uint64) int32
 }
 
-// Families of leaves that have the same meaning in every grammar.
+// Families of leaves that allow the same tokens in every grammar.
 const (
 	familyNone = iota // class is the leaf's own state
 	familyString
 	familyFreeKey
 	familyNumber
-	familyPunct // and one per punctuation leaf from here on
+	familyPunct // and one family per punctuation leaf from here on
 	ownFamilies = 64
 
-	patternFamilies = 1 << 31 // and one per pattern from here on, see Tokens.family
+	patternFamilies = 1 << 31 // and one family per pattern from here on, see Tokens.family
 )
 
 func tagOf(l leaf, q uint64) int32 {

@@ -10,7 +10,7 @@ type freeKey struct {
 // A state has a mode in the low byte and, above it, the range of taken names that begin with the text so far: 18 bits
 // for each end, 20 for the depth. If no taken name is left, any text is allowed and these bits are zero.
 const (
-	keyColon  = 100 + iota // after the closing quote
+	keyColon  = 100 + iota // after the closing quote of the name
 	keyDone                // after the colon
 	keySpaced              // after the space
 	canonU                 // after \u

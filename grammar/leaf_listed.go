@@ -11,13 +11,13 @@ import (
 type listedKey struct {
 	names *nameList
 	props *properties
-	upper int // no property after this one
+	upper int // last property that is allowed
 }
 
 // nameList holds the names of a list of properties in canonical spelling, sorted. Objects with the same names share it.
 type nameList struct {
-	texts [][]byte // with quotes and colon: none is the beginning of another
-	index []int32  // [texts] place of the property in the object
+	texts [][]byte // texts with quotes and colon; none is the beginning of another
+	index []int32  // [texts] index of the property in the object
 }
 
 func newNameList(names []string) *nameList {
@@ -42,7 +42,7 @@ const (
 	listedSpaced
 )
 
-// roomForAll represents nesting that no property exceeds, so that states do not differ without need.
+// roomForAll stands for a nesting limit that no property exceeds, so that states with such limits are equal.
 const roomForAll = 255
 
 func packListed(mode uint64, s span, from, room int) uint64 {

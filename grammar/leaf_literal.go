@@ -9,7 +9,7 @@ import (
 // literals accepts any one of a set of texts: enum values, true and false, property names.
 type literals struct {
 	texts [][]byte // sorted, distinct
-	tags  []int32  // [texts] outcome of each
+	tags  []int32  // [texts] outcome of each text
 }
 
 // literal is one text with its outcome.
@@ -35,7 +35,7 @@ func newLiterals(list []literal) *literals {
 // span is a run of sorted texts with a common prefix. Packed, it is a state: 20 bits for each end, 24 for the depth.
 type span struct {
 	lo, hi int // texts[lo:hi]
-	depth  int // bytes they share
+	depth  int // number of bytes that they share
 }
 
 func (s span) pack() uint64 { return uint64(s.lo)<<44 | uint64(s.hi)<<24 | uint64(s.depth) }
@@ -46,7 +46,7 @@ func unpackSpan(q uint64) span {
 
 // narrow keeps the texts of the span whose next byte is b; the result is empty if there are none.
 func (s span) narrow(texts [][]byte, b byte) span {
-	at := func(i int) int { // -1 for a text that ends here: it sorts first
+	at := func(i int) int { // -1 for a text that ends here, which sorts first
 		if t := texts[s.lo+i]; len(t) > s.depth {
 			return int(t[s.depth])
 		}

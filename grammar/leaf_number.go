@@ -8,7 +8,7 @@ type freeNumber struct{}
 const (
 	numStart = iota
 	numMinus
-	numZero // a leading zero: no digit may follow
+	numZero // a leading zero, after which no digit may follow
 	numInteger
 	numPoint
 	numFraction

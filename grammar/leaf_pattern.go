@@ -11,11 +11,11 @@ import (
 // A limit on the number of characters is counted separately instead of multiplying the automaton's states.
 type patternLeaf struct {
 	dfa    *runeDFA
-	family uint32 // of masks that all grammars share, familyNone if there is none
+	family uint32 // family of masks that all grammars share; familyNone if there is none
 
-	most    uint16   // characters; used where short is not nil
-	short   []uint16 // [states] the fewest characters to an accepting state; nil if any number of them is allowed
-	longest uint64   // the largest of short
+	most    uint16   // maximum number of characters; used if short is not nil
+	short   []uint16 // [states] minimum characters to an accepting state; nil if there is no maximum
+	longest uint64   // largest value of short
 }
 
 // maxCounted is the largest limit that fits in a state.
@@ -25,7 +25,7 @@ const maxCounted = math.MaxUint16
 // the next 16, and above them the number of characters so far, if they are counted. The modes are those of stringLeaf
 // and freeKey, except that the remaining bytes of a UTF-8 character are counted.
 const (
-	patternTail1 = 120 + iota // one byte to come
+	patternTail1 = 120 + iota // one byte of a character to come
 	patternTail2
 	patternTail3
 )
@@ -68,7 +68,7 @@ func (p *patternLeaf) step(q uint64, b byte) (uint64, bool) {
 		}
 		part = part<<6 | rune(b&0x3f)
 		if mode == patternTail2 && part < 0x20 || mode == patternTail3 && part < 0x10 {
-			return 0, false // overlong
+			return 0, false // an overlong encoding is not UTF-8
 		}
 		return p.tail(mode-patternTail1, state, count, part)
 	}
@@ -110,7 +110,7 @@ func (p *patternLeaf) tail(left uint64, state int32, count uint64, part rune) (u
 	}
 	shift := 6 * left
 	lo, hi := part<<shift, part<<shift|(1<<shift-1)
-	if part == 0 { // after E0 or F0: overlong forms are not UTF-8
+	if part == 0 { // after E0 or F0, where overlong encodings are not UTF-8
 		lo = 1 << (5*left + 1)
 	}
 	return packPattern(patternTail1+left-1, state, part) | count<<countShift, p.meets(state, count, lo, hi)

@@ -16,7 +16,7 @@ const (
 	openObject = iota
 	openArray
 	comma
-	closeObject // straight after openObject, which had its whitespace
+	closeObject // directly after openObject, which includes its whitespace
 	closeArray
 	closeObjectSpaced // after a value
 	closeArraySpaced
@@ -37,8 +37,8 @@ func punctuation() [punctuationKinds]punct {
 
 // A state has a phase in the low byte, the form of whitespace in the next, and the length of the indentation above.
 const (
-	punctBefore = iota // the mark is still to come
-	punctAfter         // the mark has been read
+	punctBefore = iota // the punctuation mark is still to come
+	punctAfter         // the punctuation mark has been read
 )
 
 const (

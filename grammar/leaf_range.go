@@ -14,14 +14,14 @@ import (
 // are stored in full (the tight states).
 type numberRange struct {
 	fraction int       // F; 0 for integers
-	digits   int       // most digits before the point
-	step10   uint64    // the step in units, 1 if there is none
-	broken   bool      // no integers
-	positive interval  // of N
-	negative interval  // of -N, for texts that begin with a minus
+	digits   int       // maximum number of digits before the point
+	step10   uint64    // step in units of the last digit; 1 if there is none
+	broken   bool      // whether integers are excluded
+	positive interval  // range of N
+	negative interval  // range of -N, for texts that begin with a minus
 	power    []big.Int // 10^i
 	tight    []prefix
-	index    map[string]uint64 // text of a tight prefix to its place
+	index    map[string]uint64 // index in tight, by the text of a prefix
 }
 
 // interval is a closed interval of non-negative integers, empty if lo > hi.
@@ -30,10 +30,10 @@ type interval struct{ lo, hi big.Int }
 // prefix is the part of a number that has been read.
 type prefix struct {
 	negative bool
-	value    big.Int // all digits so far, without sign and point
-	before   int     // digits before the point
-	after    int     // digits after it
-	point    bool    // the point has been read
+	value    big.Int // value of all digits so far, without sign and point
+	before   int     // number of digits before the point
+	after    int     // number of digits after the point
+	point    bool    // whether the point has been read
 }
 
 // newNumberRange returns the automaton for lo <= N <= hi, or nil if no number fits.
@@ -59,7 +59,7 @@ func (r *numberRange) between(lo, hi *big.Int) *numberRange {
 	r.positive.hi.Set(hi)
 	least := zero
 	if fraction == 0 {
-		least = big.NewInt(1) // integers have no -0
+		least = big.NewInt(1) // there is no integer -0
 	}
 	r.negative.lo.Set(maxInt(new(big.Int).Neg(hi), least))
 	r.negative.hi.Neg(lo)
@@ -83,15 +83,15 @@ const (
 	rangeStart = iota
 	rangeMinus
 	rangeTight
-	rangeInteger // steady, before the point
-	rangePoint   // steady, just after it
+	rangeInteger // steady state before the point
+	rangePoint   // steady state directly after the point
 	rangeFraction
 )
 
 type steady struct {
 	mode                       uint64
 	before, least, most, after int
-	remainder                  uint64 // of the digits read, modulo the step
+	remainder                  uint64 // value of the digits so far, modulo the step
 }
 
 func (s steady) pack() uint64 {
@@ -151,7 +151,7 @@ func (r *numberRange) extend(p prefix, b byte) (prefix, bool) {
 		if next.after > r.fraction {
 			return p, false
 		}
-	case p.value.Sign() == 0 || p.before == r.digits: // no digit after a leading zero
+	case p.value.Sign() == 0 || p.before == r.digits: // no digit may follow a leading zero
 		return p, false
 	default:
 		next.before++
@@ -190,7 +190,7 @@ func (r *numberRange) settle(p prefix) (uint64, bool) {
 	switch {
 	case !alive:
 		return 0, false
-	case tight || r.broken: // whether a digit after the point was not zero is in the text only
+	case tight || r.broken: // only the text shows whether a digit after the point was not zero
 		return r.intern(p), true
 	}
 	return s.pack(), true
@@ -226,7 +226,7 @@ func (r *numberRange) meets(lo, hi *big.Int, in *interval) bool {
 		return new(big.Int).Mod(a, &r.power[r.fraction]).Sign() != 0
 	}
 	last := new(big.Int).SetUint64(r.step10)
-	last.Sub(b, new(big.Int).Mod(b, last)) // greatest multiple up to b
+	last.Sub(b, new(big.Int).Mod(b, last)) // largest multiple up to b
 	return last.Cmp(a) >= 0
 }
 
@@ -318,7 +318,7 @@ func (r *numberRange) accepts(q uint64) bool {
 }
 
 func (r *numberRange) open(q uint64) bool {
-	for b := byte('-'); b <= '9'; b++ { // all that a number is made of, and the slash
+	for b := byte('-'); b <= '9'; b++ { // all characters of numbers, and the slash
 		if _, ok := r.step(q, b); ok {
 			return true
 		}

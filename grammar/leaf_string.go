@@ -4,7 +4,7 @@ package grammar
 // point, as in JSON Schema. It accepts only valid UTF-8 and every escape of JSON; surrogates only in pairs.
 type stringLeaf struct {
 	least uint64
-	most  uint64 // noLimit if there is none
+	most  uint64 // maximum number of characters; noLimit if there is none
 }
 
 const noLimit = 1 << 40
@@ -15,24 +15,24 @@ const (
 	strBody
 	strEnd
 	utf1     // one continuation byte to come
-	utf2     // two
-	utf3     // three
-	utfE0    // after E0: A0-BF, then one
-	utfED    // after ED: 80-9F, then one, which leaves out surrogates
-	utfF0    // after F0: 90-BF, then two
-	utfF4    // after F4: 80-8F, then two
+	utf2     // two continuation bytes to come
+	utf3     // three continuation bytes to come
+	utfE0    // after byte E0: A0-BF and one more continuation byte to come
+	utfED    // after byte ED: 80-9F, which excludes surrogates, and one more to come
+	utfF0    // after byte F0: 90-BF and two more continuation bytes to come
+	utfF4    // after byte F4: 80-8F and two more continuation bytes to come
 	escBegin // after a backslash
-	hex4     // after \u
-	hex3     // three digits to come
+	hex4     // after \u: four hexadecimal digits to come
+	hex3     // three hexadecimal digits to come
 	hex2
 	hex1
-	hexD     // after \uD: the next digit decides whether it is a surrogate
-	high2    // of a high surrogate: two digits to come
-	high1    // one
-	lowSlash // a low surrogate must follow: its backslash
-	lowU     // its u
-	lowD     // its D
-	lowC     // its C to F; hex2 is the rest
+	hexD     // after \uD: the next digit decides whether the character is a surrogate
+	high2    // two digits of a high surrogate to come
+	high1    // one digit of a high surrogate to come
+	lowSlash // the backslash of a low surrogate must follow
+	lowU     // the u of a low surrogate must follow
+	lowD     // the D of a low surrogate must follow
+	lowC     // C to F of a low surrogate must follow, then two digits (hex2)
 )
 
 func (s *stringLeaf) start() uint64 { return strStart }
@@ -57,7 +57,7 @@ func (s *stringLeaf) step(q uint64, b byte) (uint64, bool) {
 		return 0, false
 	}
 	if next == strBody && (s.most != noLimit || count < s.least) {
-		count++ // beyond the least length, an unbounded string no longer counts
+		count++ // above the minimum length, characters are counted only if there is a maximum
 	}
 	return next | count<<8, true
 }

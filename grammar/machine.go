@@ -5,19 +5,19 @@ package grammar
 type place struct {
 	phase phase
 	index int32
-	count int32  // members of an object so far, if their number matters
-	found found  // elements of an array that have counted for contains
-	used  uint64 // values of an array with uniqueItems that have been written, a bit for each
+	count int32  // number of members of an object so far, if it matters
+	found found  // number of elements of an array that have counted for each contains
+	used  uint64 // one bit for each value of an array with uniqueItems: whether it has been written
 }
 
 type phase uint8
 
 const (
-	opened   phase = iota // the opening bracket
-	named                 // a listed property's name; the leaf's outcome states which
-	nameFree              // another name
-	valued                // a value; index is the property or element that may come next
-	parted                // a comma; index likewise
+	opened   phase = iota // after the opening bracket
+	named                 // after the name of a listed property, which the leaf's outcome states
+	nameFree              // after a name that is not listed
+	valued                // after a value; index is the property or element that may come next
+	parted                // after a comma; index is the property or element that may come next
 )
 
 // enter collects the readings of a value of the node on a stack.
@@ -102,7 +102,7 @@ func (a *arena) names(f frame, collect bool) bool {
 	any := false
 	from, next := i, o.pending[i]
 	if count+1+o.must[i] > o.most {
-		from = next // only required properties have a place left
+		from = next // of the listed properties, only required ones may still come
 	}
 	upper := -1
 	for j := from; j < len(o.list) && j <= next; j++ {

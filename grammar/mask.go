@@ -21,7 +21,7 @@ func (a *arena) stateTokens(id int32) *tokenSet {
 		return set
 	}
 	groups := map[maskKey][]int32{}
-	var keys []maskKey // in order of appearance: numbers given out on the way must not depend on the order of a map
+	var keys []maskKey // in order of appearance: numbers assigned below must not depend on map order
 	for _, c := range a.states[id].configs {
 		key := a.g.class(a.configs[c])
 		if groups[key] == nil {
@@ -35,7 +35,7 @@ func (a *arena) stateTokens(id int32) *tokenSet {
 		list := groups[key]
 		m := a.g.leafMask(a.configs[list[0]], key)
 		m.whole.mergeInto(words)
-		next := map[int32]int32{} // outcome to what follows
+		next := map[int32]int32{} // states that follow, by outcome
 		for _, e := range m.exits {
 			s, ok := next[e.tag]
 			if !ok {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// from records a keyword of the schema as the origin of schemas made for it. Schemas that were themselves made keep
-// their first origin: the keyword that the author wrote.
+// from records a keyword of the schema as the origin of schemas that are made for it. A schema that was itself made
+// keeps its first origin: the keyword in the text of the schema.
 func (s *schema) from(keyword string) *origin {
 	if s.origin != nil {
 		return s.origin
@@ -92,7 +92,7 @@ func (c *compiler) present(o *origin, d dependent) *schema {
 // anyway need no negation.
 func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	o := s.from("oneOf")
-	if len(group) > MaxAlternatives { // before each is compared with each
+	if len(group) > MaxAlternatives { // checked before all pairs of schemas are compared
 		return nil, &SchemaError{s.pointer, "oneOf", fmt.Sprintf("it has %d alternatives, but at most %d are supported",
 			len(group), MaxAlternatives), ErrTooLarge}
 	}
@@ -420,7 +420,7 @@ func (w *violations) others(t *schema) error {
 	return w.err
 }
 
-// maxApart limits how deep apart looks into properties.
+// maxApart is the maximum depth to which apart compares properties.
 const maxApart = 4
 
 // apart reports whether no value satisfies both schemas, as far as that is easy to decide: by type, by listed values,
@@ -457,7 +457,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 			for i := range s.enum {
 				ok, err := c.holds(side.other, &s.enum[i], maxHolds)
 				if err != nil {
-					return false, nil // a caller that compiles the schema reports the reason
+					return false, nil // a caller that compiles the schema reports the error
 				}
 				none = none && !ok
 			}

@@ -8,8 +8,8 @@ import (
 // node is one position of a value in a document. Nodes form a graph: a recursive schema has cycles.
 type node struct {
 	kind  nodeKind
-	leaf  int32   // leafNode: number of the leaf
-	kids  []int32 // anyNode: one of these
+	leaf  int32   // number of the leaf, for a leafNode
+	kids  []int32 // alternatives, for an anyNode
 	props *properties
 	items *elements
 
@@ -22,7 +22,7 @@ type nodeKind uint8
 
 const (
 	leafNode nodeKind = iota
-	anyNode           // one of several; none if there are no kids
+	anyNode           // one of several nodes; no value is possible if there are no kids
 	objectNode
 	arrayNode
 )
@@ -33,26 +33,26 @@ const impossible = math.MaxInt32
 type properties struct {
 	list     []property
 	required []bool         // [list]
-	pending  []int          // [list+1] first required property at or after i, len(list) if there is none
-	must     []int          // [list+1] required properties at or after i
-	depths   []int          // [list] depth of the values
-	deepest  int            // greatest of them that is possible
-	listed   int32          // leaf for their names
+	pending  []int          // [list+1] first required property at or after i; len(list) if there is none
+	must     []int          // [list+1] number of required properties at or after i
+	depths   []int          // [list] minimum nesting of the property's value
+	deepest  int            // largest of depths that is possible
+	listed   int32          // leaf for the names of all properties
 	upTo     map[int]int32  // leaves for the names up to a property, made when needed
-	free     []freeProperty // classes of other names; none if they are not allowed
-	least    int            // members in all
-	most     int            // noItems if there is no bound
+	free     []freeProperty // classes of names that are not listed; none if such names are not allowed
+	least    int            // minimum number of members
+	most     int            // maximum number of members; noItems if there is none
 }
 
 type property struct {
 	name  string
-	value int32 // node
+	value int32 // node of the value
 }
 
 // freeProperty is a class of names that are not listed.
 type freeProperty struct {
-	key   int32 // leaf
-	value int32 // node
+	key   int32 // leaf of the name
+	value int32 // node of the value
 }
 
 // counted reports whether the number of members matters.
@@ -61,9 +61,9 @@ func (o *properties) counted() bool { return o.least > 0 || o.most != noItems }
 // elements holds the members of an array: first those of prefix, then rest.
 type elements struct {
 	prefix []int32
-	rest   int32 // -1 if there is none
+	rest   int32 // node of the elements after prefix; -1 if there are none
 	least  int
-	most   int // noItems if there is no bound
+	most   int // maximum number of elements; noItems if there is none
 
 	// With contains, an element is one of several kinds, by the schemas for which it counts.
 	contains []containing
@@ -106,8 +106,8 @@ func (e *elements) at(i int) int32 {
 	return e.rest
 }
 
-// settled returns the index from which on all elements have the same schema and none is required, so that counting can
-// stop.
+// settled returns the index from which on all elements have the same schema and no element is required, so that
+// elements need not be counted.
 func (e *elements) settled() int { return max(len(e.prefix), e.least) }
 
 // measure fills depth for all nodes: the least fixed point, from the leaves up.
@@ -117,7 +117,7 @@ func measure(nodes []node) {
 	}
 	for changed := true; changed; {
 		changed = false
-		for i := len(nodes) - 1; i >= 0; i-- { // children mostly come after their parents
+		for i := len(nodes) - 1; i >= 0; i-- { // children mostly have higher numbers than their parents
 			if d := nodes[i].need(nodes); d < nodes[i].depth {
 				nodes[i].depth = d
 				changed = true
@@ -147,7 +147,7 @@ func (n *node) need(nodes []node) int {
 		return within(n.items.needKinds(nodes))
 	}
 	inner := 0
-	for i := range min(n.items.least, len(n.items.prefix)+1) { // beyond the prefix all are alike
+	for i := range min(n.items.least, len(n.items.prefix)+1) { // beyond the prefix all elements have the same schema
 		k := n.items.at(i)
 		if k < 0 {
 			return impossible
@@ -189,7 +189,7 @@ func (o *properties) need(nodes []node) int {
 		}
 		inner = max(inner, d)
 		if i >= len(others) || d == impossible {
-			break // the rest are alike
+			break // the remaining properties have equal depths
 		}
 	}
 	return inner
@@ -222,7 +222,7 @@ func (e *elements) needKinds(nodes []node) int {
 		if d == impossible {
 			break
 		}
-		e.known = map[progress]bool{} // depths change until all are measured
+		e.known = map[progress]bool{} // results depend on depths, which change until all nodes are measured
 		if e.completes(nodes, progress{room: d}) {
 			return d
 		}

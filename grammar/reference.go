@@ -11,7 +11,7 @@ import (
 type located struct {
 	value   *value
 	pointer string
-	base    string // of the schema around it
+	base    string // address of the schema that contains it
 }
 
 // baseOf returns the address that references in a schema are relative to. In drafts 3 to 7, an $id next to $ref is
@@ -19,7 +19,7 @@ type located struct {
 func baseOf(v *value, base string, old bool) string {
 	id, ok := v.get("$id")
 	if !ok {
-		id, ok = v.get("id") // draft 4
+		id, ok = v.get("id") // name of $id in draft 4
 	}
 	if _, ref := v.get("$ref"); !ok || id.kind != stringValue || old && ref {
 		return base
@@ -40,7 +40,7 @@ func join(base, ref string) string {
 	if err != nil {
 		return ""
 	}
-	if b.Opaque != "" && !r.IsAbs() { // urn:uuid:... with a fragment
+	if b.Opaque != "" && !r.IsAbs() { // a urn such as urn:uuid:... with a fragment
 		return base + ref
 	}
 	return b.ResolveReference(r).String()
@@ -64,7 +64,7 @@ func (p *parser) locate(v *value, pointer, base string) {
 				p.note(inner+"#"+a.text, here)
 			}
 		}
-		for _, name := range []string{"$id", "id"} { // before 2019-09, "#name" is what $anchor is now
+		for _, name := range []string{"$id", "id"} { // before draft 2019-09, an $id of the form "#name" is an anchor
 			if a, ok := v.get(name); ok && a.kind == stringValue && strings.Contains(a.text, "#") {
 				p.note(join(base, a.text), here)
 			}
@@ -119,7 +119,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 		at = named
 	} else if fragment != "" {
 		found, missing := at.follow(fragment, p.old)
-		if missing != "" && at.value != &p.root { // many ids are not meant as addresses
+		if missing != "" && at.value != &p.root { // ids in inner schemas are often not meant as addresses
 			found, missing = located{value: &p.root}.follow(fragment, p.old)
 		}
 		if missing != "" {

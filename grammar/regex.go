@@ -106,8 +106,8 @@ func hexEscape(s string) (hex string, n int) {
 	return hex, n
 }
 
-// A thread is an instruction of the program, doubled: odd threads have passed an end-of-text anchor, after which no
-// character may follow.
+// A thread is the number of an instruction of the program, doubled. Odd threads have passed an end-of-text anchor,
+// after which no character may follow.
 type thread = int32
 
 // threadKey is a set of threads as a map key: a byte that reports whether a match is complete, then the sorted list,
@@ -149,8 +149,8 @@ type subset struct {
 	prog    *syntax.Prog
 	builder *builder[threadKey]
 	seen    []bool
-	list    []thread // threads in seen that wait for a character
-	touched []thread // all in seen
+	list    []thread // threads of seen that wait for a character
+	touched []thread // all threads in seen
 	matched byte
 }
 
@@ -238,7 +238,7 @@ func (s *subset) edges(set []thread) []runeEdge {
 		}
 		s.add(thread(2*s.prog.Start), false)
 		if s.builder.work.left < 0 {
-			return nil // the builder reports it
+			return nil // the builder reports the error
 		}
 		list = appendValid(list, cuts[i], cuts[i+1]-1, s.builder.state(s.key()))
 	}
@@ -250,7 +250,7 @@ func runeClass(in *syntax.Inst) []rune {
 	switch in.Op {
 	case syntax.InstRuneAny:
 		return []rune{0, utf8.MaxRune}
-	case syntax.InstRuneAnyNotNL: // ECMA-262: no line terminator
+	case syntax.InstRuneAnyNotNL: // in ECMA-262 the dot does not match line terminators
 		return []rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, 0x2027, 0x202a, utf8.MaxRune}
 	}
 	if len(in.Rune) == 1 {

@@ -9,11 +9,11 @@ import (
 // runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can
 // reach an accepting one.
 type runeDFA struct {
-	edges  [][]runeEdge // per state, sorted, disjoint, without surrogates
+	edges  [][]runeEdge // edges of each state, sorted, disjoint and without surrogates
 	accept []bool
 
 	ascii []*[utf8.RuneSelf]int32           // [states] cached results of next for ASCII
-	kinds []*[kindsEnd - kindLower]kindStep // [states] likewise for kinds of characters
+	kinds []*[kindsEnd - kindLower]kindStep // [states] cached results for kinds of characters
 }
 
 // runeEdge leads to a state for every character from lo to hi.
@@ -22,11 +22,11 @@ type runeEdge struct {
 	to     int32
 }
 
-// effort is the work left for all patterns of one schema, in edges and instructions examined. It makes a schema with
-// many costly patterns fail early instead of taking minutes.
+// effort is the remaining number of edges and instructions that may be examined for all patterns of one schema. It
+// makes a schema with many costly patterns fail early instead of taking minutes.
 type effort struct{ left int }
 
-// maxEffort corresponds to about a tenth of a second. Formats are compiled once and do not count.
+// maxEffort is the work of about a tenth of a second. Formats are compiled only once and do not count.
 const maxEffort = 4_000_000
 
 func (e *effort) spend(n int) error {
@@ -39,7 +39,7 @@ func (e *effort) spend(n int) error {
 // errPatternStates is converted to a SchemaError by the caller, who has the pointer.
 var errPatternStates = errors.New("too complex")
 
-// next returns the state after r, -1 if there is none.
+// next returns the state after r; -1 if r is not accepted.
 func (d *runeDFA) next(state int32, r rune) int32 {
 	if r >= utf8.RuneSelf {
 		return d.find(state, r)

@@ -31,7 +31,7 @@ func listedStrings(list []string) *runeDFA {
 		at := int32(0)
 		for _, r := range text {
 			list := d.edges[at]
-			if n := len(list); n > 0 && list[n-1].lo == r { // sorted: it can only be the last
+			if n := len(list); n > 0 && list[n-1].lo == r { // runes are sorted, so only the last edge can begin with r
 				at = list[n-1].to
 				continue
 			}
@@ -52,7 +52,7 @@ func (d *runeDFA) except(o *runeDFA, e *effort) (*runeDFA, error) {
 	b := newBuilder[[2]int32](e)
 	b.state([2]int32{0, 0})
 	for at := 0; at < len(b.keys); at++ {
-		x, y := b.keys[at][0], b.keys[at][1] // y is -1 once o has failed
+		x, y := b.keys[at][0], b.keys[at][1] // y is -1 after o has rejected the text
 		var list []runeEdge
 		for _, p := range d.edges[x] {
 			lo := p.lo

@@ -8,18 +8,18 @@ import (
 
 // schema is one schema object with its keywords checked and typed, but nothing combined yet.
 type schema struct {
-	id      int    // equal for schemas with the same meaning
-	pointer string // JSON pointer, for errors
-	partial bool   // something was left out, so that the opposite is unknown
+	id      int    // equal for schemas with equal meaning
+	pointer string // JSON pointer of the schema, for errors
+	partial bool   // whether a keyword was ignored, so that the negation is unknown
 	base    string // address that references are relative to, "" if there is no $id
-	truth   *bool  // the boolean schemas true and false
+	truth   *bool  // value of a boolean schema; nil for an object
 
 	types    typeSet
-	enum     []value // const is an enum of one; nil if there is neither
-	excluded []value // null, booleans, numbers and strings that are not allowed
+	enum     []value // allowed values; const is an enum of one value; nil if there is neither
+	excluded []value // values that are not allowed: null, booleans, numbers and strings
 
 	props              []namedSchema
-	propAt             map[string]int // name to its place in props
+	propAt             map[string]int // index in props by name
 	required           []string
 	additional         *schema
 	patterns           []namedSchema // patternProperties; the name is the pattern
@@ -46,8 +46,8 @@ type schema struct {
 	condition  *condition
 	dependents []dependent
 	ref        string
-	negated    *schema // made by compiler.negate: everything but this
-	origin     *origin // of derived schemas: the keyword that they were made for
+	negated    *schema // made by compiler.negate: every value except those of this schema
+	origin     *origin // keyword for which a derived schema was made
 }
 
 type namedSchema struct {
@@ -58,7 +58,7 @@ type namedSchema struct {
 // containing is contains with minContains and maxContains.
 type containing struct {
 	schema      *schema
-	least, most int // most is noItems if there is no bound
+	least, most int // minimum and maximum number; most is noItems if there is no maximum
 }
 
 // condition is if, then and else; absent ones are nil.
@@ -71,13 +71,13 @@ type dependent struct {
 	keyword  string
 	name     string
 	required []string
-	schema   *schema // nil if there is none
+	schema   *schema // schema that must hold; nil if there is none
 }
 
 // bounds holds the keywords about numbers.
 type bounds struct {
-	lo, hi         *big.Rat // nil if there is none
-	loOpen, hiOpen bool     // the bound itself is excluded
+	lo, hi         *big.Rat // lower and upper bound; nil if there is none
+	loOpen, hiOpen bool     // whether the bound itself is excluded
 	multiples      []*big.Rat
 }
 
@@ -105,9 +105,9 @@ type parser struct {
 	root      value
 	texts     map[string]int // id of a schema by its text
 	refs      map[string]*schema
-	addresses map[string]located // $id and $anchor
+	addresses map[string]located // schemas by $id and $anchor
 	skip      *skipped
-	old       bool // draft 3 to 7: $ref replaces the keywords next to it
+	old       bool // whether the draft is 3 to 7, in which $ref replaces the keywords next to it
 }
 
 // annotations lists the keywords that do not affect which documents are valid.
@@ -148,12 +148,12 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 	s.base = baseOf(v, base, p.old)
 	key := string(v.append([]byte(s.base)))
 	if p.skip.below(pointer) {
-		key += " " + pointer // schemas with the same text differ in what is ignored
+		key += " " + pointer // schemas with equal texts can differ in the keywords that are ignored
 	}
 	s.id = p.number(key)
 	ref, hasRef := v.get("$ref")
 	if hasRef && p.old && ref.kind == stringValue && !p.skip.has(pointer, "$ref") {
-		s.base = base // next to $ref, $id has no effect either
+		s.base = base // next to $ref, $id has no effect
 		s.ref = ref.text
 		return s, nil
 	}
@@ -166,7 +166,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 			if m.name != "oneOf" {
 				continue
 			}
-			list, err := k.schemas() // that one alternative holds is still enforced
+			list, err := k.schemas() // that at least one alternative holds is still enforced
 			if err != nil {
 				return nil, err
 			}

@@ -33,7 +33,7 @@ func kindOf(r rune) byte {
 		return byte(r)
 	case r == 0x2028 || r == 0x2029:
 		return kindLine
-	case r != 0x85 && unicode.IsSpace(r) || r == 0xfeff: // as in ecmaSpace
+	case r != 0x85 && unicode.IsSpace(r) || r == 0xfeff: // as in the class ecmaSpace
 		return kindSpace
 	case unicode.IsLetter(r):
 		return kindLetter
@@ -43,7 +43,7 @@ func kindOf(r rune) byte {
 
 // kindRanges holds, for each kind from kindLower on, its characters in order, without surrogates.
 var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
-	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // where the kind may change
+	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // code points at which the kind may change
 	for r := range rune(utf8.RuneSelf + 1) {
 		borders = append(borders, r)
 	}
@@ -79,13 +79,13 @@ func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 // letters are one node of it. If a leaf treats all characters of a kind the same, as most patterns and all bounded
 // strings do, one step over shapes replaces thousands over tokens.
 type shapes struct {
-	trie            // labels are kinds; the tokens of a node are those of its shape
-	wide [][]uint64 // [nodes] the tokens as a mask, where they are many
+	trie            // labels are kinds of characters; the tokens of a node have its shape
+	wide [][]uint64 // [nodes] tokens of the node as a mask, if there are many
 	node []int32    // nodes of the trie of tokens, grouped by shape
-	from []int32    // [nodes+1] those of a shape are node[from[i]:from[i+1]]
+	from []int32    // [nodes+1] the nodes of shape i are node[from[i]:from[i+1]]
 	// broken lists, for each node, the nodes of the trie of tokens after which tokens end inside a character.
 	broken [][]int32
-	of     []int32 // [nodes of the trie of tokens] the node's shape, -1 where its text ends inside a character
+	of     []int32 // [nodes of the trie of tokens] shape of the node; -1 if its text ends inside a character
 }
 
 // newShapes groups the nodes of a trie of tokens by shape.
@@ -93,8 +93,8 @@ func newShapes(t *trie, words int) shapes {
 	b := &shapeBuilder{kids: map[shapeKid]int32{}, list: make([]shapeNode, 1)}
 	s := shapes{of: make([]int32, len(t.label))}
 	text := make([]byte, 0, t.deep)
-	start := make([]int, t.deep+1)  // by depth: where the last character begins that is not whole yet
-	last := make([]int32, t.deep+1) // by depth: the last node with a whole text
+	start := make([]int, t.deep+1)  // by depth: start of the last character that is not complete
+	last := make([]int32, t.deep+1) // by depth: last node whose text consists of whole characters
 	noted := make([]bool, len(t.label))
 	for i := range int32(len(t.label)) {
 		d := int(t.depth[i])
@@ -153,7 +153,7 @@ func (b *shapeBuilder) kid(parent int32, kind byte) int32 {
 
 // number lays out the shapes in preorder, like the nodes of a trie.
 func (b *shapeBuilder) number(t *trie, s *shapes, words int) {
-	to := make([]int32, len(b.list)) // shape to its place in preorder
+	to := make([]int32, len(b.list)) // position in preorder of each shape
 	nodes, tokens := int32(0), int32(0)
 	var visit func(id int32, depth int)
 	visit = func(id int32, depth int) {
@@ -224,7 +224,7 @@ type shaped interface {
 	stepKind(dst []uint64, q uint64, kind byte) (states []uint64, takes, refuses bool)
 }
 
-// stepKind: a string is limited only by its length.
+// stepKind treats all characters of a kind alike, because a string is limited only by its length.
 func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
@@ -239,7 +239,7 @@ func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, b
 	return dst, true, true
 }
 
-// stepKind: a name is free once it can no longer become a taken name.
+// stepKind treats all characters of a kind alike if the name can no longer become a taken name.
 func (k *freeKey) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
@@ -288,7 +288,7 @@ func (l *textLeaf) stepKind(dst []uint64, q uint64, kind byte) ([]uint64, bool, 
 type kindStep struct {
 	known          bool
 	takes, refuses bool
-	to             []int32 // states, each once
+	to             []int32 // states after the characters of the kind, each once
 }
 
 // stepKind appends the states after the characters of a kind, in patternLeaf's form.

@@ -48,7 +48,7 @@ func oneLeaf(l leaf, t *Tokens) *Grammar {
 
 // textLeaf accepts a text that an automaton accepts, without quotes and escapes.
 type textLeaf struct {
-	pattern patternLeaf // for the bytes of a character
+	pattern patternLeaf // automaton that reads the bytes of characters
 }
 
 func (l *textLeaf) start() uint64 { return packPattern(strBody, 0, 0) }

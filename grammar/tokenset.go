@@ -7,11 +7,12 @@ import (
 
 // tokenSet is a set of token ids, as a bitmap or, if there are few, as a list.
 type tokenSet struct {
-	words []uint64 // [words of a mask], or nil
+	words []uint64 // [words of a mask] bitmap; nil if the set is a list
 	ids   []int32
 }
 
-// sparse is the maximum size of a list: below it, setting bits one by one is as fast as merging 129k/64 words.
+// sparse is the maximum number of tokens of a list. Below it, setting bits one by one is as fast as merging the
+// 129k/64 words of a bitmap.
 const sparse = 512
 
 // freeze copies a bitmap into the smaller of the two forms.
@@ -67,7 +68,7 @@ type exit struct {
 
 // bytes returns the approximate memory of a mask in a cache.
 func (m *leafMask) bytes() int {
-	const place = 256 // of its structures and its place in a map
+	const place = 256 // bytes of its structures and of its entry in a map
 	return place + 8*cap(m.whole.words) + 4*cap(m.whole.ids) + 12*cap(m.exits)
 }
 
@@ -75,8 +76,8 @@ func (m *leafMask) bytes() int {
 type maskCache struct {
 	mu    sync.Mutex
 	masks map[maskKey]*leafMask
-	order []maskKey // oldest first
-	held  int       // bytes
+	order []maskKey // keys of the masks, oldest first
+	held  int       // bytes of all masks
 	limit int
 }
 

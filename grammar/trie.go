@@ -11,18 +11,18 @@ const maxTokenBytes = 1 << 12
 // trie holds the tokens by their bytes. Nodes are numbered in preorder, so a subtree is a range and skipping one is a
 // jump. Node 0 is the root, the empty text.
 type trie struct {
-	label  []byte   // [nodes] the last byte of the node's text
-	depth  []uint16 // [nodes] bytes of the node's text
+	label  []byte   // [nodes] last byte of the node's text
+	depth  []uint16 // [nodes] number of bytes of the node's text
 	end    []int32  // [nodes] first node after the subtree
 	first  []int32  // [nodes+1] the node's tokens are tokens[first[i]:first[i+1]]
 	tokens []int32
-	deep   int // greatest depth
+	deep   int // largest depth
 }
 
 func newTrie(ids []int32, text func(int32) []byte) trie {
 	slices.SortStableFunc(ids, func(a, b int32) int { return bytes.Compare(text(a), text(b)) })
 	t := trie{tokens: ids}
-	open := []int32{} // nodes from the root to the last one added
+	open := []int32{} // nodes from the root to the node that was added last
 	add := func(label byte) {
 		node := int32(len(t.label))
 		t.label = append(t.label, label)

@@ -14,11 +14,11 @@ import (
 // value is a JSON value that keeps the order of its members: properties are written in the order of the schema.
 type value struct {
 	kind    valueKind
-	text    string // of a string; of a number, as written
+	text    string // text of a string; for a number, its spelling
 	truth   bool
 	list    []value
 	members []member
-	index   map[string]int // name to its place in members, if there are many
+	index   map[string]int // index in members by name, if there are many
 }
 
 type member struct {
@@ -45,30 +45,31 @@ func (k valueKind) String() string {
 func parseValue(data []byte) (value, error) {
 	if len(data) > MaxSchemaBytes {
 		return value{},
-			&SchemaError{Problem: fmt.Sprintf("%d bytes; at most %d are supported", len(data), MaxSchemaBytes),
+			&SchemaError{Problem: fmt.Sprintf("the schema has %d bytes; at most %d are supported", len(data),
+				MaxSchemaBytes),
 				Kind: ErrTooLarge}
 	}
 	if !utf8.Valid(data) {
-		return value{}, &SchemaError{Problem: "not valid UTF-8", Kind: ErrSchema}
+		return value{}, &SchemaError{Problem: "the schema is not valid UTF-8", Kind: ErrSchema}
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	v, err := readValue(d, 0)
 	if err == nil {
 		if _, extra := d.Token(); !errors.Is(extra, io.EOF) {
-			err = &SchemaError{Problem: "more text after the JSON value", Kind: ErrSchema}
+			err = &SchemaError{Problem: "there is more text after the JSON value", Kind: ErrSchema}
 		}
 	}
 	var se *SchemaError
 	if err != nil && !errors.As(err, &se) {
-		err = &SchemaError{Problem: "not JSON: " + err.Error(), Kind: ErrSchema}
+		err = &SchemaError{Problem: "the schema is not JSON: " + err.Error(), Kind: ErrSchema}
 	}
 	return v, err
 }
 
 func readValue(d *json.Decoder, depth int) (value, error) {
 	if depth > MaxSchemaDepth {
-		return value{}, &SchemaError{Problem: fmt.Sprintf("nested deeper than %d levels", MaxSchemaDepth),
+		return value{}, &SchemaError{Problem: fmt.Sprintf("the schema is nested deeper than %d levels", MaxSchemaDepth),
 			Kind: ErrTooLarge}
 	}
 	token, err := d.Token()

@@ -23,19 +23,19 @@ type Vocabulary interface {
 // shares. Build it once per tokenizer; it is safe for concurrent use.
 type Tokens struct {
 	size   int
-	text   []byte  // the bytes of all tokens
-	offset []int32 // [size+1] into text; special tokens have none
+	text   []byte  // bytes of all tokens
+	offset []int32 // [size+1] offset of each token in text; special tokens have no bytes
 	eos    []int32
 	trie   trie
 	shapes shapes
-	broken trie // of the tokens that are not whole characters
+	broken trie // trie of the tokens that are not whole characters
 	shared *maskCache
 
 	explored explored
 
 	mu          sync.Mutex
-	families    map[string]uint32 // of patterns; guarded by mu, like the rest
-	familyBytes int               // of their texts
+	families    map[string]uint32 // families of patterns, guarded by mu like the fields below
+	familyBytes int               // bytes of the patterns' texts
 	next        uint32
 }
 
@@ -117,7 +117,7 @@ func (t *Tokens) family(pattern string) uint32 {
 	if !ok {
 		n := len(pattern)*9/8 + familyPlace
 		if t.families == nil || t.familyBytes+n > maxFamilyBytes {
-			t.families = map[string]uint32{} // numbers are never reused, so old masks are evicted by age
+			t.families = map[string]uint32{} // numbers are never reused, so masks of old families are dropped by age
 			t.familyBytes = 0
 		}
 		t.familyBytes += n

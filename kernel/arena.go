@@ -11,7 +11,7 @@ type Arena struct {
 	at, high int64
 }
 
-// arenaAlign is the alignment of tensors: enough for every GPU access, and more than a cache line.
+// arenaAlign is the alignment of tensors in bytes: enough for every GPU access, and a multiple of a cache line.
 const arenaAlign = 256
 
 // NewArena allocates an arena.
@@ -38,7 +38,7 @@ func (a *Arena) Bytes() int64 { return a.buf.Len() }
 // used.
 func (a *Arena) High() int64 { return a.high }
 
-// Fits reports whether all tensors taken so far are inside the arena.
+// Fits reports whether all tensors taken so far are inside the arena's buffer.
 func (a *Arena) Fits() bool { return a.high <= a.Bytes() }
 
 // Take returns a contiguous tensor. Its contents are undefined.

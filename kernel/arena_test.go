@@ -22,7 +22,7 @@ func TestArenasFollow(t *testing.T) {
 	}
 }
 
-// As many experts can be chosen as the kept groups have, and no more.
+// A router may choose as many experts as are in the kept groups, but not more.
 func TestChoicesOfKeptExperts(t *testing.T) {
 	for top, ok := range map[int]bool{16: true, 17: false} {
 		a := kernel.RouteArgs{IDs: tensor(t, kernel.I32, 3, top), Weights: tensor(t, kernel.F32, 3, top),

@@ -15,9 +15,9 @@ type SparseArgs struct {
 	Lens    Tensor // i32 [R, 1]: how many leading entries count
 	Heads   int
 	Scale   float32
-	// SplitKeys is the number of keys after which a device with many processors cuts a row's keys among them, a
-	// multiple of 64. 0: rows are not cut. It changes the order of the sums, so that callers use the same for all rows
-	// whose bits they compare. Other devices ignore it.
+	// SplitKeys is the number of keys after which a device with many processors divides a row's keys among them: a
+	// multiple of 64, or 0 to keep rows whole. It changes the order of sums, so callers that compare rows bit by bit
+	// use one value for all of these rows. Other devices ignore it.
 	SplitKeys int
 }
 

@@ -4,14 +4,14 @@ package kernel
 // DeepSeek-V4.1 (v41 spec, 2.4). The block that holds the newest key is always kept: its value is +Inf. Rows with
 // Lens[r] <= SkipUpTo, which were not scored, are not written.
 type BlockMaxArgs struct {
-	Out      Tensor // f32 [R, at least the most blocks]
-	Scores   Tensor // f32 [R, at least the largest length]
+	Out      Tensor // f32 [R, at least the largest number of blocks of a row]
+	Scores   Tensor // f32 [R, at least the largest length in Lens]
 	Lens     Tensor // i32 [R, 1]: keys of the row
 	Size     int
 	SkipUpTo int
 }
 
-// BlockScorer finds the scores of blocks.
+// BlockScorer computes the largest score of every block of keys.
 type BlockScorer interface{ BlockMax(BlockMaxArgs) error }
 
 // Name returns the name of the operation.

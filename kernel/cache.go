@@ -50,7 +50,7 @@ type StoreArgs struct {
 	KV     Tensor
 	Norm   Tensor // f32 or bf16 [1, 512]
 	Eps    float32
-	Angles Tensor // f32 [T, 64]; not given where nothing is rotated
+	Angles Tensor // f32 [T, 64]; not given in layouts without a rotated part
 	Slots  Tensor // i32 [T, 1]
 	Pool   Pool
 }
@@ -139,7 +139,7 @@ func (a IndexStoreArgs) Check() error {
 
 // IndexGatherArgs copies indexer keys, bytes unchanged, into a pool of one page.
 type IndexGatherArgs struct {
-	Out   Pool   // one page of at least n tokens, the same layout
+	Out   Pool   // one page of at least n tokens, in the layout of Pool
 	Slots Tensor // i32 [n, 1]
 	Pool  Pool
 }

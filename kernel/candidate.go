@@ -1,8 +1,8 @@
 package kernel
 
-// CandidateArgs reduces rows of logits to the candidates for sampling: Values[r] are the n largest logits of row r,
-// largest first, the lower id first on a tie, IDs[r] their tokens, and LogSum[r] = log of the sum of exp(Logits[r]).
-// NaN is never among the largest, and makes LogSum NaN.
+// CandidateArgs reduces rows of logits to candidates for sampling. Values[r] are the n largest logits of row r in
+// descending order, the lower id first on a tie, IDs[r] their tokens, and LogSum[r] = log of the sum of exp(Logits[r]).
+// NaN is never among the largest logits, and makes LogSum NaN.
 type CandidateArgs struct {
 	Values Tensor // f32 [R, n], n at most MaxCandidates and the vocabulary
 	IDs    Tensor // i32 [R, n]
@@ -13,7 +13,7 @@ type CandidateArgs struct {
 // MaxCandidates is the maximum number of candidates of a row.
 const MaxCandidates = 64
 
-// CandidateFinder reduces logits.
+// CandidateFinder finds the largest logits of rows and the logarithm of the sum of their exponentials.
 type CandidateFinder interface{ Candidates(CandidateArgs) error }
 
 // Name returns the name of the operation.

@@ -2,11 +2,11 @@ package kernel
 
 import "fmt"
 
-// checker collects the first problem of an operation's arguments and names the argument. Without a problem it formats
-// nothing: operations are checked many times a step, and a step allocates nothing.
+// checker keeps the first problem of an operation's arguments and names the argument. If there is no problem, it
+// formats no text, because operations are checked many times a step and a step must not allocate.
 type checker struct {
 	op  string
-	of  string // the argument a part of which is being checked
+	of  string // name of the weight or pool a part of which is being checked
 	err error
 }
 
@@ -61,7 +61,7 @@ func (c *checker) float(name string, t Tensor, rows, cols int) {
 	c.shape(name, t, rows, cols)
 }
 
-// movable checks a tensor whose rows are copied from or to rows of a type: i32, or floats.
+// movable checks a tensor to or from which rows of type from are copied: i32 for i32, otherwise any float type.
 func (c *checker) movable(name string, t Tensor, from DType, rows, cols int) {
 	if from == I32 {
 		c.tensor(name, t, I32, rows, cols)

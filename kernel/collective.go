@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// MaxRanks is the maximum number of ranks that share a model: as many as a machine has GPUs or memory nodes.
+// MaxRanks is the maximum number of ranks that share a model: an upper limit for the GPUs or memory nodes of a machine.
 const MaxRanks = 64
 
 // Member is the index of one device among the ranks that run a model together. The zero value is a device that runs
 // alone.
 type Member struct {
 	Rank  int
-	Ranks int        // 0 and 1 are alone
-	Comm  Collective // nil where it is alone
+	Ranks int        // number of ranks; 0 and 1 mean that the device runs alone
+	Comm  Collective // nil for a device that runs alone
 	// Requests reports that attention is divided by requests: each rank has all heads, and the pages of some sequences.
 	// Otherwise it is divided by heads, and each rank has all pages.
 	Requests bool
@@ -25,8 +25,8 @@ type Member struct {
 	Beats *atomic.Uint64
 }
 
-// Heads returns the device's index among the ranks that divide the heads of attention. If requests are divided, it is
-// a single device.
+// Heads returns the device's index among the ranks that divide the heads of attention: the zero Member if requests are
+// divided instead, because each rank then has all heads.
 func (m Member) Heads() Member {
 	if m.Requests {
 		return Member{}
@@ -52,8 +52,8 @@ func (m Member) Part(n int) Part {
 	return Part{First: first, Of: n}
 }
 
-// Part is the range of numbered items (experts, tokens) that a rank has: it starts at First, of Of items in all. The
-// zero Part is all of them.
+// Part is the range of numbered items (experts, tokens) that a rank has: it starts at item First, and all ranks
+// together have Of items. The zero Part means all items.
 type Part struct{ First, Of int }
 
 // Local returns the index of item i among the n items of this rank, or false if another rank has it.
@@ -62,20 +62,19 @@ func (p Part) Local(i, n int) (int, bool) {
 	return i, i >= 0 && i < n
 }
 
-// Valid reports whether i is a valid number of an item, if this rank has n of all items.
+// Valid reports whether i is the number of an item of any rank, if this rank has n items.
 func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
 
-// check refuses a part that is not within all.
+// check reports a part whose n items do not lie within 0 and Of.
 func (p Part) check(c *checker, n int) {
 	if p != (Part{}) && (p.First < 0 || p.First+n > p.Of) {
-		c.fail("the part has %d items from number %d on, but there are %d in all", n, p.First, p.Of)
+		c.fail("the part has %d items from number %d on, but all ranks together have %d items", n, p.First, p.Of)
 	}
 }
 
-// Collective moves rows between ranks. Every rank calls the same operations in the same order with tensors of the
-// same shape; an operation is ordered with the rank's other operations. Sums are added in the order of the ranks, so
-// that all ranks always have the same bits. An error of a Collective concerns all ranks and names the rank that
-// caused it.
+// Collective moves rows between ranks. Every rank calls the same operations in the same order with tensors of equal
+// shape; an operation is ordered with the other operations of its rank. Sums are added in the order of the ranks, so
+// all ranks get bitwise equal results. An error of a Collective concerns all ranks and names the rank that caused it.
 type Collective interface {
 	AllReduce(AllReduceArgs) error
 	AllGather(AllGatherArgs) error
@@ -84,8 +83,8 @@ type Collective interface {
 	ShareRows(ShareArgs) error
 }
 
-// Peer is a device that exchanges rows with other devices of its kind in its own queue: ranks on GPUs. The exchanges
-// of other devices run on the host.
+// Peer is a device, such as a GPU, that exchanges rows with other devices of its kind in its own queue. Devices without
+// this interface exchange rows on the host.
 type Peer interface {
 	// Peers creates the collective operations of several devices of this kind; a device may be listed several times.
 	// If a rank makes others wait longer than the time-out, the error of the next Sync or Wait names it.
@@ -115,7 +114,7 @@ func (a AllReduceArgs) Check() error {
 // AllGatherArgs concatenates the columns of all ranks on every rank: columns r*n to (r+1)*n of Out are X of rank r.
 type AllGatherArgs struct {
 	Out Tensor // any type [T, ranks*n]
-	X   Tensor // the same type [T, n]
+	X   Tensor // [T, n], element type of Out
 }
 
 // Name returns the name of the operation.
@@ -134,11 +133,11 @@ func (a AllGatherArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// ReduceScatterArgs computes on every rank its columns of the sum over ranks: Out of rank r is columns r*n to (r+1)*n
-// of the sum of all ranks' X. Out and X do not overlap.
+// ReduceScatterArgs computes the sum of X over all ranks and leaves on every rank its own columns: Out of rank r is
+// columns r*n to (r+1)*n of the sum. Out and X do not overlap.
 type ReduceScatterArgs struct {
 	Out Tensor // activation or f32 [T, n]
-	X   Tensor // the same type [T, ranks*n]
+	X   Tensor // [T, ranks*n], element type of Out
 }
 
 // Fits validates the arguments for a number of ranks.
@@ -149,7 +148,7 @@ func (a ReduceScatterArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// BroadcastArgs copies X of rank From to X of all others.
+// BroadcastArgs copies X of rank From to X of all other ranks.
 type BroadcastArgs struct {
 	X    Tensor // any type [T, n]
 	From int
@@ -274,10 +273,10 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 		return Weight{}, fmt.Errorf("%w: columns %d to %d cut an element of %s, which holds %d values", ErrArgument,
 			from, to, w.Data.DType, values)
 	}
-	own, first := max(n-from, 0), 0 // first: number of the first column in its block
+	own := max(n-from, 0)
 	if own > 0 {
 		if w.Scale.Given() {
-			if first = from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
+			if first := from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
 				return Weight{}, fmt.Errorf("%w: columns %d to %d (%d of them padding) begin inside a block of "+
 					"%d and end after it", ErrArgument, from, to, to-n, w.BlockCols)
 			}
@@ -289,7 +288,7 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	}
 	var errs [3]error
 	if w.Scale.Given() {
-		columns, scales := 0, ceilDiv(first+to-from, w.BlockCols)
+		columns, scales := 0, ceilDiv(to-from, w.BlockCols)
 		if own > 0 {
 			columns = w.Scale.Cols
 		}
@@ -302,8 +301,8 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// padded returns a host tensor [rows, cols] whose first ownRows rows and ownCols columns are copied from t; the rest
-// is zero.
+// padded returns a host tensor [rows, cols]: its first ownRows rows and ownCols columns are copied from t, and its
+// other elements are zero.
 func (t Tensor) padded(ownRows, ownCols, rows, cols int) (Tensor, error) {
 	out := t
 	out.Buf, out.Off = make(HostBuffer, rows*cols*t.DType.Size()), 0

@@ -9,7 +9,7 @@ import (
 // refused.
 type shardCase struct {
 	from, to    int
-	data, scale int64 // bytes before the first value and the first scale
+	data, scale int64 // offset in bytes of the first value and of the first scale
 	scales      int   // number of rows or columns of scales
 	skip        int   // rows of the first block before the shard
 	refused     bool
@@ -78,8 +78,8 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 	}
 }
 
-// Rows and columns beyond the end of a weight are zeros and have as many scales as other rows and columns; the rest are
-// the values of the weight.
+// Rows and columns beyond the end of a weight are zeros and have as many scales as other rows and columns; rows and
+// columns inside keep the values of the weight.
 func TestPaddedParts(t *testing.T) {
 	const rows, cols, block = 6, 8, 4
 	w := Weight{BlockRows: block, BlockCols: block,
@@ -109,7 +109,7 @@ func TestPaddedParts(t *testing.T) {
 			}
 			scale, _ := p.ScaleRow(i)
 			if whole, _ := w.ScaleRow(c.from + i); own && at(p.Scale, scale, 1) != at(w.Scale, whole, 1) {
-				t.Errorf("rows %d to %d: row %d has another scale", c.from, c.to, i)
+				t.Errorf("rows %d to %d: row %d has the wrong scale", c.from, c.to, i)
 			}
 		}
 	}
@@ -128,6 +128,66 @@ func TestPaddedParts(t *testing.T) {
 	}
 	if _, err := w.PaddedColumns(6, 9); !errors.Is(err, ErrArgument) {
 		t.Errorf("columns that begin inside a block and end after it: %v", err)
+	}
+}
+
+// Each part of a weight has the zero points of its groups, and as many of them as scales.
+func TestPartsHaveTheirZeroPoints(t *testing.T) {
+	const rows, cols, group = 3, 8, 4
+	w := Weight{BlockRows: 1, BlockCols: group,
+		Data:  Tensor{Buf: make(HostBuffer, rows*cols), DType: U8, Rows: rows, Cols: cols, Stride: cols},
+		Scale: Tensor{Buf: make(HostBuffer, 4*rows*2), DType: F32, Rows: rows, Cols: 2, Stride: 2},
+		Zero:  Tensor{Buf: HostBuffer{1, 2, 3, 4, 5, 6}, DType: U8, Rows: rows, Cols: 2, Stride: 2}}
+	sliced := func(from, to int) (Weight, error) { return w.Slice(from, to), nil }
+	for _, c := range []struct {
+		name      string
+		part      func(from, to int) (Weight, error)
+		from, to  int
+		byColumns bool
+	}{
+		{"slice", sliced, 1, 3, false}, {"rows", w.Rows, 1, 3, false}, {"padded rows", w.PaddedRows, 1, 5, false},
+		{"only padding rows", w.PaddedRows, 3, 5, false}, {"columns", w.Columns, 4, 8, true},
+		{"padded columns", w.PaddedColumns, 4, 16, true}, {"only padding columns", w.PaddedColumns, 8, 12, true},
+	} {
+		p, err := c.part(c.from, c.to)
+		if err == nil {
+			err = p.Check(Projected)
+		}
+		if err != nil || p.Zero.Rows != p.Scale.Rows || p.Zero.Cols != p.Scale.Cols {
+			t.Errorf("%s: %+v, %v", c.name, p, err)
+			continue
+		}
+		firstRow, firstCol := c.from, 0
+		if c.byColumns {
+			firstRow, firstCol = 0, c.from/group
+		}
+		for row := range p.Zero.Rows {
+			for col := range p.Zero.Cols {
+				want := byte(0) // of padding
+				if r, g := firstRow+row, firstCol+col; r < rows && g < 2 {
+					want = w.Zero.Buf.(HostBuffer)[2*r+g]
+				}
+				if got := p.Zero.Buf.(HostBuffer)[int(p.Zero.Off)+row*p.Zero.Stride+col]; got != want {
+					t.Errorf("%s: zero point [%d, %d] is %d, want %d", c.name, row, col, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Slices take their whole blocks of scales: the last block may have fewer rows.
+func TestSlicesHaveTheirScales(t *testing.T) {
+	w := Weight{BlockRows: 4, BlockCols: 8,
+		Data:  Tensor{Buf: make(HostBuffer, 14*8), DType: E4M3, Rows: 14, Cols: 8, Stride: 8},
+		Scale: Tensor{Buf: make(HostBuffer, 4*4), DType: F32, Rows: 4, Cols: 1, Stride: 1}}
+	for _, c := range []struct {
+		from, to, scales int
+		scale            int64
+	}{{0, 14, 4, 0}, {0, 8, 2, 0}, {4, 6, 1, 4}, {4, 9, 2, 4}, {12, 14, 1, 12}} {
+		p := w.Slice(c.from, c.to)
+		if p.Out() != c.to-c.from || p.Scale.Rows != c.scales || p.Scale.Off != c.scale || p.Check(Projected) != nil {
+			t.Errorf("rows %d to %d: %+v, %v", c.from, c.to, p, p.Check(Projected))
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func (a *CompressArgs) Halves() int {
 	return 1
 }
 
-// Compressor turns groups of tokens into entries.
+// Compressor computes compressed entries, each a weighted sum over the raw rows of a group of tokens.
 type Compressor interface{ Compress(CompressArgs) error }
 
 // Name returns the name of the operation.
@@ -43,7 +43,7 @@ func (a CompressArgs) on(d Device) error { return run(d, Compressor.Compress, a)
 func (a CompressArgs) Check() error {
 	c := checker{op: a.Name()}
 	if a.Ratio < 1 {
-		c.fail("ratio %d", a.Ratio)
+		c.fail("the ratio is %d tokens per entry, want at least 1", a.Ratio)
 	}
 	w := a.Halves() * a.Out.Cols
 	c.float("out", a.Out, a.Sources.Rows, a.Out.Cols)
@@ -58,7 +58,7 @@ func (a CompressArgs) Check() error {
 // PutArgs writes rows to given positions: Out[Rows[i]] = X[i]. A negative position writes nothing. No two rows may
 // have the same position.
 type PutArgs struct {
-	Out  Tensor // activation or f32 [N, w]; i32 where X is
+	Out  Tensor // activation or f32 [N, w]; i32 if X is i32
 	X    Tensor // activation, f32 or i32 [n, w]
 	Rows Tensor // i32 [n, 1]
 }

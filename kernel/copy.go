@@ -1,9 +1,9 @@
 package kernel
 
-// CopyArgs copies a tensor: Out = X. The two do not overlap.
+// CopyArgs copies a tensor: Out = X. Out and X do not overlap.
 type CopyArgs struct {
 	Out Tensor // any type [T, n]
-	X   Tensor // the same type [T, n]
+	X   Tensor // [T, n], element type of Out
 }
 
 // Copier copies tensors inside a device's memory.

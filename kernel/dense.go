@@ -1,11 +1,11 @@
 package kernel
 
-// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]], or zeros where another rank has the row.
+// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]], or zeros if another rank has the row.
 type EmbedArgs struct {
 	Out   Tensor // activation [T, hidden]
 	Table Matrix // [vocabulary, hidden], LookedUp or Tied
 	IDs   Tensor // i32 [T, 1]
-	Part  Part   // which rows of the vocabulary Table holds, where ranks share them
+	Part  Part   // range of vocabulary rows in Table, if ranks share the vocabulary
 }
 
 // Embedder looks up embeddings.
@@ -55,7 +55,7 @@ func (a NormArgs) Check() error {
 
 // MultiplyArgs is a matrix product with a stored weight: Out = X * Wᵀ, or Out += X * Wᵀ.
 type MultiplyArgs struct {
-	Out        Tensor // activation [T, out]; f32 where more precision is needed (router, logits)
+	Out        Tensor // activation [T, out]; f32 if more precision is needed (router, logits)
 	X          Tensor // activation [T, in]
 	W          Matrix // [out, in], any role but LookedUp
 	Accumulate bool
@@ -82,7 +82,7 @@ func (a MultiplyArgs) Check() error {
 
 // TakeArgs copies chosen rows: Out[i] = X[Rows[i]].
 type TakeArgs struct {
-	Out  Tensor // activation or f32 [n, w]; i32 where X is
+	Out  Tensor // activation or f32 [n, w]; i32 if X is i32
 	X    Tensor // activation, f32 or i32 [T, w]
 	Rows Tensor // i32 [n, 1]
 }

@@ -11,15 +11,15 @@ type Memory interface {
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
 	Read(dst []byte, src Tensor) error
-	// Fetch enqueues a copy of the contiguous tensor src to dst, after the operations enqueued so far. dst holds it
+	// Fetch enqueues a copy of the contiguous tensor src to dst, after the operations enqueued so far. dst is complete
 	// once the event's Wait has returned.
 	Fetch(dst []byte, src Tensor) (Event, error)
-	// Sync waits for every operation enqueued so far and returns the first error among them.
+	// Sync waits for every operation enqueued so far and returns the first error of these operations.
 	Sync() error
 }
 
-// Machine is the interface of a device, or of several that run a model together, to callers that start passes: memory,
-// and copying rows in it. One goroutine uses it at a time.
+// Machine is the part of a device, or of several devices that run a model together, that callers need to start passes:
+// memory, and copying rows inside it. One goroutine uses it at a time.
 type Machine interface {
 	Memory
 	Copier
@@ -33,36 +33,37 @@ type Machine interface {
 	Close() error
 }
 
-// Device is memory and the weights prepared for it, and runs operations over both. One goroutine uses a device at a
+// Device holds memory and the weights prepared for it, and runs operations on both. One goroutine uses a device at a
 // time.
 type Device interface {
 	Machine
 	Preparer
 	// Do runs an operation whose arguments were checked.
 	Do(Op) error
-	// Operations that are also used outside the lists of passes.
+	// Operations that callers also run on their own, without a list.
 	RowPutter
 	Accepter
 }
 
-// Hardware holds the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
+// Hardware holds the properties of a device that plans depend on. 0 means unknown, or that plans do not depend on the
+// property.
 type Hardware struct {
-	Arch            string // the planner's name: "cpu", "sm90"
-	Portable        bool   // kernels of a GPU are those for any, which some operations lack
-	Model           string // as its maker calls it; plans do not depend on it
+	Arch            string // name of the hardware in plans: "cpu", "sm90"
+	Portable        bool   // a GPU runs only the kernels that work on any GPU; some operations have no such kernel
+	Model           string // product name given by the manufacturer; plans do not depend on it
 	Multiprocessors int
-	MemoryBytes     int64 // of the device's own memory
-	BusRate         int64 // limit of the bytes a second between it and the host
-	NoTiles         bool  // a CPU whose attention does not run on a matrix unit
+	MemoryBytes     int64 // size of the device's own memory in bytes
+	BusRate         int64 // maximum bytes per second between device and host memory
+	NoTiles         bool  // a CPU whose attention does not use a matrix unit
 }
 
 // MemoryMeter is a device that reports its memory.
 type MemoryMeter interface {
-	// MemoryFree returns the free memory and the size of all memory, in bytes; 0 where the system does not report it.
+	// MemoryFree returns the free memory and the size of all memory, in bytes; 0 if the system does not report it.
 	MemoryFree() (free, total int64, err error)
 }
 
-// MemoryFree returns the memory of a device, 0 and 0 where it reports none.
+// MemoryFree returns the free and the total memory of a device in bytes; 0 and 0 if the device does not report them.
 func MemoryFree(d Machine) (free, total int64, err error) {
 	if m, ok := d.(MemoryMeter); ok {
 		return m.MemoryFree()
@@ -72,8 +73,8 @@ func MemoryFree(d Machine) (free, total int64, err error) {
 
 // MemoryUse is the memory that a device uses itself, in bytes, in addition to the buffers of its callers.
 type MemoryUse struct {
-	Weights int64 // as the device stores them
-	Scratch int64 // of operations
+	Weights int64 // bytes of weights in the form in which the device stores them
+	Scratch int64 // bytes of scratch memory of operations
 }
 
 // MemoryOwner is a device that reports its own memory.
@@ -87,7 +88,8 @@ type Asynchronous interface {
 }
 
 // IsAsynchronous reports whether a device computes while the host continues. A group of devices that run a model
-// together does not, because a pass cannot take its tokens from the previous pass on all of them.
+// together does not, because its passes cannot read the sampled tokens of the previous pass from the memory of every
+// device.
 func IsAsynchronous(d Machine) bool {
 	a, ok := d.(Asynchronous)
 	return ok && a.Asynchronous()
@@ -95,15 +97,15 @@ func IsAsynchronous(d Machine) bool {
 
 // DryRunner is a device for which loading and passes can be tried without allocating memory.
 type DryRunner interface {
-	// DryRun returns a device like this one that computes nothing: its memory has addresses and no contents, prepared
-	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
-	// it, a [MemoryOwner], before anything is uploaded.
+	// DryRun returns a device of the same kind that computes nothing. Its memory has addresses and no contents,
+	// prepared weights are never read, and allocations beyond the free memory succeed. After a model was loaded on it,
+	// its MemoryUse ([MemoryOwner]) is the memory that the model would need.
 	DryRun() (Device, error)
 }
 
 // Event is a point in the device's queue that can be waited for.
 type Event interface {
-	// Wait returns when the work and everything before it is done, with the first error among them.
+	// Wait returns when all work enqueued up to the event is done. It returns the first error of this work.
 	Wait() error
 }
 
@@ -122,21 +124,21 @@ func New(m Memory, d DType, rows, cols int) (Tensor, error) {
 	return Tensor{Buf: b, DType: d, Rows: rows, Cols: cols, Stride: cols}, nil
 }
 
-// WriteI32 copies src to the start of dst.
+// WriteI32 copies src to the start of dst, which is an i32 tensor.
 func WriteI32(m Memory, dst Tensor, src []int32) error {
 	if len(src) == 0 {
 		return nil
 	}
-	// A view of src's own memory: 4 bytes for each of its elements.
+	// The bytes of src: 4 for each element.
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
 }
 
-// WriteF32 copies src to the start of dst.
+// WriteF32 copies src to the start of dst, which is an f32 tensor.
 func WriteF32(m Memory, dst Tensor, src []float32) error {
 	if len(src) == 0 {
 		return nil
 	}
-	// A view of src's own memory: 4 bytes for each of its elements.
+	// The bytes of src: 4 for each element.
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
 }
 
@@ -146,7 +148,7 @@ func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	if len(dst) == 0 {
 		return m.Fetch(nil, src)
 	}
-	// A view of dst's own memory: 4 bytes for each of its elements.
+	// The bytes of dst: 4 for each element.
 	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
@@ -155,7 +157,7 @@ func ReadI32(m Memory, dst []int32, src Tensor) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	// A view of dst's own memory: 4 bytes for each of its elements.
+	// The bytes of dst: 4 for each element.
 	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
@@ -164,6 +166,6 @@ func ReadF32(m Memory, dst []float32, src Tensor) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	// A view of dst's own memory: 4 bytes for each of its elements.
+	// The bytes of dst: 4 for each element.
 	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }

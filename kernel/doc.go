@@ -11,6 +11,6 @@
 //
 // An operation never makes a choice of policy: which operation runs over which layout is decided in package plan.
 //
-// Every implementation must keep this rule: a row of the result has the same bits whatever other rows are computed in
-// the same call.
+// Every implementation must keep this rule: a row of the result is bitwise equal whatever other rows are computed in
+// its call.
 package kernel

@@ -8,26 +8,29 @@ import (
 	"sparrow/internal/num"
 )
 
-// Drawn represents random values that are in no file: weights for benchmarks, and rows of their caches. Values are
-// close to a normal distribution; value i depends only on the seed and on i and has the same bits on every device.
+// Drawn represents random values that are not stored in a file: benchmark weights, and the rows of their caches. The
+// values are close to a normal distribution. Value i depends only on the seed and on i, and is bitwise equal on every
+// device.
 type Drawn struct {
 	Seed         uint64
-	Mean, Spread float32 // Spread is the standard deviation
-	Bytes        int64   // of the tensor that they fill
+	Mean, Spread float32 // mean and standard deviation
+	Bytes        int64   // size in bytes of the tensor that is filled
 }
 
-// Len returns the size in bytes: a tensor may have Drawn as its buffer where a [Preparer] is given weights.
+// Len returns the size in bytes. Drawn is a Buffer, so that tensors of weights for a [Preparer] can have it as their
+// memory.
 func (d Drawn) Len() int64 { return d.Bytes }
 
-// Drawer is a device that can fill its memory with random values. Its Prepare and PrepareExperts take weights whose
-// buffers are Drawn, also parts of such weights, or [Repeated], starting at offset 0 and without gaps between rows.
+// Drawer is a device that can fill its memory with random values. Its Prepare and PrepareExperts accept weights, and
+// parts of weights, whose buffers are Drawn or [Repeated]. These weights start at offset 0 and have no gaps between
+// rows.
 type Drawer interface {
 	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i is the i-th of the tensor, row
 	// after row.
 	Draw(Tensor, Drawn) error
 }
 
-// The sum of four random bytes, each of variance (256*256-1)/12.
+// Mean and variance of the sum of four random bytes, each of variance (256*256-1)/12.
 const bellMean = 4 * 255 / 2
 
 var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
@@ -41,14 +44,15 @@ func (d Drawn) Value(i int64) float32 {
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
 	z = (z ^ z>>27) * 0x94D049BB133111EB
 	z ^= z >> 31
-	z = z&0x00FF00FF00FF00FF + z>>8&0x00FF00FF00FF00FF // sums of two bytes in 16-bit lanes
-	z += z >> 16                                       // sums of four in lanes 0 and 2
+	z = z&0x00FF00FF00FF00FF + z>>8&0x00FF00FF00FF00FF // four sums of two bytes, in 16-bit lanes
+	z += z >> 16                                       // sums of four bytes, in lanes 0 and 2
 	sum := int32(z >> (32 * (i & 1)) & 0xFFFF)
-	// The conversion keeps compilers from fusing product and sum, which would round differently on some machines.
+	// The conversion to float32 prevents a fused multiply-add, which rounds differently and is not used on all
+	// machines.
 	return d.Mean + float32(float32(sum-bellMean)*d.Step())
 }
 
-// Fill writes the values of a tensor from number first on, as a host stores them.
+// Fill writes the values of a tensor of type t, starting with value number first, in the byte order of the host.
 func (d Drawn) Fill(dst []byte, t DType, first int64) error {
 	size := t.Size()
 	for i := range len(dst) / size {
@@ -68,7 +72,7 @@ func (d Drawn) Fill(dst []byte, t DType, first int64) error {
 	return nil
 }
 
-// OnHost returns a tensor with its values in host memory, where they are Drawn.
+// OnHost returns a copy of a tensor of Drawn values with the values in host memory.
 func (d Drawn) OnHost(t Tensor) (Tensor, error) {
 	t.Buf = d
 	err := t.onHost(func(bytes int64) (HostBuffer, error) { return make(HostBuffer, bytes), nil })

@@ -6,13 +6,13 @@ import "sparrow/layout"
 type Stream struct {
 	Pool    Pool
 	Indices Tensor // i32 [R, K]: slots of the pool; below zero: masked
-	Lens    Tensor // i32 [R, 1]: how many leading entries count
+	Lens    Tensor // i32 [R, 1]: number of leading entries of a row that are read
 }
 
 // Given reports whether the stream was set at all.
 func (s Stream) Given() bool { return s.Pool.Mem.Given() }
 
-// DualArgs is V4 attention over a window and, where the layer has one, a compressed stream, with one softmax over
+// DualArgs is V4 attention over a window and, if the layer has one, a compressed stream, with one softmax over
 // both (v4 spec, 2.2, 4.1):
 //
 //	p = exp(Scale * Q[r,h]·v_i - M), Out[r,h] = sum of p_i * v_i / (sum of p_i + exp(Sinks[h] - M))
@@ -21,16 +21,16 @@ func (s Stream) Given() bool { return s.Pool.Mem.Given() }
 // gives zeros. LSE leaves the sink out, and is +inf for such a row.
 type DualArgs struct {
 	Out    Tensor // activation [R, Heads*512]
-	LSE    Tensor // f32 [R, Heads], natural logarithm; optional
+	LSE    Tensor // f32 [R, Heads], natural logarithm, without the sink; optional
 	Q      Tensor // activation [R, Heads*512], rotated
 	Window Stream
 	Extra  Stream // not given for layers without compressed entries
 	Sinks  Tensor // f32 [1, Heads], neither scaled nor in base 2
 	Heads  int
 	Scale  float32
-	// MostExtra is the maximum number of columns of the extra stream's indices in any call; 0 if all calls have the
-	// columns of this one. The cuts of sums may depend on it, but not on the number of columns, which depends on
-	// other rows.
+	// MostExtra is the maximum number of columns of the extra stream's indices over all calls; 0 if all calls have as
+	// many columns as this call. A device may divide sums by it, but not by the number of columns of this call, which
+	// depends on the other rows of the batch.
 	MostExtra int
 }
 
@@ -70,7 +70,7 @@ func (c *checker) stream(name string, s Stream, rows int) {
 // heads checks the arguments that both forms of V4 attention have in common.
 func (c *checker) heads(out, lse, q, sinks Tensor, heads int) {
 	if heads < 1 {
-		c.fail("%d heads", heads)
+		c.fail("there are %d heads, want at least 1", heads)
 	}
 	c.float("q", q, q.Rows, heads*layout.V4Dim)
 	c.float("out", out, q.Rows, heads*layout.V4Dim)
@@ -80,8 +80,8 @@ func (c *checker) heads(out, lse, q, sinks Tensor, heads int) {
 	}
 }
 
-// FlatArgs is the same attention over entries gathered into a workspace. Entries below zero and beyond Lens[r] do not
-// count.
+// FlatArgs is the attention of DualArgs over entries that were gathered into a workspace. Entries below zero and
+// entries beyond Lens[r] are not read.
 type FlatArgs struct {
 	Out     Tensor // activation [R, Heads*512]
 	LSE     Tensor // f32 [R, Heads]; optional
@@ -137,10 +137,10 @@ func (a UnpackArgs) Check() error {
 	return c.err
 }
 
-// CombineWidth divides the width of combined rows.
+// CombineWidth is the unit of the width of combined rows: widths are multiples of it.
 const CombineWidth = 128
 
-// CombineArgs joins the indices of two streams into one row of workspace rows (v4 spec, 4.4, 4.5):
+// CombineArgs concatenates the indices of two streams into one list of workspace rows (v4 spec, 4.4, 4.5):
 //
 //	Out[r] = Window[r,j] + WindowBase[r] for j < WindowLens[r],
 //	         then Extra[r,j] + ExtraBase[r] for j < ExtraLens[r], then -1
@@ -157,7 +157,7 @@ type CombineArgs struct {
 	ExtraBase  Tensor // i32 [R, 1]
 }
 
-// Combiner joins indices.
+// Combiner concatenates the indices of two streams.
 type Combiner interface{ Combine(CombineArgs) error }
 
 // Name returns the name of the operation.

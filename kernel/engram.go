@@ -1,27 +1,27 @@
 package kernel
 
-// Table is rows that are looked up by number, in host memory or mapped from a file: plain floats, or e4m3 with a power
-// of two for every 32 values of a row.
+// Table is a table of rows that are looked up by number, in host memory or mapped from a file: plain floats, or e4m3
+// with a power-of-two scale for every 32 values of a row.
 type Table struct {
 	Values Tensor // f32, bf16 or e4m3 [rows, dim]
-	Scales Tensor // e8m0 [rows, dim/32]; given with e4m3 alone
-	Mapped bool   // from a file: a row may have to be read from disk
+	Scales Tensor // e8m0 [rows, dim/32]; given only with e4m3
+	Mapped bool   // Values is mapped from a file: a row may have to be read from disk
 }
 
-// TableScale is how many values of a row share a scale.
+// TableScale is the number of values of a row that share a scale.
 const TableScale = 32
 
 // TableArgs looks rows up and concatenates them: Out[t] = Table[IDs[t,0]], Table[IDs[t,1]], ...
 type TableArgs struct {
 	Out   Tensor // activation [T, n*dim]
-	Table *Table // by pointer: it stays in host memory where a device hands operations on
+	Table *Table // a pointer, so that the table stays in host memory if a device passes operations to another device
 	IDs   Tensor // i32 [T, n]
 }
 
 // TableReader looks up rows of tables.
 type TableReader interface{ ReadTable(TableArgs) error }
 
-// TablePreparer is implemented by devices that read tables in host memory themselves: it makes one readable before
+// TablePreparer is a device that reads tables in host memory itself. PrepareTable makes a table readable for it, before
 // passes run.
 type TablePreparer interface{ PrepareTable(*Table) error }
 
@@ -34,7 +34,7 @@ func (a TableArgs) on(d Device) error { return run(d, TableReader.ReadTable, a) 
 func (a TableArgs) Check() error {
 	c := checker{op: a.Name()}
 	if a.Table == nil {
-		c.fail("no table")
+		c.fail("the table is missing")
 		return c.err
 	}
 	v := a.Table.Values
@@ -62,7 +62,7 @@ func (a TableArgs) Check() error {
 //	gate_i = sigmoid(copysign(sqrt(max(|dot_i|, 1e-6)), dot_i))
 //	stream_i += gate_i * value
 type EngramArgs struct {
-	X      Tensor // activation [T, n*hidden], rewritten
+	X      Tensor // activation [T, n*hidden], updated in place
 	KV     Tensor // activation [T, (n+1)*hidden]
 	Weight Tensor // f32 [n, hidden]: the product of the weights of queries and keys
 	Eps    float32

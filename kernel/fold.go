@@ -13,11 +13,11 @@ import (
 const (
 	foldSide    = 128
 	foldBinades = 14
-	scaleNaN    = 255 // of e8m0
+	scaleNaN    = 255 // e8m0 code of NaN
 )
 
-// Fold reports whether all matrices are e2m1 in groups of 32 whose blocks fold. It reads every scale, using all cores;
-// a pattern that many matrices repeat is read once.
+// Fold reports whether all matrices are e2m1 in groups of 32 and all their blocks fold. It reads every scale, using all
+// cores; a pattern that many matrices repeat is read once.
 func (w *ExpertWeights) Fold() bool {
 	all := slices.Concat(w.Gate, w.Up, w.Down)
 	if slices.ContainsFunc(all, func(w Weight) bool { return !w.inGroups() }) {
@@ -39,19 +39,19 @@ func (w *ExpertWeights) Fold() bool {
 	return parts > 0 && !slices.Contains(folds, false)
 }
 
-// Folds reports whether the matrix is e2m1 in groups of 32 whose blocks fold.
+// Folds reports whether the matrix is e2m1 in groups of 32 and all its blocks fold.
 func (w Weight) Folds() bool { return w.inGroups() && w.folds() }
 
-// foldGroups is how many scales of a row a block has.
+// foldGroups is the number of scales of one row of a block.
 const foldGroups = foldSide / 32
 
-// inGroups reports whether a matrix is e2m1 with a scale for 32 values.
+// inGroups reports whether a matrix is e2m1 with an e8m0 scale for each 32 values of a row.
 func (w Weight) inGroups() bool {
 	return w.Data.DType == E2M1x2 && w.Scale.DType == E8M0 && w.BlockRows == 1 &&
 		w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
 }
 
-// onePattern removes matrices whose scales repeat the pattern of an earlier matrix.
+// onePattern returns the matrices without those whose scales repeat the pattern of an earlier matrix.
 func onePattern(all []Weight) []Weight {
 	seen := map[*byte]bool{}
 	return slices.DeleteFunc(all, func(w Weight) bool {
@@ -95,7 +95,8 @@ func (w *Weight) folds() bool {
 	return true
 }
 
-// foldTogether reports whether scales fold that are in one block.
+// foldTogether reports whether the scales of one block are within foldBinades of each other and not NaN, so that the
+// block folds.
 func foldTogether(scales []byte) bool {
 	least, most := slices.Min(scales), slices.Max(scales)
 	return most != scaleNaN && most-least <= foldBinades

@@ -7,7 +7,7 @@ type Capturer interface {
 	Capture(pass func() error) (Graph, error)
 }
 
-// Graph is a recorded pass. It reads and writes the memory that the pass was given.
+// Graph is a recorded pass. It reads and writes the memory that the pass used when it was recorded.
 type Graph interface {
 	// Launch enqueues the recorded operations.
 	Launch() error
@@ -23,19 +23,18 @@ type Graph interface {
 
 // Reserver is a device whose operations use memory that is not among their arguments.
 type Reserver interface {
-	// Reserve allocates the memory that the operations of a pass use, and runs none of them: the same operations, and
-	// those of smaller passes, allocate none later.
+	// Reserve allocates the memory that the operations of a pass use, and runs none of these operations. Afterwards
+	// neither this pass nor a smaller pass allocates memory.
 	Reserve(pass func() error) error
-	// Reserved returns the size of that memory in bytes.
+	// Reserved returns the size in bytes of the memory allocated by Reserve.
 	Reserved() int64
 }
 
-// Joiner is a device that multiplies the same rows by several matrices in one launch, if it is told which matrices
-// belong together.
+// Joiner is a device that multiplies rows by several matrices in one launch, if Join was called with these matrices.
 type Joiner interface {
-	// Join announces that Project will multiply the same rows by these matrices, in this order, into adjacent columns
-	// of the same rows, or that Multiply will multiply adjacent columns of the same rows, each by its own matrix.
-	// Each matrix can still be used alone and in other products, with the same bits. Matrices that cannot be joined
+	// Join announces that Project will multiply one set of rows by these matrices, in this order, into adjacent columns
+	// of its outputs, or that Multiply will multiply adjacent columns of one tensor, each by its own matrix. Each
+	// matrix can still be used alone and in other products, with bitwise equal results. Matrices that cannot be joined
 	// are not changed.
 	Join(...Matrix) error
 }

@@ -1,7 +1,8 @@
 package kernel
 
 // Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored in adjacent columns, [T,
-// n*hidden]. A site reads one mixture of them, runs a sublayer, and writes its output back into all of them.
+// n*hidden]. A site reads one mixture of the streams, runs a sublayer, and writes the sublayer's output back into all
+// streams.
 
 // HyperPreArgs reads the mixture of one site. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m = Mix[t]*r:
 //
@@ -19,11 +20,11 @@ type HyperPreArgs struct {
 	Post    Tensor // f32 [T, n]
 	Comb    Tensor // f32 [T, n*n], row after row
 	X       Tensor // activation [T, n*hidden]
-	Mix     Tensor // f32 [T, 2n+n*n]: the streams multiplied by the site's matrix, not normalised
+	Mix     Tensor // f32 [T, 2n+n*n]: product of the streams and the site's matrix, not normalised
 	Base    Tensor // f32 [1, 2n+n*n]
 	Scale   Tensor // f32 [1, 3]
-	Carried Tensor // f32 [T, n]; optional, with Pre alone
-	Pre     Tensor // f32 [T, n]; optional, may be Carried
+	Carried Tensor // f32 [T, n]; optional, given only with Pre
+	Pre     Tensor // f32 [T, n]; optional, may be the tensor Carried
 	Streams int    // n
 	Rounds  int
 	NormEps float32
@@ -62,13 +63,13 @@ func (a HyperPreArgs) Check() error {
 		c.tensor("pre", a.Pre, F32, t, n)
 	}
 	if a.Rounds < 1 {
-		c.fail("%d rounds", a.Rounds)
+		c.fail("the streams are normalised in %d rounds, want at least 1", a.Rounds)
 	}
 	return c.err
 }
 
-// MaxStreams is the maximum number of streams operations take: implementations keep a token's mixing matrix in fixed
-// memory.
+// MaxStreams is the maximum number of streams of an operation: implementations keep a token's mixing matrix in memory
+// of fixed size.
 const MaxStreams = 16
 
 func (c *checker) streams(x Tensor, n int) {
@@ -80,7 +81,7 @@ func (c *checker) streams(x Tensor, n int) {
 // HyperPostArgs writes a sublayer's output into the streams: stream_k = Post_k * Sub + sum over j of Comb[j,k] *
 // stream_j.
 type HyperPostArgs struct {
-	X       Tensor // activation [T, n*hidden], rewritten
+	X       Tensor // activation [T, n*hidden], updated in place
 	Sub     Tensor // activation [T, hidden]
 	Post    Tensor // f32 [T, n]
 	Comb    Tensor // f32 [T, n*n]
@@ -176,14 +177,14 @@ func (a HyperSumArgs) Check() error {
 	return c.err
 }
 
-// HeadNormArgs is RMSNorm without weights over every head, in place: X[t,h] = X[t,h] * rsqrt(mean(X[t,h]^2) + Eps).
+// HeadNormArgs is RMSNorm without weights of every head, in place: X[t,h] = X[t,h] * rsqrt(mean(X[t,h]^2) + Eps).
 type HeadNormArgs struct {
 	X     Tensor // activation [T, Heads*size]
 	Heads int
 	Eps   float32
 }
 
-// HeadNormalizer normalises heads.
+// HeadNormalizer computes RMSNorm of every head.
 type HeadNormalizer interface{ HeadNorm(HeadNormArgs) error }
 
 // Name returns the name of the operation.
@@ -196,7 +197,7 @@ func (a HeadNormArgs) Check() error {
 	c := checker{op: a.Name()}
 	c.float("x", a.X, a.X.Rows, a.X.Cols)
 	if a.Heads < 1 || a.X.Cols%a.Heads != 0 {
-		c.fail("%d heads do not divide %d columns", a.Heads, a.X.Cols)
+		c.fail("x has %d heads in %d columns, want heads of equal size", a.Heads, a.X.Cols)
 	}
 	return c.err
 }

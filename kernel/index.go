@@ -9,19 +9,19 @@ import (
 // rotation and quantisation. The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] *
 // n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
-	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 and for exact keys; with V41 also bf16
+	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 keys and for exact keys; with V41 also bf16
 	W        Tensor // f32 [T, OutHeads]
 	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
-	Angles   Tensor // f32 [T, 64]; not given where heads are not rotated
+	Angles   Tensor // f32 [T, 64]; not given if heads are not rotated
 	Heads    int
-	Padded   int // OutHeads: those beyond Heads are zero, and so is their weight; 0 means Heads
+	Padded   int // OutHeads; heads from Heads on, and their weights, are zero; 0 means Heads
 	Offset   int // first rotated element of a head: 0 or 64
 	Pairing  Pairing
 	Hadamard bool
 	Scales   num.ScaleMode // how query scales are derived
-	FP4      bool          // for FP4 keys: Out, f32, is rounded to FP4 in groups of 32 like they are
-	V41      bool          // as keys of layout.V41Index68 are; with FP4
+	FP4      bool          // for FP4 keys: Out, f32, is rounded to FP4 in groups of 32, as the keys are
+	V41      bool          // for keys of layout.V41Index68; only with FP4
 }
 
 // IndexQuerier prepares indexer queries.
@@ -42,7 +42,7 @@ func (a IndexQueryArgs) Check() error {
 	if a.Padded != 0 && a.Padded < a.Heads {
 		c.fail("%d heads are padded to %d, want at least as many", a.Heads, a.Padded)
 	}
-	switch bf16 := a.V41 && a.Out.DType == BF16; { // which holds FP4 times a power of two
+	switch bf16 := a.V41 && a.Out.DType == BF16; { // bf16 holds an FP4 value times a power of two exactly
 	case a.Out.DType != E4M3 && a.Out.DType != F32 && !bf16:
 		c.fail("out has type %v, want e4m3 or f32", a.Out.DType)
 	case a.FP4 && a.Out.DType != F32 && !bf16:
@@ -72,7 +72,7 @@ func (a IndexQueryArgs) Check() error {
 // no scores, because selection keeps every one of their keys; their columns are not written.
 type ScoreArgs struct {
 	Out      Tensor // f32 [R, at least the largest length]
-	Q        Tensor // e4m3 or f32 [R, Heads*128], as IndexQueryArgs has it for these keys
+	Q        Tensor // e4m3 or f32 [R, Heads*128]: Out of IndexQueryArgs for keys of this layout
 	W        Tensor // f32 [R, Heads]
 	Keys     Pool
 	Table    Tensor // i32 [tables, pages]
@@ -81,13 +81,13 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
-	// Blocks, where given, states which keys of its sequence a row of a paged cache scores, i32 [R, blocks]: column s
-	// is key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys, and Lens counts columns.
+	// Blocks, if given, lists the blocks of keys that a row of a paged cache scores, i32 [R, blocks]: column s is the
+	// score of key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys of the sequence, and Lens counts columns.
 	Blocks    Tensor
 	BlockKeys int
-	// NextN above 1 means that rows of a paged cache are in groups of NextN adjacent rows of one request with one row
-	// of the table: each block of its keys is read once for all of them. 0 and 1 score every row of a paged cache on
-	// its own. The result is the same.
+	// NextN above 1 means that rows of a paged cache are in groups of NextN adjacent rows of one request, which have
+	// one row of the page table: each block of keys is read once for a group. With 0 and 1 every row reads its keys
+	// separately. The scores do not depend on NextN.
 	NextN int
 }
 
@@ -137,16 +137,16 @@ func (a ScoreArgs) Check() error {
 	return c.err
 }
 
-// SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower
-// position on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1: one
-// canonical order, so that attention sums in the same order on every path. Rows with Lens[r] <= K get 0..Lens[r]-1
-// and their scores are not read; a length below zero counts as zero.
+// SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower position
+// on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1: this one order
+// makes attention sum in one order on every path. Rows with Lens[r] <= K get 0..Lens[r]-1 and their scores are not
+// read; a length below zero counts as zero.
 type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
-	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
+	Scores Tensor // f32 [R, at least the largest length]; need not be given if every length is at most K
 	Lens   Tensor // i32 [R, 1]
-	// Values receives the scores of the chosen positions in the order of Out, f32 [R, K]; absent if they are not
-	// needed. For rows that are not scored, and after the last position, it is zero.
+	// Values receives the scores of the chosen positions in the order of Out, f32 [R, K]; optional. It is zero for rows
+	// that are not scored and after the last position.
 	Values Tensor
 }
 

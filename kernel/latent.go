@@ -1,12 +1,12 @@
 package kernel
 
-// LatentDims are the sizes of multi-head latent attention.
+// LatentDims holds the sizes of multi-head latent attention, in values.
 type LatentDims struct {
 	Heads  int
-	Nope   int // part of a query head without position, 128 in V3.2
-	Rope   int // rotated part, 64
+	Nope   int // unrotated part of a query head, 128 in V3.2
+	Rope   int // rotated part of a query head, 64
 	V      int // value head, 128 in V3.2
-	Latent int // 512
+	Latent int // latent part of a cache row, 512
 }
 
 // QK returns the size of an expanded query or key head.
@@ -23,7 +23,7 @@ func (d LatentDims) KVB() int { return d.Heads * (d.Nope + d.V) }
 type AbsorbArgs struct {
 	Out  Tensor // activation [T, Heads*(Latent+Rope)]
 	Q    Tensor // activation [T, Heads*(Nope+Rope)]
-	KVB  Matrix // [Heads*(Nope+V), Latent], Latent; W_UK[h] is rows h*(Nope+V) ... +Nope
+	KVB  Matrix // [Heads*(Nope+V), Latent], role Latent; W_UK[h] is the Nope rows from h*(Nope+V) on
 	Dims LatentDims
 }
 
@@ -48,7 +48,7 @@ func (a AbsorbArgs) Check() error {
 type ExpandArgs struct {
 	Out  Tensor // activation [T, Heads*V]
 	U    Tensor // activation [T, Heads*Latent]
-	KVB  Matrix // [Heads*(Nope+V), Latent], Latent; W_UV[h] is rows h*(Nope+V)+Nope ... +V
+	KVB  Matrix // [Heads*(Nope+V), Latent], role Latent; W_UV[h] is the V rows from h*(Nope+V)+Nope on
 	Dims LatentDims
 }
 

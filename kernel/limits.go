@@ -1,14 +1,14 @@
 package kernel
 
-// Limits make a GPU behave like a smaller one, for tests and to plan a purchase. A field that is zero, or above
-// the device's own figure, has no effect.
+// Limits make a GPU behave like a smaller one, for tests and to decide which GPU to buy. A field that is zero, or above
+// the device's own value, has no effect.
 type Limits struct {
-	Profile string // the device that is pretended; empty where figures alone are given
-	Arch    string // the planner's name of its architecture; empty is the device's own
-	Memory  int64  // bytes that may be allocated
-	Shared  int    // bytes of shared memory of a block
-	SMs     int    // multiprocessors
-	Bus     int64  // bytes a second between host and device
+	Profile string // name of the simulated device; empty if only the other fields are given
+	Arch    string // architecture of the simulated device in plans; empty means the device's own
+	Memory  int64  // maximum bytes that may be allocated
+	Shared  int    // bytes of shared memory per block
+	SMs     int    // number of multiprocessors
+	Bus     int64  // bytes per second between host and device
 }
 
 // Any reports whether anything is limited.

@@ -1,20 +1,20 @@
 package kernel
 
-// Linear attention with a gate for each channel (KDA; glm53flash spec, 3). A layer keeps of every sequence a state and
-// the rows that its convolution still reads, each in a slot that belongs to the sequence. Rows of a sequence are
-// processed by position, whatever their order in the pass.
+// Linear attention with a gate for each channel (KDA; glm53flash spec, 3). For every sequence a layer keeps a state and
+// the rows that its convolution still reads, each in a slot that belongs to the sequence. The rows of a sequence are
+// processed in the order of their positions, whatever their order in the pass.
 
-// Sequences states which rows of a pass belong to which sequence, and where its state is.
+// Sequences lists the rows of each sequence in a pass, and the slots of the sequences' states.
 type Sequences struct {
-	// Rows are rows of the pass, sequence after sequence, by position, i32 [T, 1].
+	// Rows are the row numbers of the pass, i32 [T, 1]: sequence after sequence, in the order of positions.
 	Rows Tensor
-	// Spans has a row for each sequence, i32 [B, 6]: the start of its part of Rows, its number of rows, its slot, and
-	// 1 if the sequence begins with these rows, so that its state starts empty. A negative slot is padding: its rows
-	// are zeros and nothing is stored. Next is the number of held-back rows that are part of the sequence: they
-	// update the state before these rows do. Last is 1 if these rows are held back: their outputs are computed, and
-	// the state does not change.
+	// Spans has a row for each sequence, i32 [B, 6]: the start of its part of Rows; its number of rows; its slot; 1 if
+	// the sequence begins with these rows, so that its state starts empty; the number of held-back rows, which update
+	// the state before these rows do; and 1 if these rows are held back themselves: their outputs are computed, and the
+	// state does not change. A negative slot is padding: its output rows are zeros and nothing is stored.
 	Spans Tensor
-	// Snapshots, i32 [T, 1], is for each row of the pass the slot to which the state after it is copied; -1 means none.
+	// Snapshots, i32 [T, 1], has for each row of the pass the slot to which the state after the row is copied; -1 means
+	// none.
 	Snapshots Tensor
 }
 
@@ -25,7 +25,7 @@ func (c *checker) sequences(s Sequences, rows int) {
 	c.tensor("snapshots", s.Snapshots, I32, rows, 1)
 }
 
-// SpanWords are the words of a row of Sequences.Spans.
+// SpanWords is the number of words of a row of Sequences.Spans.
 const SpanWords = 6
 
 // ConvRows is the number of earlier rows that the convolution of a row reads.
@@ -35,16 +35,16 @@ const ConvRows = 3
 // over i of Weight[c,i] * X[t-3+i, c]). Rows before the sequence are zeros; rows before the pass are in State, which
 // receives the last three rows.
 type ConvArgs struct {
-	Out    Tensor // activation [T, C]; not X
+	Out    Tensor // activation [T, C]; must not be X
 	X      Tensor // activation [T, C]
 	Weight Tensor // f32 [C, 4]
 	State  Tensor // f32 [slots*3, C]: the oldest row of a sequence first
-	Kept   Tensor // f32 [snapshots*3, C]
+	Kept   Tensor // f32 [snapshots*3, C]: copies of State, by slot in Snapshots
 	Held   Tensor // f32 [slots*n, C]: up to n rows of a sequence that were held back; optional
 	Sequences
 }
 
-// Convolver computes convolutions.
+// Convolver computes causal convolutions of four rows, then silu.
 type Convolver interface{ Convolve(ConvArgs) error }
 
 // Name returns the name of the operation.
@@ -82,17 +82,18 @@ type DeltaArgs struct {
 	ALog    Tensor // f32 [1, Heads]
 	Bias    Tensor // f32 [1, Heads*128]
 	State   Tensor // f32 [slots*Heads*128, 128]
-	Kept    Tensor // f32 [snapshots*Heads*128, 128]
+	Kept    Tensor // f32 [snapshots*Heads*128, 128]: copies of State, by slot in Snapshots
 	// Held are up to n held-back rows of a sequence, f32 [slots*n, 3*Heads*128+Heads]: k, v and gate of all heads, then
 	// beta; optional.
 	Held Tensor
 	Sequences
 	Heads int
 	Bound float32
-	// Chunk is how many positions are computed together in the chunked form (glm53flash spec, 3.1), from multiples of
-	// it on; 0 is the recurrent form, row by row, whose bits do not depend on how a sequence is cut into passes.
+	// Chunk is the number of positions that are computed together in the chunked form (glm53flash spec, 3.1); chunks
+	// start at multiples of Chunk. 0 is the recurrent form, row by row: its results are bitwise equal however a
+	// sequence is divided into passes.
 	Chunk int
-	// First is the position of the first row of each sequence, i32 [B, 1]; given where rows are computed in chunks.
+	// First is the position of the first row of each sequence, i32 [B, 1]; given with a Chunk above 0.
 	First Tensor
 }
 
@@ -140,8 +141,8 @@ func (a DeltaArgs) Check() error {
 	return c.err
 }
 
-// GatedNormArgs is RMSNorm of every head with one weight for all of them, times the sigmoid of a gate:
-// Out[t,h] = X[t,h] * rsqrt(mean(X[t,h]^2) + Eps) * Weight * sigmoid(Gate[t,h]).
+// GatedNormArgs is RMSNorm of every head, with one weight that all heads share, times the sigmoid of a gate: Out[t,h] =
+// X[t,h] * rsqrt(mean(X[t,h]^2) + Eps) * Weight * sigmoid(Gate[t,h]).
 type GatedNormArgs struct {
 	Out    Tensor // activation [T, Heads*n]; may be X
 	X      Tensor // activation [T, Heads*n]
@@ -163,7 +164,7 @@ func (a GatedNormArgs) on(d Device) error { return run(d, GatedNormalizer.GatedN
 func (a GatedNormArgs) Check() error {
 	c := checker{op: a.Name()}
 	if a.Heads < 1 || a.X.Cols%max(a.Heads, 1) != 0 {
-		c.fail("%d heads do not divide %d columns", a.Heads, a.X.Cols)
+		c.fail("x has %d heads in %d columns, want heads of equal size", a.Heads, a.X.Cols)
 		return c.err
 	}
 	c.float("x", a.X, a.X.Rows, a.X.Cols)

@@ -5,15 +5,16 @@ import "fmt"
 // List is the operations of a pass, in order. Equal passes have equal lists, for any batch.
 type List []Step
 
-// Step is an operation with its position in a pass: a stage of a layer, or of no layer if Layer is negative.
+// Step is an operation with its position in a pass: a stage of a layer, or a stage outside the layers if Layer is
+// negative.
 type Step struct {
 	Op    Op
 	Stage string
 	Layer int
-	mark  Mark // of its stage
+	mark  Mark // mark of the stage
 }
 
-// failed states where in a pass an error happened.
+// failed adds the stage and layer of the step to an error.
 func (s *Step) failed(err error) error {
 	switch {
 	case s.Stage == "":
@@ -24,18 +25,18 @@ func (s *Step) failed(err error) error {
 	return fmt.Errorf("%s of layer %d: %w", s.Stage, s.Layer, err)
 }
 
-// Program is a list that a device has made ready: it runs again and again over the same memory.
+// Program is a list of operations that was compiled for a device. It can run any number of times over the same memory.
 type Program interface {
-	// Len returns the number of its parts.
+	// Len returns the number of parts of the program.
 	Len() int
-	// Run enqueues the parts from to to, half open, in their order; none where they are equal. Running reads no host
-	// data, allocates nothing and does not wait, so that it can be captured. Between two calls other programs may run
-	// that do not write memory that this one reads.
+	// Run enqueues the parts from up to, but not including, to, in order. It reads no host data, allocates nothing and
+	// does not wait, so that it can be captured. Between two calls other programs may run if they do not write memory
+	// that this program reads.
 	Run(from, to int) error
 }
 
-// Builder makes lists of operations for one device and keeps the first error, so that the code of a pass checks for
-// an error only once, at its end. One goroutine uses it; only Place may be called by others.
+// Builder makes lists of operations for one device. It keeps the first error, so the code of a pass checks for errors
+// only once, at its end. One goroutine uses it; only Place may be called by other goroutines.
 type Builder struct {
 	dev   Device
 	ranks Member
@@ -45,8 +46,8 @@ type Builder struct {
 	err   error
 }
 
-// NewBuilder makes a builder of lists for a device, and its index among ranks: lists of a device that runs alone have
-// no operations of several ranks.
+// NewBuilder makes a builder for a device with the given index among the ranks. Lists of a device that runs alone
+// contain no operations of several ranks.
 func NewBuilder(dev Device, ranks Member) *Builder {
 	b := &Builder{dev: dev, ranks: ranks}
 	b.place.mark, _ = dev.(Marker)
@@ -57,17 +58,19 @@ func NewBuilder(dev Device, ranks Member) *Builder {
 // Ranks returns the device's index among the ranks.
 func (b *Builder) Ranks() Member { return b.ranks }
 
-// First reports whether the device is the first rank, or runs alone: before AllReduceArgs the first adds its part of a
-// sum to rows that all ranks hold, and the others overwrite the rows with theirs.
+// First reports whether the device is the first rank, or runs alone. Before AllReduceArgs the first rank adds its part
+// of a sum to rows that all ranks hold, and the other ranks overwrite these rows with their parts, so that the rows are
+// counted once.
 func (b *Builder) First() bool { return b.ranks.Rank == 0 }
 
-// At sets the stage of the following operations: a stage of a layer, or of no layer where layer is negative.
+// At sets the stage of the following operations: a stage of a layer, or a stage outside the layers if layer is
+// negative.
 func (b *Builder) At(stage string, layer int) {
 	b.at = Step{Stage: stage, Layer: layer, mark: b.place.number(stage, layer)}
 }
 
-// Add appends an operation. Operations of several ranks are skipped on a device that runs alone, and the beginning of
-// experts where the device has none in host memory.
+// Add appends an operation. On a device that runs alone it skips operations of several ranks, and on a device that is
+// not an ExpertPoster it skips PostArgs.
 func (b *Builder) Add(op Op) {
 	switch op.(type) {
 	case shared:
@@ -89,7 +92,7 @@ func (b *Builder) Add(op Op) {
 	b.place.has(step.mark, op)
 }
 
-// Fail stops the list with an error of the caller.
+// Fail makes the current list fail with an error of the caller, unless it has failed already.
 func (b *Builder) Fail(err error) {
 	if b.err == nil && err != nil {
 		b.err = b.at.failed(err)
@@ -125,7 +128,7 @@ func (b *Builder) Run() error {
 	return p.Run(0, p.Len())
 }
 
-// interpreter runs a list operation by operation.
+// interpreter is the Program that runs a list operation by operation.
 type interpreter struct {
 	of   *Builder
 	list List
@@ -134,7 +137,7 @@ type interpreter struct {
 // Len returns the number of operations.
 func (p *interpreter) Len() int { return len(p.list) }
 
-// Run carries out operations.
+// Run enqueues the operations from up to, but not including, to.
 func (p *interpreter) Run(from, to int) error {
 	for i := range p.list[from:to] {
 		s := &p.list[from+i]
@@ -149,7 +152,7 @@ func (p *interpreter) Run(from, to int) error {
 	return nil
 }
 
-// begin notes that an operation is enqueued.
+// begin records that an operation is about to be enqueued.
 func (b *Builder) begin(s *Step) error {
 	if b.ranks.Beats != nil {
 		b.ranks.Beats.Add(1)
@@ -157,7 +160,7 @@ func (b *Builder) begin(s *Step) error {
 	return b.place.begin(s)
 }
 
-// carryOut enqueues an operation, of the device or of all ranks.
+// carryOut enqueues an operation on the device or, for an operation of several ranks, on its Collective.
 func (b *Builder) carryOut(op Op) error {
 	if c, ok := op.(shared); ok {
 		return c.among(b.ranks.Comm)

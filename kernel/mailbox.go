@@ -12,22 +12,23 @@ import (
 
 // MailboxShape holds the sizes of a mailbox.
 type MailboxShape struct {
-	Activation DType // of rows and results
+	Activation DType // element type of rows and results
 	Hidden     int   // columns of rows and results
-	Rows       int   // of an exchange, at most
-	Pairs      int   // of a row and a choice in an exchange, at most
+	Rows       int   // maximum number of rows of an exchange
+	Pairs      int   // maximum number of pairs of a row and a chosen expert in an exchange
 }
 
 // The words at the beginning of a mailbox. Each side writes its own words, in its own cache lines.
 const (
 	// MailPosted is the number of exchanges that the device has posted, modulo 2^32.
 	MailPosted = 0
-	// MailMessage is where the message of the latest exchange begins: layer, rows, choices of a row, the bits of the
-	// limit, 1 where the rows belong to prompts.
+	// MailMessage is the index of the first word of the message of the latest exchange: layer, rows, choices per row,
+	// the bits of the limit, and 1 if the rows belong to prompts.
 	MailMessage = 1
 	// MailFinished is the number of exchanges that the host's workers have answered.
 	MailFinished = 16
-	// MailFailed is not 0 when the workers could not answer: Mailbox.Err states why. The device then stops waiting.
+	// MailFailed is not 0 if the workers could not answer; Mailbox.Err returns the reason. The device then stops
+	// waiting.
 	MailFailed = 17
 
 	mailWords = 64
@@ -37,7 +38,8 @@ const mailAlign = 256
 
 func (s MailboxShape) rowBytes() int64 { return int64(s.Hidden) * int64(s.Activation.Size()) }
 
-// Offsets returns where rows, ids and results begin in the memory of a mailbox, and its size.
+// Offsets returns the offsets in bytes of rows, ids and results in the memory of a mailbox, and the size of that
+// memory.
 func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 	up := func(n int64) int64 { return (n + mailAlign - 1) / mailAlign * mailAlign }
 	x = up(4 * mailWords)
@@ -46,51 +48,52 @@ func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 	return x, ids, results, up(results + int64(s.Pairs)*s.rowBytes())
 }
 
-// Fit returns the number of rows of k choices that fit an exchange.
+// Fit returns the maximum number of rows of an exchange if each row has k choices.
 func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
 
-// Mailbox is host memory through which a device passes rows of a layer to workers on the host, which compute some of
-// the layer's experts and return results. Device and workers run at the same time and read each other's words in that
-// memory; neither waits for the other inside an operation.
+// Mailbox is host memory through which a device passes rows of a layer to workers on the host. The workers compute some
+// of the layer's experts and return results. Device and workers run at the same time and read each other's words in
+// that memory; neither waits for the other inside an operation.
 //
-// An exchange: the device writes rows, ids and the message, then MailPosted. The workers compute, write results, then
-// MailFinished, the same number. The device waits for it before it reads results, with a time-out, and only then begins
-// the next exchange. A device whose operations run later than they are enqueued has Expect called when it enqueues, so
-// that workers sleep while nothing is enqueued.
+// An exchange: the device writes rows, ids and the message, and then MailPosted. The workers compute, write results,
+// and then set MailFinished to the value of MailPosted. The device waits for MailFinished, with a time-out, before it
+// reads results, and only then begins the next exchange. If operations of the device run later than they are enqueued,
+// Expect is called when an exchange is enqueued, so that workers can sleep while nothing is enqueued.
 type Mailbox struct {
 	MailboxShape
 	X       Tensor // activation [Rows, Hidden]
 	IDs     Tensor // i32 [Pairs, 1]: the chosen experts, row after row without gaps
-	Results Tensor // activation [Pairs, Hidden]: by row and choice; of choices of other experts undefined
-	// Awake, where set before the first call of Next, is called with true when exchanges are expected and with false
-	// before Next sleeps, which it then does only when none was expected for a while.
+	Results Tensor // activation [Pairs, Hidden], by row and choice; undefined for experts of the device
+	// Awake is optional and set before the first call of Next. Next calls it with true when exchanges are expected, and
+	// with false before it sleeps, which it does after no exchange was expected for the time lingers.
 	Awake func(on bool)
 
 	words    []uint32
-	expected atomic.Uint32 // exchanges that were enqueued
-	taken    uint32        // by the workers
-	wake     chan struct{} // expected has grown
-	done     chan struct{} // MailFinished has grown
+	expected atomic.Uint32 // number of exchanges that were enqueued, modulo 2^32
+	taken    uint32        // number of exchanges that the workers have taken, modulo 2^32
+	wake     chan struct{} // receives when expected has grown
+	done     chan struct{} // receives when MailFinished has grown
 	closed   chan struct{}
 	once     sync.Once
 	serving  atomic.Bool
-	ended    chan struct{} // closed when the workers use the memory no longer
-	timer    *time.Timer   // of Await
+	ended    chan struct{} // closed when the workers no longer use the memory
+	timer    *time.Timer   // time-out of Await
 
 	mu  sync.Mutex
-	err error // why the workers could not answer
+	err error // first reason why the workers could not answer
 }
 
-// Message is the description of an exchange other than rows and ids.
+// Message describes an exchange without its rows and ids.
 type Message struct {
-	Layer  int // as HostExperts.Layer
+	Layer  int // layer number (HostExperts.Layer)
 	Rows   int
-	Top    int // choices of a row
+	Top    int // choices per row
 	Limit  float32
 	Prompt bool // the rows belong to prompts
 }
 
-// NewMailbox makes a mailbox of zeroed memory of the size of its shape, at a multiple of 64 bytes.
+// NewMailbox makes a mailbox in zeroed memory. The memory has at least the size of the shape and starts at a multiple
+// of 64 bytes.
 func NewMailbox(s MailboxShape, memory []byte) (*Mailbox, error) {
 	x, ids, results, size := s.Offsets()
 	if int64(len(memory)) < size || s.Rows < 1 || s.Pairs < 1 || s.Hidden < 1 {
@@ -116,7 +119,7 @@ func (b *Mailbox) Expect(n int) {
 	notify(b.wake)
 }
 
-// Expected returns how many exchanges were enqueued so far, modulo 2^32.
+// Expected returns the number of exchanges that were enqueued so far, modulo 2^32.
 func (b *Mailbox) Expected() uint32 { return b.expected.Load() }
 
 func notify(c chan struct{}) {
@@ -126,7 +129,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Close ends the waiting of both sides. A second call does nothing.
+// Close makes the device and the workers stop waiting. A second call does nothing.
 func (b *Mailbox) Close() {
 	if b != nil {
 		b.once.Do(func() { close(b.closed) })
@@ -136,8 +139,8 @@ func (b *Mailbox) Close() {
 // Begin reports that workers will call Next. They call it until it returns false.
 func (b *Mailbox) Begin() { b.serving.Store(true) }
 
-// Drain closes the mailbox and waits for workers that are in the middle of an exchange; false when they do not end in
-// time. The memory must not be freed then.
+// Drain closes the mailbox and waits until the workers have ended an exchange in progress. It returns false if they do
+// not end within the given time; the memory must then not be freed.
 func (b *Mailbox) Drain(most time.Duration) bool {
 	b.Close()
 	if !b.serving.Load() {
@@ -158,7 +161,7 @@ func (b *Mailbox) Err() error {
 	return b.err
 }
 
-// fail keeps the first error.
+// fail records an error, if none was recorded before, and returns the recorded error.
 func (b *Mailbox) fail(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +171,7 @@ func (b *Mailbox) fail(err error) error {
 	return b.err
 }
 
-// Clear removes an error after which the mailbox can still be used.
+// Clear removes the recorded error, after which the mailbox can be used again.
 func (b *Mailbox) Clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,20 +179,21 @@ func (b *Mailbox) Clear() {
 	atomic.StoreUint32(&b.words[MailFailed], 0)
 }
 
-// How workers wait for the next exchange while one is expected: they look without a pause, then let other goroutines
-// run in between, then sleep. A decode step has an exchange every few hundred microseconds.
+// How workers wait for an exchange that is expected: they first poll without a pause, then yield to other goroutines
+// between polls, then sleep. A decode step has an exchange every few hundred microseconds.
 const (
 	looks     = 1000
 	yieldsFor = 2 * time.Millisecond
 	shortNap  = 50 * time.Microsecond
 	longNap   = 2 * time.Millisecond
 	napsFor   = 200 * time.Millisecond
-	// lingers is how long workers that are kept awake wait for the next pass: during decoding the next pass is
-	// enqueued sooner.
+	// lingers is how long workers that are kept awake wait for the next pass before they sleep. During decoding the
+	// next pass is enqueued sooner.
 	lingers = 2 * time.Millisecond
 )
 
-// Next waits for the next exchange; false when the mailbox was closed. The workers call it, and Finish after each.
+// Next waits for the next exchange and returns false if the mailbox was closed. Workers call Next and then Finish for
+// each exchange.
 func (b *Mailbox) Next() (Message, bool) {
 	m, ok := b.next()
 	if !ok {
@@ -233,7 +237,7 @@ func (b *Mailbox) next() (Message, bool) {
 		Prompt: m[4] != 0}, true
 }
 
-// expects waits until an exchange is expected; false when the mailbox was closed.
+// expects waits until an exchange is expected and returns false if the mailbox was closed.
 func (b *Mailbox) expects() bool {
 	if b.Awake != nil {
 		for begun := time.Now(); b.expected.Load() == b.taken && time.Since(begun) < lingers; {
@@ -259,7 +263,7 @@ func (b *Mailbox) expects() bool {
 	return true
 }
 
-// Finish answers the exchange that Next returned: results are written, or err states why they are not.
+// Finish answers the exchange that Next returned. err is nil if the results were written; otherwise it is the reason.
 func (b *Mailbox) Finish(err error) {
 	if err != nil {
 		b.fail(err)
@@ -269,8 +273,8 @@ func (b *Mailbox) Finish(err error) {
 	notify(b.done)
 }
 
-// Post posts an exchange whose rows and ids were written, after Err was found nil. For devices whose operations run
-// when they are called; others write the words themselves.
+// Post posts an exchange after its rows and ids were written and Err returned nil. It is for devices whose operations
+// run when they are called; the kernels of other devices write the words of the message.
 func (b *Mailbox) Post(m Message) {
 	w := b.words[MailMessage:]
 	w[0], w[1], w[2], w[3], w[4] = uint32(m.Layer), uint32(m.Rows), uint32(m.Top), math.Float32bits(m.Limit), 0
@@ -281,8 +285,8 @@ func (b *Mailbox) Post(m Message) {
 	b.Expect(1)
 }
 
-// Await waits until the workers have answered the exchange that was posted last. An error of the workers is returned
-// once. After a time-out no further exchange is posted.
+// Await waits until the workers have answered the latest exchange. An error of the workers is returned once. After a
+// time-out no further exchange may be posted.
 func (b *Mailbox) Await(timeout time.Duration) error {
 	defer b.timer.Stop()
 	b.timer.Reset(timeout)
@@ -302,7 +306,7 @@ func (b *Mailbox) Await(timeout time.Duration) error {
 	return err
 }
 
-// Late is the error of workers that did not answer in time.
+// Late returns the error for workers that did not answer in time.
 func (b *Mailbox) Late(timeout time.Duration) error {
 	m := b.words[MailMessage:]
 	return fmt.Errorf("%w: the workers of experts in host memory did not answer for %v: exchange %d, layer %d, "+

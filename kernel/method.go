@@ -8,8 +8,8 @@ import (
 // ExpertMethod determines where the weights of an expert are stored and which device computes it.
 type ExpertMethod uint8
 
-// The methods. Resident and Fetched run the same kernels over the same bytes, so they give the same bits; Computed has
-// the bits of the host's kernels.
+// The methods. Resident and Fetched experts are computed by the same kernels from the same bytes, so their results are
+// bitwise equal; results of Computed experts are rounded as the host's kernels round.
 const (
 	Resident ExpertMethod = iota // in the memory of the device
 	Computed                     // in host memory, computed by the CPU from rows that are copied to it
@@ -25,16 +25,17 @@ func (m ExpertMethod) String() string {
 	return fmt.Sprintf("method(%d)", uint8(m))
 }
 
-// ExpertMethods are the methods of a layer's experts, one for each expert. Without any, all are resident.
+// ExpertMethods holds the methods of a layer's experts, one for each expert. If both lists are empty, all experts are
+// resident.
 type ExpertMethods struct {
-	Decode  []ExpertMethod // of rows of decodes, verified drafts and drafting passes
-	Prefill []ExpertMethod // of rows of prompts
+	Decode  []ExpertMethod // [experts]: methods for decode rows, verified draft rows and rows of drafting passes
+	Prefill []ExpertMethod // [experts]: methods for prompt rows
 }
 
 // OnHost returns the number of experts that have a copy in host memory.
 func (m ExpertMethods) OnHost() int { return len(m.Where(Computed, Fetched)) }
 
-// Of returns the methods of rows of prompts, or of other rows.
+// Of returns the methods for prompt rows, or for all other rows.
 func (m ExpertMethods) Of(prompt bool) []ExpertMethod {
 	if prompt {
 		return m.Prefill
@@ -42,12 +43,12 @@ func (m ExpertMethods) Of(prompt bool) []ExpertMethod {
 	return m.Decode
 }
 
-// Has reports whether an expert has a method in a phase.
+// Has reports whether an expert has the given method in at least one of the two lists.
 func (m ExpertMethods) Has(method ExpertMethod) bool {
 	return slices.Contains(m.Decode, method) || slices.Contains(m.Prefill, method)
 }
 
-// Where lists the experts of which a phase has one of the methods.
+// Where lists the experts that have one of the given methods for decode or prompt rows.
 func (m ExpertMethods) Where(methods ...ExpertMethod) []int {
 	var out []int
 	in := func(list []ExpertMethod, e int) bool { return e < len(list) && slices.Contains(methods, list[e]) }
@@ -59,8 +60,8 @@ func (m ExpertMethods) Where(methods ...ExpertMethod) []int {
 	return out
 }
 
-// Swap exchanges the methods of two experts: in, which has a copy in host memory, becomes resident, and out, which is
-// resident in both phases, gets its methods. It modifies the lists.
+// Swap exchanges the methods of two experts. in has a copy in host memory and becomes resident; out is resident for all
+// rows and gets the methods of in. Swap modifies the lists.
 func (m ExpertMethods) Swap(in, out int) error {
 	n := len(m.Decode)
 	if in < 0 || in >= n || out < 0 || out >= n || m.Decode[in] == Resident || m.Prefill[in] == Resident ||
@@ -74,12 +75,12 @@ func (m ExpertMethods) Swap(in, out int) error {
 	return nil
 }
 
-// Clone returns a copy.
+// Clone returns a copy with its own lists.
 func (m ExpertMethods) Clone() ExpertMethods {
 	return ExpertMethods{Decode: slices.Clone(m.Decode), Prefill: slices.Clone(m.Prefill)}
 }
 
-// check refuses methods that do not fit n experts, or that are not possible.
+// check reports methods whose number is not n, or that are not possible.
 func (m ExpertMethods) check(c *checker, n int, host bool) {
 	switch {
 	case c.err != nil || len(m.Decode) == 0 && len(m.Prefill) == 0:

@@ -1,9 +1,9 @@
 package kernel
 
-// RouteArgs chooses experts (v32 spec, 2.7): scores are sigmoid(Logits); Bias is added for the choice only; the best
-// KeepGroups of Groups groups by the sum of their two best biased scores remain; the TopK best biased experts are
-// chosen, best first, the lower index on a tie. Weights are the unbiased scores, divided by their sum when Normalize
-// is set, times Scale. A row of NaN chooses experts that exist, and its weights are NaN.
+// RouteArgs chooses experts (v32 spec, 2.7). Scores are sigmoid(Logits); Bias is added only for the choice. The
+// KeepGroups groups with the largest sum of their two best biased scores are kept; of their experts the TopK with the
+// best biased scores are chosen, best first, the lower index on a tie. Weights are the unbiased scores, divided by
+// their sum if Normalize is set, times Scale. A row with NaN chooses valid expert numbers, and its weights are NaN.
 type RouteArgs struct {
 	IDs        Tensor // i32 [T, TopK]
 	Weights    Tensor // f32 [T, TopK]
@@ -51,10 +51,11 @@ type ExpertArgs struct {
 	Weights Tensor // f32 [T, k]
 	Experts Experts
 	Limit   float32
-	// Part is the range of experts in Experts, if ranks share them: choices of other experts add nothing.
+	// Part is the range of experts in Experts if ranks share the experts. Choices of experts outside the range add
+	// nothing.
 	Part Part
-	// Prompt is how many rows belong to prompts: the first ones. Experts in two memories may have another method there
-	// (ExpertMethods).
+	// Prompt is the number of rows that belong to prompts; these rows are the first ones. Split experts may have other
+	// methods for prompt rows (ExpertMethods).
 	Prompt int
 }
 

@@ -7,23 +7,23 @@ import "fmt"
 type Op interface {
 	// Name returns the operation's name in messages.
 	Name() string
-	// Check validates the arguments. Those of a list are checked when they are added to it.
+	// Check validates the arguments. The arguments of an operation in a list are checked when it is added.
 	Check() error
 }
 
-// own is an operation of one device.
+// own is an operation that one device runs by itself.
 type own interface {
 	Op
 	on(Device) error
 }
 
-// shared is an operation of all ranks.
+// shared is an operation that all ranks run together.
 type shared interface {
 	Op
 	among(Collective) error
 }
 
-// Do checks and runs a single operation, for example in tests. Passes are lists of operations.
+// Do checks and runs a single operation, for example in tests. Passes run lists of operations instead.
 func Do(d Device, op Op) error {
 	if err := op.Check(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func Do(d Device, op Op) error {
 	return d.Do(op)
 }
 
-// Dispatch is the Do of a device with a method for each operation that it has.
+// Dispatch runs an operation on a device that has a method for each operation that it supports.
 func Dispatch(d Device, op Op) error {
 	if o, ok := op.(own); ok {
 		return o.on(d)
@@ -39,7 +39,7 @@ func Dispatch(d Device, op Op) error {
 	return fmt.Errorf("%w: %s needs several ranks, but %s is one device", ErrUnsupported, op.Name(), d.Name())
 }
 
-// run calls the method of a device that has the operation.
+// run calls do if the device implements the interface D, and otherwise returns ErrUnsupported.
 func run[D any, A Op](dev Device, do func(D, A) error, a A) error {
 	if d, ok := dev.(D); ok {
 		return do(d, a)

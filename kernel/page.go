@@ -8,17 +8,18 @@ import (
 
 // PageMover is a device that copies pages between its memory and page-locked host memory without waiting.
 type PageMover interface {
-	// HostAlloc allocates page-locked host memory. Write from such memory may return before it has read it: the memory
-	// must not change until the next Sync, or until an event that was enqueued later was waited for.
+	// HostAlloc allocates page-locked host memory. Write may return before it has read a source in such memory: the
+	// source must not change until the next Sync has returned, or the Wait of an event that was enqueued later.
 	HostAlloc(bytes int64) ([]byte, error)
-	// HostFree releases memory of HostAlloc.
+	// HostFree releases memory that HostAlloc returned.
 	HostFree([]byte) error
-	// Collect enqueues copies of contiguous tensors to dst, one after the other, after the operations enqueued so
-	// far. dst is page-locked and exactly as long as the copies; it contains them once the event's Wait has returned.
+	// Collect enqueues copies of contiguous tensors to dst, one after the other, after the operations enqueued so far.
+	// dst is page-locked, exactly as long as the tensors together, and complete once the event's Wait has returned.
 	Collect(dst []byte, src []Tensor) (Event, error)
 }
 
-// Collect copies contiguous tensors to dst, one after the other. A device that is not a PageMover waits for each.
+// Collect copies contiguous tensors to dst, one after the other. If the device is not a PageMover, it waits for each
+// copy.
 func Collect(m Memory, dst []byte, src []Tensor) (Event, error) {
 	if p, ok := m.(PageMover); ok {
 		return p.Collect(dst, src)
@@ -51,14 +52,14 @@ func Distribute(m Memory, dst []Tensor, src []byte) error {
 	return nil
 }
 
-// Words is host memory of 32-bit words that a device can read, if possible without making the host wait. The zero
-// value is empty.
+// Words is host memory of 32-bit words whose copy to a device does not make the host wait, if the device is a
+// PageMover. The zero value is empty.
 type Words struct {
 	words  []int32
-	locked []byte // the same, of a PageMover
+	locked []byte // bytes of words, if a PageMover allocated them
 }
 
-// Take returns n words. Those that it returned before are not used any more.
+// Take returns n words. The words that an earlier call returned must no longer be used.
 func (w *Words) Take(m Memory, n int) ([]int32, error) {
 	if n <= len(w.words) {
 		return w.words[:n], nil
@@ -76,12 +77,12 @@ func (w *Words) Take(m Memory, n int) ([]int32, error) {
 	if w.locked, err = mover.HostAlloc(4 * int64(room)); err != nil {
 		return nil, err
 	}
-	// A view of the same 4*room bytes; page-locked memory begins at a page.
+	// 4*room bytes as room words; page-locked memory begins at a page, so they are aligned.
 	w.words = unsafe.Slice((*int32)(unsafe.Pointer(&w.locked[0])), room)
 	return w.words[:n], nil
 }
 
-// Free releases the memory.
+// Free releases the memory to the device that allocated it.
 func (w *Words) Free(m Memory) error {
 	locked := w.locked
 	w.words, w.locked = nil, nil

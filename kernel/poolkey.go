@@ -1,18 +1,18 @@
 package kernel
 
-// Pools of index keys (glm53flash spec, 5): a pool's key is computed from the keys of its tokens by CompressArgs
-// without overlap, a selection is a list of pools, and attention runs over the tokens of these.
+// Pools of index keys (glm53flash spec, 5): CompressArgs without overlap computes the key of a pool from the keys of
+// its tokens, a selection is a list of pools, and attention reads the tokens of the selected pools.
 
 // LayerNormArgs is LayerNorm of every row: Out[t] = (X[t] - mean) * rsqrt(variance + Eps) * Weight + Bias.
 type LayerNormArgs struct {
 	Out    Tensor // f32 or activation [T, n]; may be X
-	X      Tensor // the same
+	X      Tensor // f32 or activation [T, n], element type of Out
 	Weight Tensor // f32 [1, n]
 	Bias   Tensor // f32 [1, n]
 	Eps    float32
 }
 
-// LayerNormalizer normalises rows.
+// LayerNormalizer computes LayerNorm of every row.
 type LayerNormalizer interface{ LayerNorm(LayerNormArgs) error }
 
 // Name returns the name of the operation.
@@ -31,8 +31,8 @@ func (a LayerNormArgs) Check() error {
 }
 
 // SpreadArgs converts selected pools to the slots of their tokens: the Pool tokens of each selected pool in ascending
-// order, then the tokens from the end of the last complete pool to Seen[r], which are in no pool yet. Token p is in
-// Table[TableRow[r], p/PageTokens]. Lens receives their number; entries after them are -1.
+// order, then the tokens after the last complete pool, up to Seen[r]. Token p is in page Table[TableRow[r],
+// p/PageTokens]. Lens receives the number of slots of a row; entries after these are -1.
 type SpreadArgs struct {
 	Out        Tensor // i32 [R, K*Pool+Pool-1]
 	Lens       Tensor // i32 [R, 1]
@@ -44,7 +44,7 @@ type SpreadArgs struct {
 	Pool       int
 }
 
-// PoolSpreader converts pools to slots of tokens.
+// PoolSpreader converts pools to the slots of their tokens.
 type PoolSpreader interface{ Spread(SpreadArgs) error }
 
 // Name returns the name of the operation.

@@ -11,37 +11,37 @@ import (
 // Mark is a position in a pass: a stage of a layer. Only the builder that made it can decode it.
 type Mark uint32
 
-// MarkReplay is the position of a captured pass, whose stages are not marked, because a mark takes longer than the
-// gap between two of its operations.
+// MarkReplay is the position of a captured pass. Stages of a captured pass are not marked, because a mark takes longer
+// than the gap between two of its operations.
 const MarkReplay Mark = 1<<32 - 1
 
-// Marker is a device that records its progress. Its operations run later than they are enqueued, so the last enqueued
-// operation does not show where a device hangs.
+// Marker is a device that records its progress. Its operations run later than they are enqueued, so the operation that
+// was enqueued last does not show where a device hangs.
 type Marker interface {
-	// Mark enqueues a note that everything before it has run and that this stage begins. It is called before every
-	// operation; an equal mark need not be noted again.
+	// Mark enqueues a record that all earlier operations have run and that this stage begins. It is called before every
+	// operation; a mark equal to the previous one need not be recorded again.
 	Mark(Mark) error
-	// Reached returns the latest stage that began, 0 before the first. It may be called from any goroutine, also
-	// while the device does not respond.
+	// Reached returns the latest stage that has begun on the device, 0 before the first stage. Any goroutine may call
+	// it, even while the device does not respond.
 	Reached() Mark
 }
 
-// progress is the position that was enqueued last. One goroutine writes it and any may read it.
+// progress holds the position that was enqueued last. One goroutine writes it, and any goroutine may read it.
 type progress struct {
-	mark   Marker // nil where the device takes no marks
+	mark   Marker // nil if the device records no marks
 	now    atomic.Pointer[Step]
 	mu     sync.Mutex // guards stages
-	stages []stageOps // by stage number minus one
+	stages []stageOps // index: stage number minus one
 }
 
-// stageOps is a stage and the names of its operations so far.
+// stageOps is a stage and the names of the operations that it has had so far.
 type stageOps struct {
 	name string
 	ops  []string
 }
 
-// number returns the mark of a stage of a layer: 16 bits for the number of the stage and 16 for the layer, counted from
-// 1; 0 means none.
+// number returns the mark of a stage of a layer: the stage number in the lower and the layer number in the upper 16
+// bits, both counted from 1; 0 means none.
 func (p *progress) number(stage string, layer int) Mark {
 	if stage == "" {
 		return 0
@@ -56,7 +56,7 @@ func (p *progress) number(stage string, layer int) Mark {
 	return Mark(n+1) | Mark(layer+1)<<16
 }
 
-// has notes an operation of a stage.
+// has adds the name of an operation to its stage.
 func (p *progress) has(m Mark, op Op) {
 	if m == 0 {
 		return
@@ -68,7 +68,7 @@ func (p *progress) has(m Mark, op Op) {
 	}
 }
 
-// begin notes that an operation is enqueued.
+// begin records that an operation is being enqueued, and marks its stage on the device.
 func (p *progress) begin(s *Step) error {
 	p.now.Store(s)
 	if p.mark == nil {
@@ -77,7 +77,7 @@ func (p *progress) begin(s *Step) error {
 	return p.mark.Mark(s.mark)
 }
 
-// last describes the operation that was enqueued last: "norm in attention of layer 3".
+// last describes the operation that was enqueued last, for example "norm in attention of layer 3".
 func (p *progress) last() string {
 	s := p.now.Load()
 	switch {
@@ -89,7 +89,7 @@ func (p *progress) last() string {
 	return s.Op.Name() + " in " + p.where(s.mark)
 }
 
-// where returns a mark as text: "attention of layer 3".
+// where returns a mark as text, for example "attention of layer 3".
 func (p *progress) where(m Mark) string {
 	name := p.stages[m&0xFFFF-1].name
 	if layer := int(m >> 16); layer > 0 {
@@ -98,7 +98,7 @@ func (p *progress) where(m Mark) string {
 	return name
 }
 
-// reached describes how far the device is: "attention of layer 3, one of norm, project".
+// reached describes a mark and the operations of its stage, for example "attention of layer 3, one of norm, project".
 func (p *progress) reached(m Mark) string {
 	if m == MarkReplay {
 		return "a captured pass, whose operations are not recorded (--no-graphs runs passes without capturing them)"
@@ -110,8 +110,8 @@ func (p *progress) reached(m Mark) string {
 	return p.where(m) + ", one of " + strings.Join(p.stages[n-1].ops, ", ")
 }
 
-// Place returns, from any goroutine, the progress of a pass: the operation that was enqueued last and, if the device
-// records it, the stage that it began last.
+// Place describes the progress of a pass: the operation that was enqueued last and, if the device records marks, the
+// stage that it began last. Any goroutine may call it.
 func (b *Builder) Place() string {
 	p := &b.place
 	p.mu.Lock()

@@ -2,25 +2,25 @@ package kernel
 
 import "fmt"
 
-// Projection is one of several products of the same rows: Out = X * Wᵀ.
+// Projection is one of several products that read the same rows X: Out = X * Wᵀ.
 type Projection struct {
-	Out Tensor // activation [T, out]; f32 where more precision is needed
+	Out Tensor // activation [T, out]; f32 if more precision is needed
 	W   Matrix // [out, in]
 }
 
-// ProjectArgs is matrix products of the same rows with several stored weights, of any types. Each output has the bits
-// of a single product ([MultiplyArgs]); outputs overlap neither each other nor X. The device gets all products in one
-// call, because products of few rows are bound by the bandwidth of reading weights and each separate call would begin
-// by waiting for memory.
+// ProjectArgs is matrix products of one set of rows with several stored weights, of any types. Each output is bitwise
+// equal to that of a single product ([MultiplyArgs]). Outputs overlap neither each other nor X. The device gets all
+// products in one call, because products of few rows are bound by the bandwidth of reading weights, and each separate
+// call would begin by waiting for memory.
 type ProjectArgs struct {
 	X  Tensor // activation [T, in]
 	To []Projection
 }
 
-// Projector multiplies the same rows by several weights.
+// Projector multiplies rows by several weights.
 type Projector interface{ Project(ProjectArgs) error }
 
-// Product is product i as a single multiplication.
+// Product returns product i as a single multiplication.
 func (a ProjectArgs) Product(i int) MultiplyArgs {
 	return MultiplyArgs{Out: a.To[i].Out, X: a.X, W: a.To[i].W}
 }

@@ -9,21 +9,21 @@ import (
 
 // Options are the settings of a device when it is opened.
 type Options struct {
-	Workers int // CPU threads; 0 means one for each core
-	// float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24
-	// bits, or products with block formats to 8; slower
+	Workers int // number of CPU threads; 0 means one for each core
+	// Activations of float32 are multiplied at full precision, even if the device's matrix unit would round them to
+	// less than 24 bits, or to 8 bits in products with block formats. This is slower.
 	Precise bool
-	Limits  Limits // limits of a GPU that behaves like a smaller GPU
-	Ordinal int    // which of several devices, such as GPUs; 0 is the first
-	Pack    bool   // copy weights to memory that is fast to read, where they are otherwise read from their file
-	// NUMA, where not nil, divides workers and copies of weights among the memory nodes of a CPU.
+	Limits  Limits // limits that make a GPU behave like a smaller GPU
+	Ordinal int    // number of the device among several of its kind, such as GPUs; 0 is the first
+	Pack    bool   // copy weights to memory that is fast to read, instead of reading them from their mapped file
+	// NUMA, if not nil, divides workers and copies of weights among the memory nodes of a CPU.
 	NUMA *numa.Machine
 }
 
 // Backend is a registered implementation of all operations.
 type Backend struct {
-	Name     string // as in --kernels
-	Hardware string // "cpu" or "sm90": the planner's hardware it runs on
+	Name     string // value of --kernels
+	Hardware string // hardware in plans that it runs on: "cpu" or "sm90"
 	Summary  string // one line for --help and errors
 	// Available returns the reason why the backend cannot run here, or nil.
 	Available func() error
@@ -33,7 +33,7 @@ type Backend struct {
 // Registry is the list of backends of this build, best first for each hardware.
 type Registry struct{ backends []Backend }
 
-// NewRegistry joins lists of backends, in order of preference.
+// NewRegistry joins lists of backends. The order of the lists is the order of preference.
 func NewRegistry(lists ...[]Backend) *Registry {
 	r := &Registry{}
 	for _, l := range lists {

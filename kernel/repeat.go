@@ -13,21 +13,21 @@ import (
 	"sparrow/internal/num"
 )
 
-// Repeated represents bytes that are not in a file: a pattern that is repeated, starting at an offset. With it,
-// weights of many gigabytes for benchmarks are generated from a few megabytes of random values, as fast as memory is
-// copied.
+// Repeated represents bytes that are not stored in a file: a pattern that is repeated, starting at an offset. With it,
+// weights of many gigabytes for benchmarks are generated from a few megabytes of random values at the speed of copying
+// memory.
 type Repeated struct {
 	Pattern []byte
 	First   int64 // offset of the first byte in the pattern
-	Bytes   int64 // of the tensor that they fill
+	Bytes   int64 // size in bytes of the tensor that is filled
 }
 
-// patternBytes is the size of the pattern that Pattern makes: larger than a core's L2 cache, and not a multiple of the
-// size of usual rows, so that neighbouring rows differ.
+// patternBytes is the size of the pattern that Pattern makes. It is larger than a core's L2 cache, and not a multiple
+// of common row sizes, so that neighbouring rows differ.
 const patternBytes = 8<<20 + 4096 + 64
 
-// Pattern makes the bytes that values of a distribution are repeated from: pairs of codes, e2m1x2 or u4x2, or scales of
-// type e8m0 or bf16, all equal to the mean, or whole blocks of a block format.
+// Pattern makes a pattern for tensors of type t: random pairs of codes for e2m1x2 and u4x2, scales that all equal the
+// mean for e8m0 and bf16, or random whole blocks for a block format.
 func Pattern(t DType, d Drawn) ([]byte, error) {
 	if f, ok := t.Block(); ok {
 		out := make([]byte, patternBytes/f.Bytes()*f.Bytes())
@@ -51,7 +51,7 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 		}
 		return out, nil
 	case U4x2:
-		const zero = 8 // the code of 0
+		const zero = 8 // e2m1 code of the value 0
 		code := func(i int) byte {
 			n := math.RoundToEven(float64(d.Value(int64(i))))
 			return byte(zero + int(max(min(n, zero-1), -zero)))
@@ -72,9 +72,9 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 		ErrArgument, t)
 }
 
-// From returns the bytes of a tensor as repetitions of a pattern; the seed determines the offset at which they begin.
+// From returns a buffer of the given size that repeats a pattern; the seed determines the offset at which it begins.
 func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
-	line := 64 // of a cache: copies begin aligned
+	line := 64 // bytes of a cache line: copies begin aligned
 	if f, ok := t.Block(); ok {
 		line = f.Bytes()
 	}
@@ -82,11 +82,11 @@ func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
 	return Repeated{Pattern: pattern, First: int64(seed*0x9E3779B97F4A7C15>>32%lines) * int64(line), Bytes: bytes}
 }
 
-// Len returns the size in bytes: a tensor may have Repeated as its buffer where a [Preparer] of a [Drawer] is given
-// weights.
+// Len returns the size in bytes. Repeated is a Buffer, so that tensors of weights for a [Preparer] that is a [Drawer]
+// can have it as their memory.
 func (r Repeated) Len() int64 { return r.Bytes }
 
-// Pieces returns the bytes in order, as parts of the pattern.
+// Pieces returns the bytes in order, as slices of the pattern.
 func (r Repeated) Pieces() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for at, left := r.First, r.Bytes; left > 0; at = 0 {
@@ -99,15 +99,16 @@ func (r Repeated) Pieces() iter.Seq[[]byte] {
 	}
 }
 
-// Fill writes the bytes.
+// Fill writes the bytes to dst.
 func (r Repeated) Fill(dst []byte) {
 	for piece := range r.Pieces() {
 		dst = dst[copy(dst, piece):]
 	}
 }
 
-// OnHost copies matrices that are Drawn or Repeated to host memory, on every core, for experts whose device reads
-// them there. It replaces them in w. alloc allocates the memory of one matrix, such as page-locked memory.
+// OnHost copies matrices whose buffers are Drawn or Repeated to host memory, using all cores, for devices that read
+// experts there. It replaces their tensors in w. alloc allocates the memory of one matrix, for example page-locked
+// memory.
 func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) error {
 	tensors := make(chan *Tensor)
 	errs := make([]error, runtime.GOMAXPROCS(0))
@@ -139,7 +140,7 @@ func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) erro
 	return errors.Join(errs...)
 }
 
-// onHost replaces a buffer that is Drawn or Repeated by host memory with the same values.
+// onHost replaces a Drawn or Repeated buffer by host memory with the same values.
 func (t *Tensor) onHost(alloc func(bytes int64) (HostBuffer, error)) error {
 	var fill func([]byte) error
 	switch x := t.Buf.(type) {

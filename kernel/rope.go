@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// Pairing is which two elements of a rotated vector form a pair.
+// Pairing selects which two elements of a rotated vector form a pair.
 type Pairing uint8
 
 // The two pairings in use (v32 spec, 2.4).
@@ -21,8 +21,8 @@ func (p Pairing) String() string {
 	return fmt.Sprintf("pairing(%d)", uint8(p))
 }
 
-// AngleArgs computes the rotation of every row once per step; all layers read it.
-// Out[t] = cos(p*f_0..), sin(p*f_0..), times Scale, with p = Positions[t]; the product p*f is rounded to float32 first.
+// AngleArgs computes the rotation angles of every row once per step; all layers read them. Out[t] = cos(p*f_0..),
+// sin(p*f_0..), times Scale, with p = Positions[t]; the product p*f is rounded to float32 first.
 type AngleArgs struct {
 	Out       Tensor // f32 [T, 2*len(f)]: cosines, then sines
 	Positions Tensor // i32 [T, 1]
@@ -30,7 +30,7 @@ type AngleArgs struct {
 	Scale     float32
 }
 
-// AngleTable computes rotations.
+// AngleTable computes the cosines and sines of rotations.
 type AngleTable interface{ Angles(AngleArgs) error }
 
 // Name returns the name of the operation.
@@ -47,7 +47,8 @@ func (a AngleArgs) Check() error {
 	return c.err
 }
 
-// RotateArgs rotates part of every head in place: X[t, h, Offset : Offset+rope], forward or, with Inverse, back.
+// RotateArgs rotates part of every head in place: X[t, h, Offset : Offset+rope]. With Inverse it rotates by the
+// negative angles.
 type RotateArgs struct {
 	X       Tensor // activation [T, Heads*HeadDim]
 	Angles  Tensor // f32 [T, rope]

@@ -1,17 +1,17 @@
 package kernel
 
-// RootRouteArgs chooses experts by the square root of softplus (v4 spec, 2.6): s_e = sqrt(softplus(Logits[t,e])); the
-// TopK largest s + Bias are chosen, best first, the lower index on a tie. Weights are s / sum of the chosen s *
-// Scale.
+// RootRouteArgs chooses experts by the square root of softplus (v4 spec, 2.6): s_e = sqrt(softplus(Logits[t,e])). The
+// TopK experts with the largest s + Bias are chosen, best first, the lower index on a tie. Weights are s / sum of the
+// chosen s * Scale.
 type RootRouteArgs struct {
 	IDs     Tensor // i32 [T, TopK]
 	Weights Tensor // f32 [T, TopK]
 	Logits  Tensor // f32 [T, experts]
-	Bias    Tensor // f32 [1, experts]: for the choice only
+	Bias    Tensor // f32 [1, experts]: added only for the choice
 	Scale   float32
 }
 
-// RootRouter chooses experts by score.
+// RootRouter chooses experts by the square root of softplus.
 type RootRouter interface{ RouteRoot(RootRouteArgs) error }
 
 // Name returns the name of the operation.
@@ -36,8 +36,8 @@ func (c *checker) routed(ids, weights, logits Tensor) {
 	}
 }
 
-// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. Weights are computed as for RootRouteArgs over
-// these experts.
+// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. The weights of these experts are computed as in
+// RootRouteArgs.
 type HashRouteArgs struct {
 	IDs     Tensor // i32 [T, TopK]
 	Weights Tensor // f32 [T, TopK]
@@ -47,7 +47,7 @@ type HashRouteArgs struct {
 	Scale   float32
 }
 
-// HashRouter looks experts up.
+// HashRouter looks experts up by token.
 type HashRouter interface{ RouteHash(HashRouteArgs) error }
 
 // Name returns the name of the operation.

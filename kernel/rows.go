@@ -2,7 +2,8 @@ package kernel
 
 import "time"
 
-// HostExperts are experts of a layer that workers on the host compute, for the device that has the others.
+// HostExperts are the experts of a layer that workers on the host compute, for a device that computes the layer's other
+// experts.
 type HostExperts interface {
 	// Layer returns the layer number for messages.
 	Layer() int
@@ -10,12 +11,12 @@ type HostExperts interface {
 	Serve(*Mailbox) error
 	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
-	// Swap replaces in, which is computed here, by out, which was on a device. No exchange is in progress, and the
-	// experts were prepared as Movable. After an error nothing has changed.
+	// Swap replaces expert in, which is computed here, by expert out, which was on a device. It is called while no
+	// exchange is in progress, for experts that were prepared as Movable. After an error nothing has changed.
 	Swap(in, out int) error
 }
 
-// HostedExperts are experts of which workers on the host compute some.
+// HostedExperts are experts of a layer some of which workers on the host may compute.
 type HostedExperts interface {
 	Experts
 	// Hosted reports whether workers on the host compute some of the experts of this layer.
@@ -30,12 +31,12 @@ func Hosted(x Experts) bool {
 
 // ExpertPoster is a device that passes rows to workers on the host before it runs experts.
 type ExpertPoster interface {
-	// PostExperts begins the work of Experts with the same arguments, whose output it does not touch: operations
-	// between the two run while the workers compute.
+	// PostExperts begins the work of Experts with the same arguments and does not write their output. Operations that
+	// are enqueued between PostExperts and Experts run while the workers compute.
 	PostExperts(ExpertArgs) error
 }
 
-// PostArgs begins the experts that follow in a list with the same arguments, on a device that is an ExpertPoster.
+// PostArgs begins the following ExpertArgs of a list, with the same arguments, on a device that is an ExpertPoster.
 type PostArgs struct{ ExpertArgs }
 
 // Name returns the name of the operation.
@@ -45,13 +46,13 @@ func (a PostArgs) on(d Device) error { return run(d, ExpertPoster.PostExperts, a
 
 // Waker is a device whose workers can be kept from sleeping between operations.
 type Waker interface {
-	// KeepAwake lets workers wait without sleeping, until it is called with false.
+	// KeepAwake(true) lets workers wait without sleeping, until KeepAwake(false) is called.
 	KeepAwake(on bool)
 }
 
-// ExpertRowsArgs runs the chosen experts and writes the result of each to its own row: Results[t*k+j] = Down[e](
-// silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id is not an expert, and its
-// row is not written.
+// ExpertRowsArgs runs the chosen experts and writes each result to its own row: Results[t*k+j] = Down[e]( silu(Gate[e]
+// X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. For a negative id no expert runs and the row is not
+// written.
 type ExpertRowsArgs struct {
 	Results Tensor // f32 [T*k, hidden]
 	X       Tensor // f32 [T, hidden]
@@ -60,7 +61,7 @@ type ExpertRowsArgs struct {
 	Limit   float32
 }
 
-// ExpertRower is a device that computes the results of experts without their sum, as workers on the host need them.
+// ExpertRower is a device that computes the results of experts without adding them up, for workers on the host.
 type ExpertRower interface {
 	ExpertRows(ExpertRowsArgs) error
 }

@@ -2,13 +2,13 @@ package kernel
 
 import "sparrow/sample"
 
-// SampleArgs samples a token from rows of logits, with exactly the result of sample.Scratch.Choose. IDs[r] is the
-// best token of row r, and is replaced by the token that is sampled with Draws[r], the words of a sample.Draw. A row
-// without a temperature keeps its best token.
+// SampleArgs samples a token from rows of logits; its results equal those of sample.Scratch.Choose. IDs[r] is the best
+// token of row r and is replaced by the token that is sampled with Draws[r], the words of a sample.Draw. A row whose
+// temperature is 0 keeps its best token.
 type SampleArgs struct {
 	IDs    Tensor // i32 [R, 1]
 	Logits Tensor // f32 [R, vocabulary]
-	Draws  Tensor // i32 [R, sample.DrawWords], contiguous
+	Draws  Tensor // i32 [R, sample.DrawWords], without gaps between rows
 }
 
 // TokenSampler samples tokens.

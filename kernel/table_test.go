@@ -14,9 +14,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Each tensor of each operation is accepted or refused as in the golden table if it is missing, has another type, has a
-// row or a column less or more, has a stride that is too small, or ends beyond its buffer. Each number is accepted or
-// refused as in the table if it is negative, zero, one less or one more.
+// Each tensor of each operation is accepted or refused as in the golden table if it is missing, has another type, has
+// one row or column fewer or more, has a stride that is too small, or ends beyond its buffer. Each number is accepted
+// or refused as in the table if it is negative, zero, or changed by one.
 func TestTableOfRefusals(t *testing.T) {
 	m := &ops.Maker{TB: t, Memory: host.Memory{}, Preparer: host.Memory{}, Activation: kernel.BF16}
 	var lines []string
@@ -38,7 +38,7 @@ func TestTableOfRefusals(t *testing.T) {
 				return "taken"
 			}
 			if !errors.Is(err, kernel.ErrArgument) {
-				t.Errorf("%s: %v is no ErrArgument", c.Name, err)
+				t.Errorf("%s: %v is not an ErrArgument", c.Name, err)
 			}
 			return "refused"
 		}

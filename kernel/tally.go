@@ -1,14 +1,14 @@
 package kernel
 
-// TallyArgs counts choices: Counts[IDs[t,j]] is incremented for every choice of every row with a token. Rows without
-// a token are padding. Counters wrap around.
+// TallyArgs counts choices of experts: Counts[IDs[t,j]] is incremented for every choice of every row with Seen[t] above
+// 0. Other rows are padding. Counters wrap around.
 type TallyArgs struct {
 	Counts Tensor // i32 [1, experts]
 	IDs    Tensor // i32 [T, k]
-	Seen   Tensor // i32 [T, 1]: tokens that a row may attend to
+	Seen   Tensor // i32 [T, 1]: number of tokens that a row may attend to; 0 for padding
 }
 
-// Tallier is a device that counts which experts rows choose. Not every device does.
+// Tallier is a device that counts which experts rows choose. Not every device has this operation.
 type Tallier interface{ Tally(TallyArgs) error }
 
 // Name returns the name of the operation.

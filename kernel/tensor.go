@@ -15,26 +15,26 @@ const (
 	F32    DType = iota + 1 // IEEE float32
 	BF16                    // upper half of a float32
 	F16                     // IEEE half
-	E4M3                    // FP8 e4m3fn, the weights' and caches' 8-bit float
+	E4M3                    // FP8 e4m3fn, of weights and caches
 	E8M0                    // power-of-two scale
 	E2M1x2                  // two FP4 values in a byte, low nibble first
 	I32                     // lengths, positions, page tables, selections
-	U8                      // bytes of a cache layout; of weights: codes with a zero point
-	U4x2                    // two codes of 4 bits in a byte, low nibble first, with a zero point
-	I8                      // whole numbers of weights
+	U8                      // bytes of a cache layout; in weights: codes with a zero point
+	U4x2                    // two 4-bit codes in a byte, low nibble first, with a zero point
+	I8                      // integer values of weights
 )
 
 var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3", E8M0: "e8m0", E2M1x2: "e2m1x2",
 	I32: "i32", U8: "u8", U4x2: "u4x2", I8: "i8"}
 
-// firstBlock is the first of the types that are blocks of values with shared scales ([Blocks]).
+// firstBlock is the number after which the types begin whose elements are blocks of values with shared scales
+// ([Blocks]).
 const firstBlock = 128
 
-// Blocks returns the type of an element that is one block of a format: a row of such a tensor counts blocks, not
-// values.
+// Blocks returns the type whose elements are blocks of a format: the columns of such a tensor count blocks, not values.
 func Blocks(f block.Format) DType { return firstBlock + DType(f) }
 
-// Block returns the format of a type made by [Blocks], or false.
+// Block returns the block format of a type made by [Blocks], and false for other types.
 func (d DType) Block() (block.Format, bool) {
 	f := block.Format(d - firstBlock)
 	return f, d > firstBlock && f.Valid()
@@ -62,8 +62,8 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Size returns the number of bytes of one element: of a pair of values for E2M1x2 and U4x2, of a block for a block
-// format.
+// Size returns the number of bytes of one element. An element is a pair of values for E2M1x2 and U4x2, and a block for
+// a block format.
 func (d DType) Size() int {
 	if f, ok := d.Block(); ok {
 		return f.Bytes()
@@ -78,8 +78,8 @@ func (d DType) Size() int {
 	}
 }
 
-// Align returns the alignment of elements that are read as a number of the processor: their size, and 1 for blocks,
-// which are read byte by byte.
+// Align returns the alignment in bytes of elements that are read as numbers of the processor: their size. It is 1 for
+// blocks, which are read byte by byte.
 func (d DType) Align() int {
 	if _, ok := d.Block(); ok {
 		return 1
@@ -107,21 +107,21 @@ type Tensor struct {
 // Given reports whether the tensor was set at all.
 func (t Tensor) Given() bool { return t.Buf != nil }
 
-// Slice is rows [from, to).
+// Slice returns rows [from, to).
 func (t Tensor) Slice(from, to int) Tensor {
 	t.Off += int64(from) * int64(t.Stride) * int64(t.DType.Size())
 	t.Rows = to - from
 	return t
 }
 
-// Columns is columns [from, to) of every row.
+// Columns returns columns [from, to) of every row.
 func (t Tensor) Columns(from, to int) Tensor {
 	t.Off += int64(from) * int64(t.DType.Size())
 	t.Cols = to - from
 	return t
 }
 
-// As views the start of a contiguous tensor's memory with another shape of the same element type.
+// As returns the start of a contiguous tensor's memory in another shape, with the same element type.
 func (t Tensor) As(rows, cols int) Tensor {
 	t.Rows, t.Cols, t.Stride = rows, cols, cols
 	return t

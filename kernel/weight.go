@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// HostBuffer is host memory as a buffer: of a device that computes on the host, or of a checkpoint's file.
+// HostBuffer is host memory as a buffer: memory of a device that computes on the host, or of a checkpoint's mapped
+// file.
 type HostBuffer []byte
 
 // Len returns the size in bytes.
@@ -21,40 +22,40 @@ func (b HostBuffer) Len() int64 { return int64(len(b)) }
 // Operations take a [Matrix] made of it.
 type Weight struct {
 	Data Tensor // [out, in]; e2m1x2 and u4x2 [out, in/2]; block formats [out, in/values of a block]
-	// [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3; e8m0 for e2m1x2, or e4m3 with a Factor; f32, bf16
-	// or f16 for u4x2, u8 and i8
+	// [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3; e8m0 for e2m1x2, or e4m3 together with a Factor; f32,
+	// bf16 or f16 for u4x2, u8 and i8
 	Scale Tensor
-	// Zero has the zero points of u4x2 and u8, u8 of the shape of Scale. Where it is not given they are the middle of
-	// the codes, 8 and 128.
+	// Zero has the zero points of u4x2 and u8: u8 in the shape of Scale. If it is not given, they are the middle of the
+	// codes, 8 and 128.
 	Zero      Tensor
-	Factor    float32 // of all scales; 0 for none
+	Factor    float32 // multiplies all scales; 0 means none
 	BlockRows int
 	BlockCols int
-	// SkipRows is the number of rows of the first block that are before Data, where a rank's rows begin inside a block.
+	// SkipRows is the number of rows of the first scale block that precede Data, if a rank's rows begin inside a block.
 	SkipRows int
-	// Pow2Rows states how a device that quantises the rows an e4m3 weight multiplies chooses their scales: powers of
-	// two where the checkpoint was made for them (scale_fmt ue8m0), else any float32.
+	// Pow2Rows selects the scales with which a device quantises the rows that an e4m3 weight multiplies: powers of two
+	// if the checkpoint was made for them (scale_fmt ue8m0), otherwise any float32.
 	Pow2Rows bool
 }
 
 // Out returns the number of rows of the matrix, which is the length of its results.
 func (w Weight) Out() int { return w.Data.Rows }
 
-// In returns the length of the vectors the matrix multiplies.
+// In returns the length of the vectors that the matrix multiplies.
 func (w Weight) In() int { return w.Data.Cols * w.Data.DType.Values() }
 
-// Channels reports whether the matrix is e4m3 with a scale for each row, or one for all.
+// Channels reports whether the matrix is e4m3 with one scale for each row, or one scale for all rows.
 func (w Weight) Channels() bool {
 	return w.Data.DType == E4M3 && w.Scale.Given() && w.BlockCols >= w.In() && (w.BlockRows == 1 || w.Scale.Rows == 1)
 }
 
-// ScaleRow returns the row of scales that a row has, and the number of the row in its block.
+// ScaleRow returns the row of Scale for a row of Data, and the index of the row in its block.
 func (w Weight) ScaleRow(row int) (scale, within int) {
 	row += w.SkipRows
 	return row / w.BlockRows, row % w.BlockRows
 }
 
-// Slice is rows [from, to) as a separate matrix. With block scales, from must be the first row of a block.
+// Slice returns rows [from, to) as a separate matrix. With block scales, from must be the first row of a block.
 func (w Weight) Slice(from, to int) Weight {
 	w.Data = w.Data.Slice(from, to)
 	if w.Scale.Given() {
@@ -66,7 +67,7 @@ func (w Weight) Slice(from, to int) Weight {
 	return w
 }
 
-// Middle returns the zero point of codes without an explicit zero point: 0 for types that are not codes.
+// Middle returns the zero point of codes without explicit zero points, or 0 for types that are not codes.
 func (w Weight) Middle() int {
 	switch w.Data.DType {
 	case U4x2:
@@ -77,15 +78,16 @@ func (w Weight) Middle() int {
 	return 0
 }
 
-// Role is the use of a matrix: the operations that take it. A device may arrange the matrix for only these.
+// Role is the use of a matrix: the operations that read it. A device may arrange the matrix for only these operations.
 type Role uint8
 
-// The roles. Matrices of experts have none: they are prepared together ([Preparer.PrepareExperts]).
+// The roles, with their operations. Matrices of experts have no role: they are prepared together
+// ([Preparer.PrepareExperts]).
 const (
 	Projected Role = iota + 1 // Multiply and Project
-	Latent                    // the up-projection of latent rows: Absorb, Expand and Multiply
-	LookedUp                  // Embed; plain floats
-	Tied                      // Embed and Multiply: an embedding table that is the head too; plain floats
+	Latent                    // up-projection of latent rows: Absorb, Expand and Multiply
+	LookedUp                  // Embed; stored as plain floats
+	Tied                      // Embed and Multiply: an embedding table that is also the head; stored as plain floats
 )
 
 var roleNames = [...]string{
@@ -100,7 +102,7 @@ func (r Role) String() string {
 }
 
 // Check validates a weight's shape, element type and scales for a role. Every device calls it when it prepares the
-// weight, and operations do not repeat it.
+// weight, so operations do not repeat these checks.
 func (w Weight) Check(role Role) error {
 	c := checker{op: "prepare"}
 	if role < Projected || role > Tied {
@@ -116,20 +118,21 @@ func (w Weight) Check(role Role) error {
 
 // ExpertWeights are the matrices of a layer's experts as a checkpoint stores them, one of each per expert.
 type ExpertWeights struct {
-	Gate, Up []Weight // [inner, hidden]
-	Down     []Weight // [hidden, inner]
-	// Methods determine where the experts are stored and which device computes them; without any, all are resident.
+	Gate, Up []Weight // [inner, hidden], one of each per expert
+	Down     []Weight // [hidden, inner], one per expert
+	// Methods determine where the experts are stored and which device computes them. If they are empty, all experts are
+	// resident.
 	Methods ExpertMethods
-	// Host computes the experts whose method is Computed; nil where there are none.
+	// Host computes the experts whose method is Computed; nil if there are none.
 	Host HostExperts
-	// Movable experts may change their homes later (ExpertSwapper): the matrices must stay readable until then.
+	// Movable experts may be moved between memories later (ExpertSwapper): the matrices must stay readable for that.
 	Movable bool
 }
 
 // Split reports whether some of the experts are not resident.
 func (w *ExpertWeights) Split() bool { return w.Methods.OnHost() > 0 }
 
-// Select returns the matrices of some experts, all of them resident.
+// Select returns the matrices of the listed experts, all of which become resident.
 func (w *ExpertWeights) Select(experts []int) ExpertWeights {
 	var out ExpertWeights
 	for _, e := range experts {
@@ -170,18 +173,21 @@ type Experts interface {
 	Inner() int  // length of the rows between gate and down
 }
 
-// Preparer turns the weights of a checkpoint into the handles that operations take: checked once, and left in the
-// mapped file, copied, rearranged or uploaded. Scales and data must not change while the result is used.
+// Preparer turns the weights of a checkpoint into the handles that operations take. It checks each weight and then
+// leaves it in the mapped file, copies, rearranges or uploads it. Scales and data must not change while the handle is
+// used.
 type Preparer interface {
 	Prepare(Weight, Role) (Matrix, error)
 	PrepareExperts(ExpertWeights) (Experts, error)
 }
 
-// ExpertSwapper is a device that exchanges the homes of experts between passes. Experts were prepared as Movable.
+// ExpertSwapper is a device that exchanges the memories of two experts between passes. The experts were prepared as
+// Movable.
 type ExpertSwapper interface {
-	// SwapExperts makes in, an expert in host memory, resident instead of out, which gets its methods, also in the
-	// memory of the host that computes it. It waits for everything enqueued before it. Captured graphs stay valid:
-	// they look up where an expert is. After an error that is not ErrLost nothing has changed.
+	// SwapExperts makes expert in, which is in host memory, resident, and gives its methods to expert out, which was
+	// resident; the host that computes experts is updated too. It waits for all operations enqueued before it. Captured
+	// graphs stay valid, because they look up where an expert is. After an error that is not ErrLost nothing has
+	// changed.
 	SwapExperts(x Experts, in, out int) error
 }
 
@@ -195,17 +201,18 @@ func SwapExperts(d Device, x Experts, in, out int) error {
 	return s.SwapExperts(x, in, out)
 }
 
-// ExpertReplacer is a device that replaces one of the experts that it has prepared.
+// ExpertReplacer is a device that can replace one of the experts that it has prepared.
 type ExpertReplacer interface {
-	// ReplaceExpert replaces expert i by the only expert of w. Its matrices have the same types and shapes.
+	// ReplaceExpert replaces expert i by the only expert of w, whose matrices have the types and shapes of the replaced
+	// ones.
 	ReplaceExpert(x Experts, i int, w ExpertWeights) error
 }
 
-// BulkLoader is a device that prepares many weights faster together: between the two calls it may still read a weight
-// after Prepare has returned, and no operation may use it.
+// BulkLoader is a device that prepares many weights faster together. Between BeginLoad and EndLoad it may still read a
+// weight after Prepare has returned, and no operation may use the weight.
 type BulkLoader interface {
 	BeginLoad() error
-	// EndLoad waits for all weights and returns the first error among them. Without a load in progress it does nothing.
+	// EndLoad waits for all weights and returns their first error. Without a load in progress it does nothing.
 	EndLoad() error
 }
 
@@ -247,7 +254,7 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 	}
 }
 
-// groups checks a weight whose scales belong to groups of values of one row.
+// groups checks a weight whose scales belong to groups of values in one row.
 func (c *checker) groups(name string, w Weight) {
 	if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%w.Data.DType.Values() != 0 {
 		c.fail("%s is %s in blocks of %d x %d, want groups of an even number of values of one row",
@@ -269,7 +276,7 @@ func (c *checker) groups(name string, w Weight) {
 	c.scales(name, w, E8M0, E4M3)
 }
 
-// scales checks the shape of scales and that they have one of some types.
+// scales checks the shape of scales and that their type is one of the given types.
 func (c *checker) scales(name string, w Weight, types ...DType) {
 	d := types[0]
 	if slices.Contains(types, w.Scale.DType) {
@@ -280,7 +287,7 @@ func (c *checker) scales(name string, w Weight, types ...DType) {
 	c.of = ""
 }
 
-// roles is a set of roles: bit r for role r. A list would be allocated for every call.
+// roles is a set of roles: bit r for role r. A list would have to be allocated for every call.
 type roles uint8
 
 // The sets of roles that operations accept.
@@ -300,7 +307,7 @@ func (s roles) String() string {
 	return strings.Join(names, " or a ")
 }
 
-// matrix checks that a matrix is given, was prepared for one of some roles, and multiplies vectors of length in.
+// matrix checks that a matrix is given, was prepared for one of the given roles, and multiplies vectors of length in.
 func (c *checker) matrix(name string, m Matrix, in int, of roles) {
 	switch {
 	case c.err != nil:

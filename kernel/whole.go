@@ -16,8 +16,8 @@ type LatentArgs struct {
 	Heads    int
 	Scale    float32
 	// SplitKeys is the maximum number of keys of a row that one processor handles, if a device with many processors
-	// divides rows among them. It is a multiple of 64; 0 means all keys. The cuts of a row depend only on its length,
-	// so that it has the same bits in any batch. Other devices ignore it.
+	// divides rows among them: a multiple of 64; 0 means all keys. The division of a row depends only on its length, so
+	// its result is bitwise equal in any batch. Other devices ignore it.
 	SplitKeys int
 }
 

@@ -15,13 +15,13 @@ const (
 // BF16 is the layout BF16Row1152: 576 bfloat16, latent then rope. Encode rounds to nearest even.
 type BF16 struct{}
 
-// Kind is BF16Row1152.
+// Kind returns BF16Row1152.
 func (BF16) Kind() Kind { return BF16Row1152 }
 
-// RowBytes is 1152.
+// RowBytes returns the size of a row, 1152 bytes.
 func (BF16) RowBytes() int { return BF16RowBytes }
 
-// PageBytes is 1152 per token.
+// PageBytes returns the size of a page, 1152 bytes per token.
 func (BF16) PageBytes(tokens int) int { return tokens * BF16RowBytes }
 
 // Encode implements Main.
@@ -29,7 +29,7 @@ func (BF16) Encode(page []byte, slot int, v []float32) {
 	putBF16(row(BF16Row1152, page, slot, BF16RowBytes), values(BF16Row1152, v, RowDim))
 }
 
-// Decode implements Main; exact.
+// Decode implements Main without rounding.
 func (BF16) Decode(v []float32, page []byte, slot int) {
 	getBF16(values(BF16Row1152, v, RowDim), row(BF16Row1152, page, slot, BF16RowBytes))
 }

@@ -2,6 +2,6 @@ package layout
 
 import "errors"
 
-// ErrKind is returned for a layout name that does not exist, or for a kind of the wrong sort (an index layout where a
-// main layout is needed, or the reverse).
+// ErrKind is returned for a layout name that does not exist, or for a kind that is not of the expected type, for
+// example an index layout if a main layout is expected.
 var ErrKind = errors.New("layout not supported here")

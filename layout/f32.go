@@ -12,28 +12,27 @@ const F32RowBytes = RowDim * 4
 // F32 is the layout F32Row2304: 576 float32, latent then rope. It is exact and used for verification.
 type F32 struct{}
 
-// Kind is F32Row2304.
+// Kind returns F32Row2304.
 func (F32) Kind() Kind { return F32Row2304 }
 
-// RowBytes is 2304.
+// RowBytes returns the size of a row, 2304 bytes.
 func (F32) RowBytes() int { return F32RowBytes }
 
-// PageBytes is 2304 per token.
+// PageBytes returns the size of a page, 2304 bytes per token.
 func (F32) PageBytes(tokens int) int { return tokens * F32RowBytes }
 
-// Encode implements Main; exact.
+// Encode implements Main without rounding.
 func (F32) Encode(page []byte, slot int, v []float32) {
 	putF32(row(F32Row2304, page, slot, F32RowBytes), values(F32Row2304, v, RowDim))
 }
 
-// Decode implements Main; exact.
+// Decode implements Main without rounding.
 func (F32) Decode(v []float32, page []byte, slot int) {
 	getF32(values(F32Row2304, v, RowDim), row(F32Row2304, page, slot, F32RowBytes))
 }
 
-// littleEndian reports that float32 values have the same bytes in memory as in rows, so that rows can be copied: every
-// query of
-// the reference copies every row that it reads.
+// littleEndian reports that float32 values have the byte order of rows in memory, so that rows can be copied. Copying
+// is faster, which matters because every query of the reference backend copies every row that it reads.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // putF32 writes len(v) float32 to dst.
@@ -60,7 +59,7 @@ func getF32(v []float32, src []byte) {
 	}
 }
 
-// bytesOf returns the memory of v, four bytes for each of its values: bytes need no alignment.
+// bytesOf returns the memory of v as bytes, four for each value; bytes need no alignment.
 func bytesOf(v []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }

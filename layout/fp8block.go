@@ -3,7 +3,7 @@ package layout
 import "sparrow/internal/num"
 
 // Bytes of an FP8Row656 row: 512 e4m3, 4*4 scales, 64*2 rope. 656 = 41*16 and 528 = 33*16, so rows and their rope parts
-// are 16-byte aligned whenever the page is.
+// are 16-byte aligned if the page is.
 const (
 	BlockScaleOffset = LatentDim                   // 512
 	BlockRopeOffset  = BlockScaleOffset + Tiles*4  // 528
@@ -12,17 +12,17 @@ const (
 
 // FP8Block is the layout FP8Row656: the latent as e4m3 with one float32 scale per 128 values, the rope part as bf16.
 //
-// Encode always writes power-of-two scales, because some readers hold the scale in 8 bits; Decode takes any scale.
+// Encode always writes power-of-two scales, because some readers store the scale in 8 bits; Decode accepts any scale.
 // Encode quantises float32 values: to get the bytes of an engine with bf16 activations, round the row to bf16 first.
 type FP8Block struct{}
 
-// Kind is FP8Row656.
+// Kind returns FP8Row656.
 func (FP8Block) Kind() Kind { return FP8Row656 }
 
-// RowBytes is 656.
+// RowBytes returns the size of a row, 656 bytes.
 func (FP8Block) RowBytes() int { return BlockRowBytes }
 
-// PageBytes is 656 per token.
+// PageBytes returns the size of a page, 656 bytes per token.
 func (FP8Block) PageBytes(tokens int) int { return tokens * BlockRowBytes }
 
 // Encode implements Main. A NaN stays a NaN at its position and does not affect the scale of its tile.

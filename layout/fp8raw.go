@@ -5,20 +5,20 @@ import "sparrow/internal/num"
 // RawRowBytes is the size of an FP8Row576 row: 512 e4m3 latent + 64 e4m3 rope.
 const RawRowBytes = RowDim
 
-// FP8Raw is the layout FP8Row576: both latent and rope as e4m3, with one scale for the whole tensor, which is not
-// stored in the cache. Values beyond ±448 times the scale are clipped.
+// FP8Raw is the layout FP8Row576: latent and rope as e4m3, with one scale for the whole tensor, which is not stored in
+// the cache. Values beyond ±448 times the scale are clipped.
 type FP8Raw struct {
-	// Scale is k_scale, the factor of stored values. It covers the rope part too. Zero means 1.
+	// Scale is k_scale, by which stored values, including the rope part, are multiplied. Zero means 1.
 	Scale float32
 }
 
-// Kind is FP8Row576.
+// Kind returns FP8Row576.
 func (FP8Raw) Kind() Kind { return FP8Row576 }
 
-// RowBytes is 576.
+// RowBytes returns the size of a row, 576 bytes.
 func (FP8Raw) RowBytes() int { return RawRowBytes }
 
-// PageBytes is 576 per token.
+// PageBytes returns the size of a page, 576 bytes per token.
 func (FP8Raw) PageBytes(tokens int) int { return tokens * RawRowBytes }
 
 // Encode implements Main.

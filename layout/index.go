@@ -16,24 +16,24 @@ const (
 // IndexFP8 is the layout IndexPage132. A page of n tokens is n*128 key bytes, then n float32 scales: it is not made of
 // 132-byte rows, so tokens are moved in two pieces (CopyTokens).
 type IndexFP8 struct {
-	// Mode is how Encode derives the scale; Decode does not depend on it.
+	// Mode selects how Encode computes the scale; Decode does not depend on it.
 	Mode num.ScaleMode
 }
 
-// IndexSlot names one token of a page of indexer keys.
+// IndexSlot is one token of a page of indexer keys.
 type IndexSlot struct {
 	Page   []byte
-	Tokens int // size of the page
-	Slot   int // token within the page
+	Tokens int // number of tokens of the page
+	Slot   int // index of the token in the page
 }
 
-// Kind is IndexPage132.
+// Kind returns IndexPage132.
 func (IndexFP8) Kind() Kind { return IndexPage132 }
 
-// TokenBytes is 132.
+// TokenBytes returns the size of a token, 132 bytes.
 func (IndexFP8) TokenBytes() int { return IndexTokenBytes }
 
-// PageBytes is 132 per token.
+// PageBytes returns the size of a page, 132 bytes per token.
 func (IndexFP8) PageBytes(tokens int) int { return tokens * IndexTokenBytes }
 
 // Encode implements Index.
@@ -64,17 +64,18 @@ func (IndexFP8) Scale(page []byte, tokens, slot int) float32 {
 	return loadF32(page[indexScaleAt(tokens, slot):])
 }
 
-// KeyOffset returns where the key of location loc starts in a pool of pages of the given number of tokens.
+// KeyOffset returns the offset in bytes of the key of location loc, in a pool of pages with the given number of tokens.
 func (IndexFP8) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + loc%tokens*IndexDim
 }
 
-// ScaleOffset returns where the scale of location loc starts in a pool of pages of the given number of tokens.
+// ScaleOffset returns the offset in bytes of the scale of location loc, in a pool of pages with the given number of
+// tokens.
 func (IndexFP8) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
 }
 
-// CopyTokens copies the keys and scales of n adjacent tokens between pages of any sizes; the bytes are kept.
+// CopyTokens copies the bytes of the keys and scales of n adjacent tokens between pages of any sizes.
 func (l IndexFP8) CopyTokens(dst, src IndexSlot, n int) {
 	for _, s := range [...]IndexSlot{dst, src} {
 		checkIndex(IndexPage132, s.Page, s.Tokens, s.Slot, IndexTokenBytes)

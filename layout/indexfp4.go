@@ -15,13 +15,13 @@ const (
 // above a group's largest magnitude over 6.
 type IndexFP4 struct{}
 
-// Kind is IndexPage68.
+// Kind returns IndexPage68.
 func (IndexFP4) Kind() Kind { return IndexPage68 }
 
-// TokenBytes is 68.
+// TokenBytes returns the size of a token, 68 bytes.
 func (IndexFP4) TokenBytes() int { return IndexFP4Bytes }
 
-// PageBytes is 68 per token.
+// PageBytes returns the size of a page, 68 bytes per token.
 func (IndexFP4) PageBytes(tokens int) int { return tokens * IndexFP4Bytes }
 
 // Encode implements Index.
@@ -42,17 +42,19 @@ func (l IndexFP4) Decode(key []float32, page []byte, tokens, slot int) {
 	}
 }
 
-// KeyOffset returns where the values of location loc start in a pool of pages of the given number of tokens.
+// KeyOffset returns the offset in bytes of the values of location loc, in a pool of pages with the given number of
+// tokens.
 func (IndexFP4) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + loc%tokens*indexFP4Values
 }
 
-// ScaleOffset returns where the exponents of location loc start in a pool of pages of the given number of tokens.
+// ScaleOffset returns the offset in bytes of the exponents of location loc, in a pool of pages with the given number of
+// tokens.
 func (IndexFP4) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + tokens*indexFP4Values + loc%tokens*indexFP4Scales
 }
 
-// CopyTokens copies the values and exponents of n adjacent tokens between pages of any sizes; bytes are kept.
+// CopyTokens copies the bytes of the values and exponents of n adjacent tokens between pages of any sizes.
 func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
 	for _, s := range [...]IndexSlot{dst, src} {
 		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot, IndexFP4Bytes)

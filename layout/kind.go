@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Kind names a byte layout by content and bytes per token.
+// Kind identifies a byte layout by its content and its bytes per token.
 type Kind uint8
 
 const (
-	None           Kind = iota // no cache of this sort
+	None           Kind = iota // the layer has no such cache
 	BF16Row1152                // 576 bf16
 	FP8Row656                  // 512 e4m3, 4 float32 scales, 64 bf16 rope
-	FP8Row576                  // 576 e4m3, one scale outside the cache
+	FP8Row576                  // 576 e4m3; the scale is not in the cache
 	F32Row2304                 // 576 float32
 	IndexPage132               // indexer keys: 128 e4m3 per token, then the float32 scales of the page
 	IndexF32Row512             // indexer keys: 128 float32
@@ -21,11 +21,11 @@ const (
 	// indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
 	IndexPage68
 	FP8Row528    // rows without a rotated part: 512 e4m3, 4 float32 scales
-	BF16Row1024  // the same: 512 bf16
-	F32Row2048   // the same: 512 float32
+	BF16Row1024  // rows without a rotated part: 512 bf16
+	F32Row2048   // rows without a rotated part: 512 float32
 	V41Row288    // shared entries of DeepSeek-V4.1: 512 e2m1, then 32 e4m3 scales
 	V41Window528 // V4.1 window entries: 512 e4m3, then 16 exponents
-	V41Index68   // V4.1 indexer keys: as IndexPage68, without a floor of scales and without rotation
+	V41Index68   // V4.1 indexer keys: like IndexPage68, but without a minimum scale and without Hadamard rotation
 	kindCount
 )
 
@@ -57,7 +57,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// MarshalText writes the name, so that plans and traces in JSON read as words.
+// MarshalText returns the name, so that plans and traces in JSON contain names.
 func (k Kind) MarshalText() ([]byte, error) {
 	if k >= kindCount {
 		return nil, fmt.Errorf("layout: kind %d has no name: %w", uint8(k), ErrKind)
@@ -65,7 +65,7 @@ func (k Kind) MarshalText() ([]byte, error) {
 	return []byte(k.String()), nil
 }
 
-// UnmarshalText is ParseKind for decoders.
+// UnmarshalText parses a name with ParseKind.
 func (k *Kind) UnmarshalText(text []byte) error {
 	parsed, err := ParseKind(string(text))
 	if err != nil {
@@ -75,7 +75,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseKind finds a kind by its name or alias; case does not matter.
+// ParseKind returns the kind with a name or alias, ignoring case.
 func ParseKind(s string) (Kind, error) {
 	for k := range kindCount {
 		n := kindNames[k]

@@ -4,38 +4,39 @@ import "fmt"
 
 // Main is a byte layout of one latent row per token. A page of n tokens is n consecutive rows.
 //
-// Encode and Decode never allocate. They panic, naming the layout and the sizes, when a slice is too short or slot is
-// outside the page: both are errors of the caller, not of the data.
+// Encode and Decode never allocate. If a slice is too short or slot is outside the page, they panic with the layout and
+// the sizes: both are errors of the caller, not of the data.
 type Main interface {
 	Kind() Kind
-	// RowBytes returns the size of one token.
+	// RowBytes returns the size of one token in bytes.
 	RowBytes() int
-	// PageBytes returns the size of a page of the given number of tokens.
+	// PageBytes returns the size in bytes of a page of the given number of tokens.
 	PageBytes(tokens int) int
-	// Encode writes row, Width values (latent, then rope in kernel order where it has one), as token slot of page.
+	// Encode writes row, which has Width values (latent, then rope in kernel order if the layout has it), as token slot
+	// of page.
 	Encode(page []byte, slot int, row []float32)
-	// Decode reads token slot of page into row, Width values.
+	// Decode reads token slot of page into row, which has Width values.
 	Decode(row []float32, page []byte, slot int)
 }
 
-// Index is a byte layout of indexer keys. A page may store its scales after its keys, so every access needs the
-// page's size in tokens; a buffer gathered for a batch is one page of as many tokens as it holds.
+// Index is a byte layout of indexer keys. A page may store its scales after its keys, so every access needs the page's
+// size in tokens. A buffer gathered for a batch is one page with all tokens of the batch.
 //
-// Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
+// Encode and Decode never allocate, and panic for the errors for which those of Main panic.
 type Index interface {
 	Kind() Kind
-	// TokenBytes returns the size of one token, its scale included.
+	// TokenBytes returns the size of one token in bytes, including its scale.
 	TokenBytes() int
-	// PageBytes returns the size of a page of the given number of tokens.
+	// PageBytes returns the size in bytes of a page of the given number of tokens.
 	PageBytes(tokens int) int
-	// Encode writes key, 128 values after LayerNorm, RoPE and (where the layout rounds) the caller's Hadamard rotation,
-	// as token slot of a page of the given number of tokens.
+	// Encode writes key as token slot of a page of the given number of tokens. key has 128 values after LayerNorm, RoPE
+	// and, if the layout rounds, the caller's Hadamard rotation.
 	Encode(page []byte, tokens, slot int, key []float32)
 	// Decode reads token slot of a page of the given number of tokens into key, 128 values.
 	Decode(key []float32, page []byte, tokens, slot int)
 }
 
-// MainOf returns the main layout of a kind, FP8Row576 with scale 1.
+// MainOf returns the main layout of a kind; FP8Row576 has scale 1.
 func MainOf(k Kind) (Main, error) {
 	switch k {
 	case BF16Row1152:
@@ -58,7 +59,7 @@ func MainOf(k Kind) (Main, error) {
 		ErrKind)
 }
 
-// IndexOf returns the index layout of a kind, IndexPage132 with power-of-two scales.
+// IndexOf returns the index layout of a kind; IndexPage132 has power-of-two scales.
 func IndexOf(k Kind) (Index, error) {
 	switch k {
 	case IndexPage132:
@@ -82,7 +83,7 @@ func EncodeRows(l Main, page []byte, first int, rows []float32) {
 	}
 }
 
-// row is token slot of a page of rows.
+// row returns the bytes of token slot of a page of rows.
 func row(k Kind, page []byte, slot, rowBytes int) []byte {
 	if slot < 0 || slot >= len(page)/rowBytes {
 		panicSlot(k, slot, len(page)/rowBytes, len(page))
@@ -90,7 +91,7 @@ func row(k Kind, page []byte, slot, rowBytes int) []byte {
 	return page[slot*rowBytes : (slot+1)*rowBytes : (slot+1)*rowBytes]
 }
 
-// values cuts a caller's slice to the n values a token has.
+// values returns the first n values of a caller's slice; a token has n values.
 func values(k Kind, v []float32, n int) []float32 {
 	if len(v) < n {
 		panicValues(k, len(v), n)
@@ -103,5 +104,5 @@ func panicSlot(k Kind, slot, tokens, bytes int) {
 }
 
 func panicValues(k Kind, got, want int) {
-	panic(fmt.Sprintf("layout: %v: got %d values, want %d, as a token has", k, got, want))
+	panic(fmt.Sprintf("layout: %v: the slice has %d values, want the %d values of a token", k, got, want))
 }

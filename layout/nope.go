@@ -10,7 +10,7 @@ const (
 	NopeF32Bytes    = LatentDim * 4             // 2048
 )
 
-// Width returns the number of values of a row of a main layout: 576, or 512 where rows have no rotated part.
+// Width returns the number of values of a row of a main layout: 576, or 512 if rows have no rotated part.
 func Width(k Kind) int {
 	switch k {
 	case FP8Row528, BF16Row1024, F32Row2048:
@@ -19,16 +19,17 @@ func Width(k Kind) int {
 	return RowDim
 }
 
-// NopeFP8 is the layout FP8Row528: 512 e4m3 and one float32 scale per 128 values, as FP8Row656 begins.
+// NopeFP8 is the layout FP8Row528: 512 e4m3 and one float32 scale per 128 values, which are the first 528 bytes of
+// FP8Row656.
 type NopeFP8 struct{}
 
-// Kind is FP8Row528.
+// Kind returns FP8Row528.
 func (NopeFP8) Kind() Kind { return FP8Row528 }
 
-// RowBytes is 528.
+// RowBytes returns the size of a row, 528 bytes.
 func (NopeFP8) RowBytes() int { return NopeRowBytes }
 
-// PageBytes is 528 per token.
+// PageBytes returns the size of a page, 528 bytes per token.
 func (NopeFP8) PageBytes(tokens int) int { return tokens * NopeRowBytes }
 
 // Encode implements Main with scales that are powers of two.
@@ -53,13 +54,13 @@ func (NopeFP8) Scales(row []byte) [Tiles]float32 {
 // NopeBF16 is the layout BF16Row1024: 512 bfloat16. Encode rounds to nearest even.
 type NopeBF16 struct{}
 
-// Kind is BF16Row1024.
+// Kind returns BF16Row1024.
 func (NopeBF16) Kind() Kind { return BF16Row1024 }
 
-// RowBytes is 1024.
+// RowBytes returns the size of a row, 1024 bytes.
 func (NopeBF16) RowBytes() int { return NopeBF16Bytes }
 
-// PageBytes is 1024 per token.
+// PageBytes returns the size of a page, 1024 bytes per token.
 func (NopeBF16) PageBytes(tokens int) int { return tokens * NopeBF16Bytes }
 
 // Encode implements Main.
@@ -67,7 +68,7 @@ func (NopeBF16) Encode(page []byte, slot int, v []float32) {
 	putBF16(row(BF16Row1024, page, slot, NopeBF16Bytes), values(BF16Row1024, v, LatentDim))
 }
 
-// Decode implements Main; exact.
+// Decode implements Main without rounding.
 func (NopeBF16) Decode(v []float32, page []byte, slot int) {
 	getBF16(values(BF16Row1024, v, LatentDim), row(BF16Row1024, page, slot, NopeBF16Bytes))
 }
@@ -75,21 +76,21 @@ func (NopeBF16) Decode(v []float32, page []byte, slot int) {
 // NopeF32 is the layout F32Row2048: 512 float32. It is exact and used for verification.
 type NopeF32 struct{}
 
-// Kind is F32Row2048.
+// Kind returns F32Row2048.
 func (NopeF32) Kind() Kind { return F32Row2048 }
 
-// RowBytes is 2048.
+// RowBytes returns the size of a row, 2048 bytes.
 func (NopeF32) RowBytes() int { return NopeF32Bytes }
 
-// PageBytes is 2048 per token.
+// PageBytes returns the size of a page, 2048 bytes per token.
 func (NopeF32) PageBytes(tokens int) int { return tokens * NopeF32Bytes }
 
-// Encode implements Main; exact.
+// Encode implements Main without rounding.
 func (NopeF32) Encode(page []byte, slot int, v []float32) {
 	putF32(row(F32Row2048, page, slot, NopeF32Bytes), values(F32Row2048, v, LatentDim))
 }
 
-// Decode implements Main; exact.
+// Decode implements Main without rounding.
 func (NopeF32) Decode(v []float32, page []byte, slot int) {
 	getF32(values(F32Row2048, v, LatentDim), row(F32Row2048, page, slot, NopeF32Bytes))
 }

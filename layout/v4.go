@@ -4,30 +4,31 @@ import "fmt"
 
 // Sizes of a V4 entry, in values: one vector that is both key and value.
 const (
-	V4Dim      = 512                   // entry
+	V4Dim      = 512                   // values of an entry
 	V4NopeDim  = V4Dim - RopeDim       // 448, quantised
-	V4TileDim  = 64                    // nope values that share one scale
+	V4TileDim  = 64                    // nope values that share a scale
 	V4Tiles    = V4NopeDim / V4TileDim // 7
 	V4PageSize = 256                   // tokens of a logical page: 256 window entries, 64 of ratio 4, 2 of ratio 128
 )
 
-// V4 is a byte layout of DeepSeek-V4 entries, 512 values each: both window rows and compressed rows. A page may keep
-// its scales separately from its values, so every access needs the page's size in entries.
+// V4 is a byte layout of DeepSeek-V4 entries of 512 values each, for window rows and for compressed rows. A page may
+// keep its scales separately from its values, so every access needs the page's size in entries.
 //
-// Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
+// Encode and Decode never allocate, and panic for the errors for which those of Main panic.
 type V4 interface {
 	Kind() Kind
-	// EntryBytes returns the size of one entry, its scales included, without page padding.
+	// EntryBytes returns the size of one entry in bytes, including its scales, without page padding.
 	EntryBytes() int
-	// PageBytes returns the distance between pages of the given number of entries, padding included.
+	// PageBytes returns the distance in bytes between pages of the given number of entries, including padding.
 	PageBytes(entries int) int
-	// Encode writes v, 512 values with the last 64 rotated, as entry slot of a page of the given number of entries.
+	// Encode writes v as entry slot of a page of the given number of entries. v has 512 values, of which the last 64
+	// are rotated.
 	Encode(page []byte, entries, slot int, v []float32)
-	// Decode reads entry slot of a page of the given number of entries into v, 512 values.
+	// Decode reads entry slot of a page of the given number of entries into v, which has 512 values.
 	Decode(v []float32, page []byte, entries, slot int)
 }
 
-// V4Of returns the layout of a kind with V4 entries.
+// V4Of returns the layout of a kind that has V4 entries.
 func V4Of(k Kind) (V4, error) {
 	switch k {
 	case V4Row584:
@@ -49,22 +50,22 @@ const V4F32RowBytes = V4Dim * 4
 // V4F32 is the layout V4F32Row2048: 512 float32, one entry after the other. It is exact and used for verification.
 type V4F32 struct{}
 
-// Kind is V4F32Row2048.
+// Kind returns V4F32Row2048.
 func (V4F32) Kind() Kind { return V4F32Row2048 }
 
-// EntryBytes is 2048.
+// EntryBytes returns the size of an entry, 2048 bytes.
 func (V4F32) EntryBytes() int { return V4F32RowBytes }
 
-// PageBytes is 2048 per entry.
+// PageBytes returns the size of a page, 2048 bytes per entry.
 func (V4F32) PageBytes(entries int) int { return entries * V4F32RowBytes }
 
-// Encode implements V4; exact.
+// Encode implements V4 without rounding.
 func (V4F32) Encode(page []byte, entries, slot int, v []float32) {
 	checkIndex(V4F32Row2048, page, entries, slot, V4F32RowBytes)
 	putF32(page[slot*V4F32RowBytes:], values(V4F32Row2048, v, V4Dim))
 }
 
-// Decode implements V4; exact.
+// Decode implements V4 without rounding.
 func (V4F32) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V4F32Row2048, page, entries, slot, V4F32RowBytes)
 	getF32(values(V4F32Row2048, v, V4Dim), page[slot*V4F32RowBytes:])

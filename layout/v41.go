@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Bytes of the entries of DeepSeek-V4.1 (v41 spec, 4). All 512 values are quantised, rotated ones included.
+// Bytes of the entries of DeepSeek-V4.1 (v41 spec, 4). All 512 values are quantised, including the rotated ones.
 const (
 	V41WindowGroup = 32 // window values that share a scale
 	V41WindowBytes = V4Dim + V4Dim/V41WindowGroup
@@ -18,16 +18,16 @@ const (
 // V41Window is the layout V41Window528: 512 e4m3, then the exponents of 16 groups of 32, one entry after the other.
 type V41Window struct{}
 
-// Kind is V41Window528.
+// Kind returns V41Window528.
 func (V41Window) Kind() Kind { return V41Window528 }
 
-// EntryBytes is 528.
+// EntryBytes returns the size of an entry, 528 bytes.
 func (V41Window) EntryBytes() int { return V41WindowBytes }
 
-// PageBytes is 528 per entry.
+// PageBytes returns the size of a page, 528 bytes per entry.
 func (V41Window) PageBytes(entries int) int { return entries * V41WindowBytes }
 
-// Encode implements V4, of values rounded to bf16.
+// Encode implements V4. It rounds the values to bf16 first.
 func (l V41Window) Encode(page []byte, entries, slot int, v []float32) {
 	checkIndex(V41Window528, page, entries, slot, V41WindowBytes)
 	v = values(V41Window528, v, V4Dim)
@@ -44,7 +44,7 @@ func (l V41Window) Encode(page []byte, entries, slot int, v []float32) {
 	}
 }
 
-// Decode implements V4; exact, also in bf16.
+// Decode implements V4 without rounding; the values are also exact in bf16.
 func (l V41Window) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V41Window528, page, entries, slot, V41WindowBytes)
 	v = values(V41Window528, v, V4Dim)
@@ -65,16 +65,17 @@ func (V41Window) Row(page []byte, slot int) (data, scales []byte) {
 // 32 groups of 16, one entry after the other.
 type V41Entry struct{}
 
-// Kind is V41Row288.
+// Kind returns V41Row288.
 func (V41Entry) Kind() Kind { return V41Row288 }
 
-// EntryBytes is 288.
+// EntryBytes returns the size of an entry, 288 bytes.
 func (V41Entry) EntryBytes() int { return V41EntryBytes }
 
-// PageBytes is 288 per entry.
+// PageBytes returns the size of a page, 288 bytes per entry.
 func (V41Entry) PageBytes(entries int) int { return entries * V41EntryBytes }
 
-// Encode implements V4, of values rounded to bf16. Divisions are true ones: a product with an inverse can cross a tie.
+// Encode implements V4. It rounds the values to bf16 first. It divides by the scale, because the product with its
+// inverse can round to the other side of a tie.
 func (l V41Entry) Encode(page []byte, entries, slot int, v []float32) {
 	checkIndex(V41Row288, page, entries, slot, V41EntryBytes)
 	v = values(V41Row288, v, V4Dim)
@@ -90,7 +91,7 @@ func (l V41Entry) Encode(page []byte, entries, slot int, v []float32) {
 	}
 }
 
-// Decode implements V4; exact, also in bf16.
+// Decode implements V4 without rounding; the values are also exact in bf16.
 func (l V41Entry) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V41Row288, page, entries, slot, V41EntryBytes)
 	v = values(V41Row288, v, V4Dim)
@@ -110,7 +111,7 @@ func (V41Entry) Row(page []byte, slot int) (data, scales []byte) {
 	return row[:v41Packed], row[v41Packed:]
 }
 
-// roundGroup rounds the first len(to) values of v to bf16 and returns the largest magnitude.
+// roundGroup writes the first len(to) values of v, rounded to bf16, to `to` and returns the largest magnitude.
 func roundGroup(to, v []float32) float32 {
 	top := float32(0)
 	for i := range to {
@@ -122,14 +123,14 @@ func roundGroup(to, v []float32) float32 {
 	return top
 }
 
-// IndexV41 is the layout V41Index68: pages of [IndexFP4] whose exponents have only the lower limit of float32, for
-// keys that are not Hadamard-rotated.
+// IndexV41 is the layout V41Index68: pages of [IndexFP4] for keys without Hadamard rotation. The minimum scale is that
+// of float32.
 type IndexV41 struct{ IndexFP4 }
 
-// Kind is V41Index68.
+// Kind returns V41Index68.
 func (IndexV41) Kind() Kind { return V41Index68 }
 
-// Encode implements Index, of values rounded to bf16.
+// Encode implements Index. It rounds the values to bf16 first.
 func (l IndexV41) Encode(page []byte, tokens, slot int, key []float32) {
 	packed, scales := l.token(page, tokens, slot)
 	key = values(V41Index68, key, IndexDim)
@@ -156,7 +157,7 @@ func RoundV41(group []float32, top float32) byte {
 	return e
 }
 
-// RoundV41Queries rounds indexer queries, group by group, as keys are rounded.
+// RoundV41Queries rounds indexer queries in groups, in the way in which keys are rounded.
 func RoundV41Queries(q []float32) {
 	for ; len(q) >= IndexFP4Group; q = q[IndexFP4Group:] {
 		RoundV41(q[:IndexFP4Group], roundGroup(q[:IndexFP4Group], q))

@@ -4,7 +4,7 @@ import "sparrow/internal/num"
 
 // Bytes of a V4Row584 entry: a data row of 448 e4m3 and 64 bf16, and a separate scale row of 7 exponents and a zero.
 const (
-	V4RopeOffset = V4NopeDim                  // 448, within the data row
+	V4RopeOffset = V4NopeDim                  // offset in the data row, 448
 	V4DataBytes  = V4RopeOffset + RopeDim*2   // 448 + 128 = 576
 	V4ScaleBytes = V4Tiles + 1                // 7 + 1 = 8
 	V4EntryBytes = V4DataBytes + V4ScaleBytes // 576 + 8 = 584
@@ -13,17 +13,18 @@ const (
 // V4Packed is the layout V4Row584. A page of n entries is n data rows of 576 bytes, then n scale rows of 8 bytes,
 // padded to a multiple of 576: it is not made of 584-byte rows.
 //
-// Encode quantises the values it is given, groups of 64 with a power-of-two scale from the largest magnitude, floored
-// at 1e-4. Decode takes whatever floor the writer used.
+// Encode quantises values in groups of 64, with a power-of-two scale computed from the largest magnitude, which counts
+// as at least 1e-4. Decode does not depend on that minimum.
 type V4Packed struct{}
 
-// Kind is V4Row584.
+// Kind returns V4Row584.
 func (V4Packed) Kind() Kind { return V4Row584 }
 
-// EntryBytes is 584.
+// EntryBytes returns the size of an entry, 584 bytes.
 func (V4Packed) EntryBytes() int { return V4EntryBytes }
 
-// PageBytes is 584 per entry, rounded up to a multiple of 576, which tensor-memory descriptors of newer GPUs need.
+// PageBytes returns 584 bytes per entry, rounded up to a multiple of 576, which tensor-memory descriptors of newer GPUs
+// require.
 func (V4Packed) PageBytes(entries int) int {
 	return (entries*V4EntryBytes + V4DataBytes - 1) / V4DataBytes * V4DataBytes
 }
@@ -40,8 +41,8 @@ func (l V4Packed) Encode(page []byte, entries, slot int, v []float32) {
 	putBF16(data[V4RopeOffset:], v[V4NopeDim:])
 }
 
-// Decode implements V4: e4m3 times the power of two of its group's exponent. The product is exact, also in
-// bf16, wherever it is a normal number; exponent 255 gives NaN.
+// Decode implements V4: e4m3 times the power of two of its group's exponent. The product is exact, also in bf16, if it
+// is a normal number; exponent 255 gives NaN.
 func (l V4Packed) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V4Row584, page, entries, slot, V4EntryBytes)
 	v = values(V4Row584, v, V4Dim)
@@ -63,12 +64,14 @@ func (V4Packed) Scales(page []byte, entries, slot int) []byte {
 	return page[at : at+V4ScaleBytes : at+V4ScaleBytes]
 }
 
-// DataOffset returns where the data row of location loc starts in a pool of pages of the given number of entries.
+// DataOffset returns the offset in bytes of the data row of location loc, in a pool of pages with the given number of
+// entries.
 func (l V4Packed) DataOffset(entries, loc int) int64 {
 	return int64(loc/entries)*int64(l.PageBytes(entries)) + int64(loc%entries)*V4DataBytes
 }
 
-// ScaleOffset returns where the scale row of location loc starts in a pool of pages of the given number of entries.
+// ScaleOffset returns the offset in bytes of the scale row of location loc, in a pool of pages with the given number of
+// entries.
 func (l V4Packed) ScaleOffset(entries, loc int) int64 {
 	return int64(loc/entries)*int64(l.PageBytes(entries)) + int64(entries)*V4DataBytes + int64(loc%entries)*V4ScaleBytes
 }

@@ -8,7 +8,7 @@ type Batch struct {
 	Pass Pass `json:"pass,omitempty"`
 	// Record defines what is recorded in every layer in addition to the logits, for the rows that requests record.
 	Record Record `json:"record,omitzero"`
-	// Replay selects the choices that replayed rows take as given instead of computing them.
+	// Replay selects which recorded choices (selections, experts) replayed rows use instead of computing them.
 	Replay Replay `json:"replay,omitzero"`
 	// Draws reports that the device samples tokens of rows that are not returned whole, with the parameters in the
 	// input block.
@@ -17,7 +17,7 @@ type Batch struct {
 	// batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
 	Graph      GraphMode `json:"graph"`
-	// NeedSeed requests indices even where the dense form needs none.
+	// NeedSeed requests selection indices even if the dense form does not need them.
 	NeedSeed bool `json:"need_seed,omitempty"`
 	// FreeBytes is the device memory free right now; 0 means not measured.
 	FreeBytes int64 `json:"free_bytes,omitempty"`
@@ -59,9 +59,9 @@ type Request struct {
 // Record defines what a pass records of every layer; it is returned with the logits.
 type Record struct {
 	Hidden     bool `json:"hidden,omitempty"`     // residual rows after the layer
-	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
-	Scores     bool `json:"scores,omitempty"`     // their scores, with Selections
-	Experts    bool `json:"experts,omitempty"`    // experts and their weights
+	Selections bool `json:"selections,omitempty"` // positions that the layer's indexer selects
+	Scores     bool `json:"scores,omitempty"`     // indexer scores of the selected positions; needs Selections
+	Experts    bool `json:"experts,omitempty"`    // chosen experts and their routing weights
 }
 
 // With returns the union of two records.

@@ -76,9 +76,12 @@ func (b *Batch) check(cfg *Config) error {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %s in pass %d", b.Mode, b.Pass),
 			Supported: "pass target for every mode, the others for extend and draft requests"}
 	}
+	if err := b.checkGraph(cfg); err != nil {
+		return err
+	}
 	if b.Mode == ModeIdle {
 		if len(b.Requests) > 0 {
-			return ErrLengths("an idle batch with %d requests", len(b.Requests))
+			return ErrLengths("an idle batch with %d requests, want none", len(b.Requests))
 		}
 		return nil
 	}
@@ -86,8 +89,8 @@ func (b *Batch) check(cfg *Config) error {
 		return ErrLengths("a batch of mode %s without requests", b.Mode)
 	}
 	if b.FreeBytes < 0 || b.TablePages < 0 || b.PaddedRows < 0 {
-		return ErrLengths("negative free bytes %d, table pages %d or padded rows %d", b.FreeBytes, b.TablePages,
-			b.PaddedRows)
+		return ErrLengths("free bytes %d, table pages %d and padded rows %d, none of which may be negative",
+			b.FreeBytes, b.TablePages, b.PaddedRows)
 	}
 	total, rows := 0, 0
 	for i := range b.Requests {
@@ -101,9 +104,9 @@ func (b *Batch) check(cfg *Config) error {
 		}
 	}
 	if b.PaddedRows > 0 && b.PaddedRows < rows {
-		return ErrLengths("%d padded rows for %d rows", b.PaddedRows, rows)
+		return ErrLengths("%d padded rows, fewer than the %d rows of the batch", b.PaddedRows, rows)
 	}
-	return b.checkGraph()
+	return nil
 }
 
 func (b *Batch) checkRequest(cfg *Config, i int) error {
@@ -116,10 +119,12 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	}
 	if ranks := max(cfg.Model.Ranks, 1); cfg.Model.ByRequests() && (r.Rank < 0 || r.Rank >= ranks) ||
 		!cfg.Model.ByRequests() && r.Rank != 0 {
-		return ErrLengths("request %d on rank %d of %d that share attention %s", i, r.Rank, ranks, cfg.Model.Division)
+		return ErrLengths("request %d on rank %d of %d ranks (division of attention: %s)", i, r.Rank, ranks,
+			cfg.Model.Division)
 	}
 	if r.Logits < 0 || kind != ModeIdle && r.Logits > b.Rows(cfg, i) {
-		return ErrLengths("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
+		return ErrLengths("request %d, which wants logits of %d rows but has %d new tokens", i, r.Logits,
+			b.Rows(cfg, i))
 	}
 	if rows := b.Rows(cfg, i); !within(r.RecordFrom, r.Records, rows) || !within(r.ReplayFrom, r.Replays, rows) ||
 		b.Pass != PassTarget && (r.Records > 0 || r.Replays > 0) {
@@ -139,7 +144,8 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	switch kind {
 	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
 		if r.Extend < 1 || r.Seq != r.Prefix+r.Extend {
-			return ErrLengths("request %d with seq %d, prefix %d, extend %d", i, r.Seq, r.Prefix, r.Extend)
+			return ErrLengths("request %d with seq %d, prefix %d and extend %d; want extend of at least 1", i, r.Seq,
+				r.Prefix, r.Extend)
 		}
 		return nil
 	case ModeDecode, ModeVerify, ModeDraft:
@@ -148,7 +154,7 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 				r.Prefix, r.Extend)
 		}
 		if kind == ModeDecode && r.N > 1 {
-			return ErrLengths("request %d decodes %d tokens at once", i, r.N)
+			return ErrLengths("request %d, which decodes %d tokens at once, want 1", i, r.N)
 		}
 		return nil
 	case ModeUnset, ModeMixed, ModeIdle:
@@ -160,20 +166,31 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 // within reports whether n rows from first on are among the given number of rows.
 func within(first, n, rows int) bool { return n == 0 || first >= 0 && n > 0 && first <= rows-n }
 
-// checkGraph: whole graphs hold decode-like rows, piecewise graphs prompts.
-func (b *Batch) checkGraph() error {
-	switch b.Graph {
-	case GraphCapture, GraphReplay:
-		if !b.Mode.DecodeLike() {
-			return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode),
-				Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
-		}
-	case GraphPiecewise:
-		if !b.Mode.ExtendLike() {
-			return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode),
-				Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
-		}
-	case GraphNone:
+// checkGraph refuses graph modes that the batch cannot use: captured and replayed graphs hold decode-like rows only,
+// piecewise graphs prompt rows of other engines. A rank without rows takes part in either.
+func (b *Batch) checkGraph(cfg *Config) error {
+	ours := cfg.Catalog == CatalogSparrow
+	switch {
+	case b.Graph == GraphNone:
+		return nil
+	case !cfg.Hardware.Graphs():
+		return &Error{Code: E25, Asked: fmt.Sprintf("a batch of mode %s in graph mode %s on %s, which has no graphs",
+			b.Mode, b.Graph, cfg.Hardware.Arch),
+			Supported: fmt.Sprintf("eager batches on %s; captured graphs of decode, verify and draft batches on GPUs",
+				cfg.Hardware.Arch),
+			Try: "--graph none"}
+	case b.Graph == GraphPiecewise && ours:
+		return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s in the catalogue %s",
+			b.Mode, cfg.Catalog),
+			Supported: "eager prompts and captured decode, verify and draft batches", Try: "--graph none"}
+	case b.Mode == ModeIdle:
+		return nil
+	case b.Graph == GraphPiecewise && !b.Mode.ExtendLike():
+		return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode),
+			Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
+	case b.Graph != GraphPiecewise && !b.Mode.DecodeLike():
+		return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode),
+			Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
 	}
 	return nil
 }
@@ -190,7 +207,7 @@ func (b *Batch) tablePages(cfg *Config) (int, error) {
 		return 1 << bits.Len(uint(need-1)), nil
 	}
 	if b.TablePages < need {
-		return 0, ErrLengths("page tables of %d pages for a request of %d tokens, which fills %d", b.TablePages,
+		return 0, ErrLengths("page tables of %d pages for a request of %d tokens, which needs %d pages", b.TablePages,
 			longest, need)
 	}
 	return b.TablePages, nil

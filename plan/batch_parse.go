@@ -12,7 +12,7 @@ mixed:extend:LEN+PREFIX,.../decode:LEN,.../verify:N:LEN,...
 COUNTxLEN repeats a request; LEN of extend counts new tokens, of decode and draft all tokens, of verify those before the drafts
 LEN 0 of decode and draft is a row that only pads the batch`
 
-// maxParsedRequests bounds a repeat count.
+// maxParsedRequests is the maximum number of requests of a parsed batch.
 const maxParsedRequests = 1 << 16
 
 // ParseBatch reads the notation of BatchSyntax.

@@ -7,11 +7,11 @@ type Most struct {
 	Pass     Pass
 	Rows     int // new tokens
 	Requests int
-	Prompts  int // of the requests; 0 where every request decodes or follows such a row
+	Prompts  int // prompts among Requests; 0 if every request decodes or follows a decode
 	Context  int // tokens of a sequence
-	Width    int // rows of a request that is not a prompt
+	Width    int // maximum rows of a request that is not a prompt
 	Logits   int
-	Whole    int // rows of logits that are returned whole
+	Whole    int // logit rows that are returned whole
 	Draws    bool
 	Record   Record
 	Recorded int
@@ -21,13 +21,14 @@ type Most struct {
 	Joint bool
 }
 
-// Bound returns a plan whose counts are all at least those of any pass within m, so that its layout needs at least
-// their memory. It is not the plan of a batch: it has a segment for every kind of rows, with all rows in one launch,
-// so its segments overlap.
+// Bound returns a plan in which every count is at least that of any pass within m, so its memory layout is large
+// enough for any such pass. The plan does not belong to a batch: it has a segment for every kind of rows, with all
+// rows in one launch, so its segments overlap.
 //
-// Each count grows with rows and keys, and the memory of a launch grows with its counts, except for one pair: more
-// keys mean fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so
-// segments at the two ends bound all cases between them.
+// Each count grows with rows and keys, and the memory of a launch grows with its counts, with one exception: with
+// more keys, fewer score rows are computed at a time. Between the two extremes of this trade-off (all rows at a time,
+// and all keys) the memory is a convex function of the keys, so segments at the two extremes bound all cases between
+// them.
 func Bound(cfg Config, m Most) *Plan {
 	p := &Plan{Runnable: cfg.Runnable, Collectives: cfg.joins(ModeExtend), Pass: m.Pass, Rows: m.Rows,
 		Requests: m.Requests,
@@ -101,7 +102,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(w.cfg.Hardware.Arch, w.cfg.Model.IndexHeads)
 	}
-	most := rows // of a launch
+	most := rows // maximum rows of a launch
 	if s.RowsPerLaunch > 0 {
 		most = min(most, s.RowsPerLaunch)
 	}
@@ -121,7 +122,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.Kind != IndexerRagged { // scores of pages in place are as wide as the table
 		keys = w.plan.TablePages * w.cfg.Page
 	}
-	// The largest number of scores at a time: those of small batches, of the budget, or of one row.
+	// The maximum number of scores at a time: what a small batch may use without a check, the budget, or one row.
 	width := w.scoreWidth(keys)
 	scores := max(smallScores+4*rows, int(w.scoreBudget()/4), width)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = width, clamp(scores/width, 1, most)
@@ -129,7 +130,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.RowsPerChunk == most {
 		return
 	}
-	// All rows at a time, with the number of keys that this leaves.
+	// The other extreme: all rows at a time, with the number of keys for which that many scores are left.
 	fewer := roundUp(scores/most+1, 4)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = fewer, most
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
@@ -168,7 +169,7 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 		lists = w.prompts() + w.m.Rows - 1
 	}
 	if m.V41() {
-		return // everything is read in place
+		return // every entry is read in place, so no launch lists any
 	}
 	if m.V4() {
 		n.window += w.m.Rows + lists*(m.Window-1)

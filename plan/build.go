@@ -5,8 +5,8 @@ import "slices"
 // Build plans one batch. It is pure: equal arguments give equal plans, independently of earlier calls, and neither
 // argument is modified.
 //
-// The order of decisions is mode, kernel of the phase, form, automatic kernel,
-// conversion, transform, indexer, slicing, key.
+// It decides in this order: mode, kernel of the phase, form, automatic kernel, conversion, transform, indexer path,
+// launches, key.
 func Build(cfg Config, b Batch) (*Plan, error) {
 	w, err := NewBuilder(&cfg, &sparrowCatalogue, &b)
 	if err != nil || b.Mode == ModeIdle {
@@ -85,8 +85,8 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 	return w, nil
 }
 
-// joins reports whether ranks join their parts in batches of a mode; other
-// engines' plans do not state how many ranks there are.
+// joins reports whether ranks combine their partial results in batches of a mode: with several ranks, on an idle
+// rank, and in all plans of the public catalogue, which do not state the number of ranks.
 func (c *Config) joins(m Mode) bool { return !c.Runnable || m == ModeIdle || c.Model.Ranks > 1 }
 
 // Finish sets the segments of the plan.
@@ -129,7 +129,7 @@ func (w *Builder) Sparse(s *Segment, k Kernel, prefix bool) {
 	shapeKernel(w.cfg, w.cat.Entry(k), s, prefix)
 }
 
-// Dense settles a dense segment; gather states how keys are read back.
+// Dense sets the fields of a dense segment; gather is the conversion by which cached keys are read.
 func (w *Builder) Dense(s *Segment, k Kernel, gather Convert) {
 	s.Form, s.Kernel, s.Convert, s.Transform = FormDenseMHA, k, gather, TransformNone
 	setHeads(w.cfg, s, w.cat.Entry(k))

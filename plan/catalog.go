@@ -44,6 +44,15 @@ func firstLayout(s Set[Layout], kv DType) Layout {
 	return LayoutNone
 }
 
+// onlyLayout returns the layout of the set with the given element type, if there is exactly one.
+func onlyLayout(s Set[Layout], kv DType) Layout {
+	l := firstLayout(s, kv)
+	if l != LayoutNone && firstLayout(s&^SetOf(l), kv) != LayoutNone {
+		return LayoutNone
+	}
+	return l
+}
+
 // mainLayouts are the layouts of rows, in the order of preference.
 var mainLayouts = []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, BF16Row1024,
 	FP8Row528, F32Row2048, V41Row288}
@@ -70,9 +79,9 @@ type Entry struct {
 	Decode  bool // may serve decode, verify and draft rows
 	Archs   Set[Arch]
 	V4      bool // serves V4; all others serve the DSA family
-	Both    bool // serves V4 and the DSA family
-	Dense   bool // serves models without an indexer, and no others
-	Pooled  bool // serves models with pooled index keys, and no others
+	Both    bool // serves V4 in addition to the DSA family
+	Dense   bool // serves only models without an indexer
+	Pooled  bool // serves only models with pooled index keys
 	// OnRequest reports that the kernel is used only if it is named.
 	OnRequest bool
 
@@ -99,7 +108,7 @@ type Entry struct {
 	Segments bool
 	// Ropes reports that FP8 rows are rotated and quantised inside the kernel.
 	Ropes bool
-	// More lists further objections.
+	// More returns further objections.
 	More func(d *Demand) []Objection
 }
 
@@ -163,7 +172,7 @@ func (e *Entry) against(d *Demand) []Objection {
 	}
 	if family && d.KV != DTypeUnset && firstLayout(e.readable(d.Phase)&d.Model.layouts(), d.KV) == LayoutNone {
 		rows := d.KV.String() + " rows"
-		if l := firstLayout(d.Model.layouts(), d.KV); l != LayoutNone {
+		if l := onlyLayout(d.Model.layouts(), d.KV); l != LayoutNone {
 			rows = "rows of the layout " + l.String()
 		}
 		add(E03, "it cannot read %s in %s", rows, d.Phase)
@@ -198,7 +207,7 @@ type Catalogue struct {
 	Name    Catalog
 	Entries []Entry
 	Aliases map[string]Kernel // other spellings of this catalogue's kernels
-	Foreign map[Kernel]Kernel // kernels of the other catalogue and the nearest here
+	Foreign map[Kernel]Kernel // for each kernel of the other catalogue, the nearest kernel of this one
 }
 
 // Pair is a candidate for prefill and decode.

@@ -61,11 +61,15 @@ var sparrowCatalogue = Catalogue{
 			Reads: v4Layouts | v41Layouts,
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
 			More: func(d *Demand) []Objection {
-				if !d.Model.V41() || d.Hardware.Arch == CPU || d.Hardware.Arch == SM90 {
+				if !d.Model.V41() || !d.Hardware.portable() {
 					return nil
 				}
+				kernels := d.Hardware.Arch.String()
+				if d.Hardware.Arch == SM90 {
+					kernels += " with the portable kernels"
+				}
 				return []Objection{{E02, fmt.Sprintf("%s runs on cpu and sm90, but there are no kernels of it for %s",
-					d.Model.Family, d.Hardware.Arch)}}
+					d.Model.Family, kernels)}}
 			},
 		},
 		{
@@ -96,16 +100,16 @@ var (
 // The GPU kernels are persistent and divide rows among their blocks: they need no planned schedule, and no axis of a
 // grid counts rows. The limit of a launch is an int32 that counts units of work.
 const (
-	unitHeads = 64 // heads of a unit of sparse attention
+	unitHeads = 64 // heads that one work unit of sparse attention computes
 	mostUnits = math.MaxInt32
 )
 
-// countedUnits returns the limit of sparse attention.
+// countedUnits returns the row limit of a launch of sparse attention, and its cause.
 func countedUnits(hw *Hardware, heads int) (int, string) {
 	return counted(hw, roundUp(heads, unitHeads)/unitHeads, "units of 64 heads")
 }
 
-// countedHeads returns the limit of dense attention.
+// countedHeads returns the row limit of a launch of dense attention, and its cause.
 func countedHeads(hw *Hardware, heads int) (int, string) { return counted(hw, heads, "heads") }
 
 func counted(hw *Hardware, each int, what string) (int, string) {
@@ -115,7 +119,7 @@ func counted(hw *Hardware, each int, what string) (int, string) {
 	return mostUnits / each, fmt.Sprintf("an int32 counts the %s of all rows", what)
 }
 
-// tileHeads pads to the 64-row tiles of the GPU kernels; the CPU pads nothing.
+// tileHeads pads heads to the 64-row tiles of the GPU kernels; on the CPU heads are not padded.
 func tileHeads(hw *Hardware, heads int) (int, int, string) {
 	if hw.Arch == CPU {
 		return heads, 1, ""
@@ -123,7 +127,8 @@ func tileHeads(hw *Hardware, heads int) (int, int, string) {
 	return PadTo64(hw, heads)
 }
 
-// tileTopK: the GPU kernels walk the selection 64 keys at a time.
+// tileTopK describes what is wrong with an index_topk for the GPU kernels, which process the selection 64 keys at a
+// time.
 func tileTopK(hw *Hardware, k int) string {
 	if hw.Arch == CPU {
 		return ""

@@ -13,22 +13,22 @@ type Chooser struct {
 	*Notes
 	Hardware *Hardware
 	Model    *Model
-	// KV is the element type of the cache, Wish the layout that the user named,
-	// if any, and Named the user's own word.
+	// KV is the element type of the cache. Wish is the layout that the user named, if any, and Named is the word that
+	// the user wrote for it.
 	KV    DType
 	Wish  Layout
 	Named string
-	// Asked are the names that the user gave for each phase, Why the reason for a prefill kernel that the user did not
-	// name.
+	// Asked has the names that the user gave for each phase. Why is the reason for a prefill kernel that the user did
+	// not name.
 	Asked [2]string
 	Why   string
-	// Pairs lists candidates, best first, where some of the kernels are already decided.
+	// Pairs lists the candidate pairs that contain the kernels already settled, best first.
 	Pairs func(settled Pair) []Pair
 	// Against adds objections that follow from the user's other wishes.
 	Against func(k Kernel, p Phase) []Objection
 	// Faster is the reason why the first of two suitable pairs comes first; empty if the order of the catalogue
-	// decides.
-	Faster string
+	// decides. Wins states in short how its first kernel compares with another.
+	Faster, Wins string
 
 	settled Pair
 }
@@ -65,7 +65,7 @@ func (c *Chooser) Choose() (Choice, error) {
 		if against := c.against(k, p); len(against) > 0 {
 			return Choice{}, c.refuse(k, p, against)
 		}
-		why := "asked for"
+		why := "requested by the user"
 		if p == PhasePrefill && c.Why != "" {
 			why = c.Why
 		}
@@ -74,7 +74,7 @@ func (c *Chooser) Choose() (Choice, error) {
 	return c.fill()
 }
 
-// phasePair are both phases, in the order in which they are settled.
+// phasePair has both phases, in the order in which their kernels are settled.
 var phasePair = [2]Phase{PhasePrefill, PhaseDecode}
 
 func (c *Chooser) side(p Phase) *Kernel {
@@ -199,15 +199,15 @@ func (c *Chooser) rejections(chosen Pair, l Layout) []Rejection {
 			case !e.readable(phase).Has(l):
 				rej.Code, rej.Reason = E04, fmt.Sprintf("it cannot read the layout %s in %s", l, phase)
 			case e.OnRequest:
-				rej.Reason = "only on request"
+				rej.Reason = "used only if it is named"
 			case phase == PhasePrefill && c.Why != "":
 				rej.Reason = fmt.Sprintf("fits, but %s is the default", taken)
 			case c.Asked[i] != "":
-				rej.Reason = fmt.Sprintf("fits, but %s was asked for", taken)
+				rej.Reason = fmt.Sprintf("fits, but %s was requested", taken)
 			case phase == PhasePrefill && c.Faster != "":
-				rej.Reason = fmt.Sprintf("fits, but %s was measured faster", taken)
+				rej.Reason = fmt.Sprintf("fits, but %s %s", taken, c.Wins)
 			default:
-				rej.Reason = fmt.Sprintf("fits, but %s comes first", taken)
+				rej.Reason = fmt.Sprintf("fits, but %s is preferred", taken)
 			}
 			list = append(list, rej)
 		}

@@ -54,7 +54,7 @@ func (s *Schedule) UnmarshalText(t []byte) error { return schedules.unmarshal(s,
 type Speculation struct {
 	Steps    int `json:"steps,omitempty"`    // draft steps; 0 with Tokens > 0 means Tokens-1
 	Branches int `json:"branches,omitempty"` // drafts kept per step; 0 means 1
-	Tokens   int `json:"tokens,omitempty"`   // rows verified per request (n)
+	Tokens   int `json:"tokens,omitempty"`   // rows verified per request
 }
 
 // Policy is the user's settings. The zero value of every field means "unset": Resolve decides.
@@ -77,10 +77,10 @@ type Policy struct {
 	// decide.
 	V4SparsePrefill SparsePrefill `json:"v4_sparse_prefill,omitempty"`
 
-	Dense          Switch `json:"dense,omitempty"`           // the dense form for short prompt rows
-	DenseThreshold int    `json:"dense_threshold,omitempty"` // T
+	Dense          Switch `json:"dense,omitempty"`           // whether short prompt rows use the dense form
+	DenseThreshold int    `json:"dense_threshold,omitempty"` // T: maximum keys of a dense prompt row
 	Deterministic  bool   `json:"deterministic,omitempty"`
-	// SplitKeys is the number of keys after which rows of FP8 pages are cut on sm90; if unset, Running decides.
+	// SplitKeys is the number of keys after which rows of FP8 pages are cut on a GPU; if unset, Running decides.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	// Running is the maximum number of concurrent sequences of the server; 0 means unknown.
 	Running     int         `json:"running,omitempty"`
@@ -108,14 +108,14 @@ type Config struct {
 
 	DenseOK       bool `json:"dense_ok"` // every condition of the dense form that no batch can change
 	T             int  `json:"dense_threshold"`
-	C             int  `json:"chunk_capacity"` // keys of one dense call
+	C             int  `json:"chunk_capacity"` // C: maximum keys of one dense call
 	Deterministic bool `json:"deterministic"`
 	// SplitKeys is the number of keys after which rows of FP8 pages are cut; unset if the kernels cut none.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 
 	ScoreCap     int64 `json:"score_cap"`     // bytes of one chunk of indexer scores
 	MaxTransient int64 `json:"max_transient"` // 0: no bound
-	N            int   `json:"n"`             // rows verified per request, 1 without speculation
+	N            int   `json:"n"`             // rows verified per request (drafts + 1); 1 without speculation
 
 	// Shared[l] reports that layer l reuses the indices of an earlier layer.
 	Shared []bool `json:"shared,omitempty"`
@@ -135,7 +135,7 @@ type Notice struct {
 	Text  string      `json:"text"`
 }
 
-// NoticeLevel orders notices by weight.
+// NoticeLevel is the severity of a notice.
 type NoticeLevel uint8
 
 // The levels.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestChoicesFollowFromTimes(t *testing.T) {
 	}
 	for want, list := range map[bool][]cost.Contest{true: contests(1, 2, 1, 9, 5, 8),
 		false: contests(1, 1, 2, 9, 8, 5)} {
-		times := costs{cost.Choices{V4: list}}
+		times := costs{Choices: cost.Choices{V4: list}}
 		if times.flat() != want {
 			t.Errorf("%v: gathered %v", list, !want)
 		}
@@ -73,13 +74,14 @@ func TestReasonsQuoteTimes(t *testing.T) {
 				limit = cfg.Model.K
 			}
 			want(t, layout+" threshold", cfg.T, min(limit, cfg.Model.K))
-			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: on %s, attention of a prompt of", cfg.T,
-				times.Device))
+			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: %sa layer's attention of a prompt of",
+				cfg.T,
+				times.source()))
 			says(cfg, "(measured with the 128 heads of DeepSeek-V3.2)")
 		}
 		asked := newSetup(t, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
 		want(t, "threshold asked for", asked.T, 77)
-		says(asked, "dense form for prompts of at most 77 keys: asked for")
+		says(asked, "dense form for prompts of at most 77 keys: requested by the user")
 		other := newSetup(t, arch, func(s *setup) { s.model.K = 64 }).resolve(t)
 		want(t, "threshold with a smaller index_topk", other.T, 64)
 
@@ -102,9 +104,93 @@ func TestReasonsQuoteTimes(t *testing.T) {
 			})).resolve(t)
 			want(t, "v4 prefill "+mode.String(), cfg.Prefill, kernel)
 			if mode == SparsePrefillUnset {
-				says(cfg, fmt.Sprintf("prefill %s: on %s, attention of a prompt of 30720 tokens takes", faster,
-					times.Device))
+				says(cfg, fmt.Sprintf("prefill %s: %sa layer's attention of a prompt of 30720 tokens takes", faster,
+					times.source()))
 			}
+		}
+	}
+}
+
+// On every GPU a reason that quotes times states whether they were measured on it, with the kernels of the plan, or are
+// assumed. Only an H200 with the kernels for Hopper was measured, and decodes with the portable kernels on an H200.
+func TestReasonsOfEveryGPUSayWhatIsAssumed(t *testing.T) {
+	names := HardwareNames()
+	for name := range devices {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	gpus, quotes := 0, 0
+	for _, name := range names {
+		hw := hardware(t, name)
+		if !hw.Arch.CUDA() {
+			continue
+		}
+		gpus++
+		isH200 := name == "sm90" || name == "h200"
+		for _, portable := range []bool{false, true} {
+			hw.Portable = portable
+			own := hw.Arch == SM90 && !portable
+			for _, c := range []struct {
+				model   string
+				running int
+			}{{"deepseek_v32", 0}, {"deepseek_v32", 16}, {"glm-5.2", 1}, {"deepseek_v3", 0}, {"kimi_k2", 64},
+				{"deepseek_v4", 0}, {"v4-pro", 8}, {"glm5_next", 0}} {
+				p, _ := Defaults(&hw, model(t, c.model, 64).Family, Policy{Running: c.running})
+				if c.model == "deepseek_v32" {
+					p.Speculation.Tokens = 8
+				}
+				m := model(t, c.model, 64)
+				cfg, _, err := Resolve(hw, m, p)
+				if err != nil {
+					t.Fatalf("%s on %s: %v", c.model, name, err)
+				}
+				texts := slices.Clone(cfg.Reasons)
+				for _, s := range build(t, cfg, verify(9000)).Segments {
+					texts = append(texts, s.Reasons...)
+				}
+				for _, r := range texts {
+					if !timed.MatchString(r.Text) {
+						continue
+					}
+					quotes++
+					kernels := "Hopper kernels"
+					if !own && (strings.HasPrefix(r.Text, "rows over FP8 pages") ||
+						strings.HasPrefix(r.Text, "rows over pools")) {
+						kernels = "portable kernels"
+					}
+					want := fmt.Sprintf("assumed (measured with %s on an H200): ", kernels)
+					if isH200 && (own || kernels == "portable kernels") {
+						want = fmt.Sprintf("on an H200 with %s, ", kernels)
+					}
+					if strings.Count(r.Text, "H200") != 1 || !strings.Contains(r.Text, want) {
+						t.Errorf("%s on %s, portable %v: %q, want %q", c.model, name, portable, r.Text, want)
+					}
+				}
+				for _, r := range cfg.Rejected {
+					if strings.Contains(r.Reason, "measured") && !(own && isH200) {
+						t.Errorf("%s on %s, portable %v: %s %q", c.model, name, portable, r.Kernel, r.Reason)
+					}
+				}
+			}
+		}
+	}
+	if gpus < 30 || quotes < 15*gpus {
+		t.Errorf("%d GPUs with %d texts that quote times: the walk is too small", gpus, quotes)
+	}
+}
+
+// timed matches texts that quote a time.
+var timed = regexp.MustCompile(`\d (ms|us) |takes? a layer`)
+
+// A CPU without a matrix unit has other kernels than the measured CPU.
+func TestReasonsWithoutTilesSayWhatIsAssumed(t *testing.T) {
+	for noTiles, want := range map[bool]string{false: "on two cores of a Xeon with AMX kernels, ",
+		true: "assumed (measured with AMX kernels on two cores of a Xeon): "} {
+		s := newSetup(t, "cpu", family(t, "deepseek_v4"))
+		s.hw.NoTiles = noTiles
+		cfg := s.resolve(t)
+		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.Contains(r.Text, want) }) {
+			t.Errorf("no reason contains %q: %q", want, cfg.Reasons)
 		}
 	}
 }
@@ -136,6 +222,7 @@ func TestDefaults(t *testing.T) {
 	}{
 		{CPU, DeepSeekV32, Policy{}, ""},
 		{SM90, DeepSeekV4, Policy{}, ""},
+		{GFX95, DeepSeekV32, Policy{}, ""}, // no kernel of ours runs there
 		{SM90, DeepSeekV32, Policy{}, "--kv fp8 --prefill sparse-flat"},
 		{SM90, GLMMoeDSA, Policy{KV: "fp8"}, "--prefill sparse-flat"},
 		{SM90, DeepSeekV32, Policy{KV: "fp8-656"}, "--prefill sparse-flat"},
@@ -144,7 +231,8 @@ func TestDefaults(t *testing.T) {
 		{SM90, DeepSeekV32, Policy{Decode: "sparse-block"}, "--kv fp8"},
 		{SM90, DeepSeekV32, Policy{Prefill: "sparse-block"}, "--kv fp8"},
 	} {
-		p, chosen := Defaults(c.on, c.of, c.asked)
+		hw := hardware(t, c.on.String())
+		p, chosen := Defaults(&hw, c.of, c.asked)
 		want(t, fmt.Sprintf("%v %v %+v", c.on, c.of, c.asked), strings.Join(chosen, " "), c.chosen)
 		if p.Prefill != c.asked.Prefill && !strings.Contains(p.PrefillWhy,
 			"0.92 us over gathered rows, 1.21 in place") {

@@ -6,11 +6,11 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Defaults returns a policy with the defaults of hardware, and those defaults as flags: on a GPU the cache is FP8 and
-// prompts read gathered rows, unless other settings are given. A layout that is set explicitly gives the same plan as
-// when it is the default. V4 has one type of cache, and pooled models have one kernel.
-func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
-	if on == CPU || f == DeepSeekV4 || f == DeepSeekV41 {
+// Defaults returns a policy with the defaults of hardware, and those defaults as flags: on a GPU that our kernels run
+// on the cache is FP8 and prompts read gathered rows, unless other settings are given. A layout that is set explicitly
+// gives the same plan as when it is the default. V4 has one type of cache, and pooled models have one kernel.
+func Defaults(on *Hardware, f Family, p Policy) (Policy, []string) {
+	if !on.Arch.CUDA() || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil
 	}
 	var chosen []string
@@ -27,16 +27,16 @@ func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
 		return p, chosen
 	}
 	if (p.KV == "fp8" || p.KV == FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
-		p.Prefill, p.PrefillWhy = SparseFlat.String(), gatheredReason()
+		p.Prefill, p.PrefillWhy = SparseFlat.String(), gatheredReason(on)
 		chosen = append(chosen, "--prefill "+p.Prefill)
 	}
 	return p, chosen
 }
 
 // gatheredReason quotes the times of a prompt with gathered rows and with rows that are read in place.
-func gatheredReason() string {
-	m := cost.H200()
-	inPlace := m.Decodes[len(m.Decodes)-1]
-	return fmt.Sprintf("a GPU's default over FP8 rows: on %s, attention of a row with %d heads takes %v us over "+
-		"gathered rows, %.2f in place", m.Device, cost.DecodeHeads, m.GPU.Prompt, inPlace.Whole/float64(inPlace.Rows))
+func gatheredReason(on *Hardware) string {
+	times, gathered := on.costs(), cost.H200().GPU.Prompt
+	inPlace := times.Decodes[len(times.Decodes)-1]
+	return fmt.Sprintf("a GPU's default over FP8 rows: %sattention of a row with %d heads takes %v us over gathered "+
+		"rows, %.2f in place", times.source(), cost.DecodeHeads, gathered, inPlace.Whole/float64(inPlace.Rows))
 }

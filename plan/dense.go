@@ -12,7 +12,7 @@ func (f Family) Dense() bool { return f == DeepSeekV3 || f == KimiK2 || f == GLM
 // Dense reports whether the model has no indexer.
 func (m *Model) Dense() bool { return m.Family.Dense() }
 
-// shortRow returns the kind of a prompt row that is not dense-prefill and needs no scores.
+// shortRow returns the kind of a prompt row that needs no scores and is not computed in the dense form.
 func (m *Model) shortRow() RowKind {
 	if m.Dense() {
 		return RowLatentPrefill
@@ -31,12 +31,13 @@ func (r *resolver) withoutIndexer() error {
 	return nil
 }
 
-// expandedKeys is the largest number of keys that rows of a prompt expand, unless the user sets another. Expanded
-// keys cost a row 2 * (qk + v) operations for each head, latent ones 2 * (576 + 512), which is more than three times
-// as much. But every pass of a prompt expands all earlier keys again, at 2 * 512 * (nope + v) operations for each key
-// and head: a pass of fewer than about 170 rows is faster in latent space. The bound keeps the cost of a short prompt
-// after a long cached prefix, and the memory of the expanded keys, small. A GPU, whose passes have more rows, expands
-// more: 16384 keys of 128 heads take 1 GiB and 0.9 ms per layer.
+// expandedKeys and expandedOnGPU are the default maximum numbers of keys that prompt rows expand, on a CPU and on a
+// GPU. A row costs 2 * (qk + v) operations per head and expanded key, and 2 * (576 + 512) per head and latent key,
+// which is more than three times as many. But every pass of a prompt expands all earlier keys again, at 2 * 512 *
+// (nope + v) operations per key and head, so a pass of fewer than about 170 rows is faster in latent space. The limit
+// keeps two things small: the cost of a short prompt after a long cached prefix, and the memory of the expanded keys.
+// The limit is larger on a GPU because its passes have more rows: 16384 keys of 128 heads take 1 GiB and 0.9 ms per
+// layer.
 const expandedKeys, expandedOnGPU = 4096, 16384
 
 // expandedForm settles T of a dense model.
@@ -50,14 +51,16 @@ func (r *resolver) expandedForm() error {
 		most = expandedOnGPU
 	}
 	if c.T = min(most, r.model.Context); p.DenseThreshold > 0 {
-		c.T, why = p.DenseThreshold, ": asked for"
+		c.T, why = p.DenseThreshold, ": requested by the user"
 	}
-	c.C = max(c.T, most) // keys of a launch: several prompts share one
+	c.C = max(c.T, most) // maximum keys of a launch; several prompts share one launch
 	c.DenseAgainst = AgainstDense(p.Dense, p.Deterministic, r.model)
 	if need := r.denseNeed(); len(c.DenseAgainst) == 0 && c.MaxTransient > 0 && need > c.MaxTransient {
 		c.DenseAgainst = append(c.DenseAgainst,
-			fmt.Sprintf("%d keys need %d bytes, more than the reserve of %d", c.T, need, c.MaxTransient))
+			fmt.Sprintf("dense attention over %d keys needs %d bytes of transient memory, more than the limit of %d "+
+				"bytes", c.T, need, c.MaxTransient))
 	}
 	c.DenseOK = r.Dense(c, p.Dense, why)
+	r.unusedThreshold()
 	return nil
 }

@@ -21,7 +21,7 @@ func (e *enum[T]) text(v T) string {
 
 func (e *enum[T]) marshal(v T) ([]byte, error) {
 	if int(v) >= len(e.words) {
-		return nil, fmt.Errorf("plan: %s %d is outside the closed set %s", e.noun, uint8(v), e.list())
+		return nil, fmt.Errorf("plan: %s %d is unknown; supported: %s", e.noun, uint8(v), e.list())
 	}
 	return []byte(e.words[v]), nil
 }

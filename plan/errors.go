@@ -18,13 +18,13 @@ const (
 	E05 Code = "E05" // the KV type is not supported
 	E06 Code = "E06" // the page size conflicts with the kernels
 	E07 Code = "E07" // the kernel does not support this index_topk
-	E08 Code = "E08" // heads per rank exceed the kernel or cannot be padded, experts do not divide
+	E08 Code = "E08" // too many heads per rank, heads that cannot be padded, or experts that do not divide
 	E09 Code = "E09" // this selection kernel cannot be fused with the transform
 	E10 Code = "E10" // context parallelism: strategy, size or role
 	E11 Code = "E11" // tree drafts
 	E12 Code = "E12" // a shared layer is separated from the layer it shares with
 	E13 Code = "E13" // deterministic mode with an unstable choice
-	E14 Code = "E14" // KV offload with a setting it excludes
+	E14 Code = "E14" // KV offload is combined with a setting that it excludes
 	E15 Code = "E15" // the draft head is missing from the checkpoint
 	E16 Code = "E16" // the kernel library or its build for this architecture is missing
 	E17 Code = "E17" // transient memory does not fit
@@ -33,12 +33,12 @@ const (
 // Batch: refusals of Build and of carrying a plan out.
 const (
 	E20 Code = "E20" // unknown mode
-	E22 Code = "E22" // a page table is too short or leaves the cache
+	E22 Code = "E22" // a page table is too short or names a page outside the cache
 	E23 Code = "E23" // a shared layer was reached without carried indices
 	E24 Code = "E24" // row limit exceeded and slicing is off
-	E25 Code = "E25" // a graph that no batch of this kind can be captured in
+	E25 Code = "E25" // no batch of this kind can be captured in such a graph
 	E26 Code = "E26" // lengths contradict each other
-	E27 Code = "E27" // the cache has another layout than the plan
+	E27 Code = "E27" // the cache has a layout other than the plan's
 	E28 Code = "E28" // a kernel of the pass reported a failure
 )
 
@@ -80,8 +80,8 @@ type Error struct {
 	Code      Code   `json:"code"`
 	Asked     string `json:"asked"`
 	Supported string `json:"supported,omitempty"`
-	Try       string `json:"try,omitempty"` // nearest working flags
-	// Tried lists the candidates that were turned down on the way.
+	Try       string `json:"try,omitempty"` // flags nearest to the requested ones that work
+	// Tried lists the candidates that were rejected before this refusal.
 	Tried []Rejection `json:"tried,omitempty"`
 }
 

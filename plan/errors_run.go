@@ -5,7 +5,8 @@ import "fmt"
 // The refusals below are found while a plan runs, by the packages that load models, hold the cache and launch kernels.
 // Their texts are here so that every code is worded once.
 
-// ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head; tensors are those it would need.
+// ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head; tensors names the tensors that the
+// draft head would need.
 func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d (%s)",
 		checkpoint, layer, tensors),

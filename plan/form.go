@@ -1,8 +1,9 @@
 package plan
 
 // shapeKernel sets the fields of a sparse segment that follow from its kernel: form, padded heads, conversion and
-// transform. RAGGED is used exactly where the kernel reads a gathered tensor (dispatch 10). prefix reports whether any
-// key must come from the cache: in the catalogue sparrow that is always so, because chunked must equal whole.
+// transform. The transform is RAGGED exactly if the kernel reads a gathered tensor (dispatch 10). prefix reports
+// whether any key must come from the cache: in the sparrow catalogue it is always true, because a prompt in chunks
+// must give the same results as the whole prompt.
 func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 	setHeads(cfg, s, e)
 	prompt := s.NextN == 0
@@ -25,7 +26,7 @@ func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 	if cfg.Model.V4() {
 		s.Form = FormV4SparsePrefill
 	}
-	// Without a prefix the sparse kernel may read new latents as computed.
+	// Without a prefix the sparse kernel may read the new latent rows before they are stored.
 	if prefix || cfg.Model.V4() || e.GatherBy == ConvertGatherRequant {
 		s.Convert = e.GatherBy
 	}

@@ -39,9 +39,9 @@ func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
 // AMD reports whether the architecture is an AMD GPU.
 func (a Arch) AMD() bool { return a == GFX95 }
 
-// BusRate returns the number of bytes a second that copies between a host and a device of the architecture reach, as
-// the widest bus of its boards allows: 25 GB/s over PCIe 4.0 x16, 54 over 5.0, which was measured on an H200. 0 where
-// device and host share their memory, and where it is not known.
+// BusRate returns the bytes per second that copies between the host and a device of the architecture reach, for the
+// widest bus of its boards: 25e9 over PCIe 4.0 x16, and 54e9 over PCIe 5.0 x16, which was measured on an H200. It is
+// 0 if device and host share their memory, or if the bus is not known.
 func (a Arch) BusRate() int64 {
 	switch {
 	case a.Major() == 8:
@@ -52,13 +52,14 @@ func (a Arch) BusRate() int64 {
 	return 0
 }
 
-// SM100Family reports whether kernel libraries build the architecture with the binary for 10.0 and 10.3.
+// SM100Family reports whether kernel libraries use the same binary for the architecture as for compute capability
+// 10.0.
 func (a Arch) SM100Family() bool { return a == SM100 || a == SM103 }
 
-// SM12x is the workstation family.
+// SM12x reports whether the architecture is a workstation GPU of compute capability 12.0 or 12.1.
 func (a Arch) SM12x() bool { return a == SM120 || a == SM121 }
 
-// Major returns the first part of the compute capability, 0 off CUDA.
+// Major returns the first part of the compute capability, 0 for hardware without CUDA.
 func (a Arch) Major() int {
 	switch a {
 	case SM80, SM86, SM89:
@@ -94,7 +95,7 @@ type Hardware struct {
 	Heads64 bool `json:"heads64,omitempty"`
 	// Preshuffle reports that the preshuffled paged-score kernel is usable (AMD).
 	Preshuffle bool `json:"preshuffle,omitempty"`
-	// NoTiles reports that a CPU's attention does not run on a matrix unit.
+	// NoTiles reports that attention on this CPU does not use a matrix unit.
 	NoTiles bool `json:"no_tiles,omitempty"`
 	// Portable means that a GPU uses the portable kernels and not kernels for its architecture.
 	Portable bool `json:"portable,omitempty"`
@@ -108,10 +109,10 @@ type Hardware struct {
 
 const gb = 1_000_000_000
 
-// gpuNextN are the rows of a request above 1 that the paged-score kernels of GPUs take at once.
+// gpuNextN has the numbers of rows above 1 of a request that the paged-score kernels of GPUs process at once.
 var gpuNextN = []int{2, 3, 4}
 
-// presets hold the figures of one widely used device per architecture.
+// presets has the hardware facts of one widely used device for each architecture.
 var presets = []Hardware{
 	{Arch: CPU, NativeNextN: []int{2, 3, 4, 5, 6, 7, 8}},
 	{Arch: SM80, SmemOptin: 166912, SMs: 108, MemoryBytes: 80 * gb, Toolkit: 130, NativeNextN: gpuNextN},
@@ -126,7 +127,7 @@ var presets = []Hardware{
 	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
 }
 
-// device is a device of an architecture, with its own figures if they differ from the preset.
+// device is a device of an architecture, with its own hardware facts if they differ from the preset.
 type device struct {
 	arch        Arch
 	sms         int
@@ -159,7 +160,7 @@ func DevicesOf(a Arch) []string {
 	return names
 }
 
-// HardwareFor returns typical figures for an architecture, by its name or the name of a device.
+// HardwareFor returns typical hardware facts for an architecture, by the architecture's name or the name of a device.
 func HardwareFor(name string) (Hardware, error) {
 	arch, ok := archs.find(name)
 	var d device
@@ -198,7 +199,7 @@ func (h *Hardware) PagedRowLimit() int {
 	return (h.SmemOptin/4 - 1) / 5
 }
 
-// Clone shares no memory with the description.
+// Clone returns a copy that shares no memory with the description.
 func (h Hardware) Clone() Hardware {
 	h.NativeNextN, h.Missing = slices.Clone(h.NativeNextN), slices.Clone(h.Missing)
 	return h
@@ -213,8 +214,12 @@ func (h *Hardware) SplitParts(heads int) int {
 	return h.SMs
 }
 
-// portable reports whether the portable kernels are used: by request, or because there are no others.
+// portable reports whether the portable kernels are used: because they were requested, or because there are no
+// kernels for the architecture.
 func (h *Hardware) portable() bool { return h.Portable || h.Arch.CUDA() && h.Arch != SM90 }
+
+// Graphs reports whether passes can be captured as graphs and replayed, which CPUs cannot.
+func (h *Hardware) Graphs() bool { return h.Arch != CPU }
 
 func (h *Hardware) missing(k Kernel) bool {
 	return slices.Contains(h.Missing, k)

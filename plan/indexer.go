@@ -62,8 +62,9 @@ func (w *Builder) rowIndexer(s *Segment) {
 	s.Because(why)
 }
 
-// together returns how many of n verified rows of a request are scored at a time, 1 if each is scored separately. The
-// same arithmetic for every row requires the same path for every row, so deterministic verifies score like decodes.
+// together returns how many of n verified rows of a request are scored at a time, 1 if each row is scored separately.
+// Deterministic mode requires the same arithmetic for every row, so its verified rows are scored one at a time, like
+// decode rows.
 func together(h *Hardware, m *Model, deterministic bool, n int) int {
 	if deterministic || m.V41() {
 		return 1
@@ -71,10 +72,10 @@ func together(h *Hardware, m *Model, deterministic bool, n int) int {
 	return h.group(n)
 }
 
-// verifyTogether scores rows of a request at once, or in groups of them.
+// verifyTogether sets the indexer path that scores the verified rows of a request at once, or in groups, and returns
+// the reason.
 func (w *Builder) verifyTogether(s *Segment, together int) Reason {
-	arch := w.cfg.Hardware.Arch
-	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: kernelN(arch, together)}
+	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: w.cfg.Hardware.kernelN(together)}
 	why := ReasonPagedNative
 	if together < s.NextN {
 		why = reasonPagedGroups
@@ -82,23 +83,23 @@ func (w *Builder) verifyTogether(s *Segment, together int) Reason {
 		why.Text += fmt.Sprintf("%d of a request: %s", together, c.groupReason())
 	}
 	if masked := s.Indexer.KernelN - together; masked > 0 {
-		why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", together, s.Indexer.KernelN, masked)
+		why.Text += fmt.Sprintf(": %d rows use the kernel for %d rows, with %d masked", together, s.Indexer.KernelN,
+			masked)
 	}
 	return why
 }
 
 // kernelN returns the number of rows of the kernel that scores n rows of a request at once: kernels for Hopper are
-// built for 1, 2 and 4, all others support n.
-func kernelN(arch Arch, n int) int {
-	if arch == SM90 && n == 3 {
+// built for 1, 2 and 4 rows, all other kernels support n rows.
+func (h *Hardware) kernelN(n int) int {
+	if h.Arch == SM90 && !h.portable() && n == 3 {
 		return 4
 	}
 	return n
 }
 
-// Scores reports whether the rows of the segment compute a score matrix: their
-// path does, and it is not the variant for requests whose every key fits the
-// selection.
+// Scores reports whether the rows of the segment compute a score matrix: the indexer path computes scores, and the
+// segment is not the short variant, in which all keys of every request fit the selection.
 func (s *Segment) Scores() bool { return s.Indexer.Kind.Scores() && s.Variant != VariantShort }
 
 // Scores reports whether the path computes a score matrix.
@@ -113,8 +114,8 @@ func (k IndexerKind) Scores() bool {
 }
 
 // sizeScores sets the width of the score matrix and cuts it into chunks of rows (dispatch 6). Our kernels write a
-// row's scores from column 0, so the widest request sets the width; kernels that plan a whole batch concatenate all
-// its gathered keys. Paged scores are as wide as the table.
+// row's scores from column 0, so the request with the most keys sets the width; kernels that plan a whole batch
+// concatenate all gathered keys of the batch. Paged scores are as wide as the page table.
 func (w *Builder) sizeScores(s *Segment) {
 	cfg := w.cfg
 	total, longest := 0, 0
@@ -147,7 +148,7 @@ func (w *Builder) sizeScores(s *Segment) {
 	keys := max(1, cfg.Model.IndexKeys(width))
 	s.Indexer.ScoreWidth = keys
 	if s.Row != RowWhole && cfg.Hardware.Arch.CUDA() {
-		// The kernel that selects reads scores sixteen bytes at a time, from the start of each row on.
+		// The selection kernel reads scores sixteen bytes at a time, starting at the beginning of each row.
 		s.Indexer.ScoreWidth = (s.Indexer.ScoreWidth + 3) &^ 3
 	}
 	s.Indexer.RowsPerChunk = s.KernelRows
@@ -157,16 +158,16 @@ func (w *Builder) sizeScores(s *Segment) {
 }
 
 const (
-	// smallScores is the size of a score matrix below which memory is not checked.
+	// smallScores is the maximum number of elements of a score matrix for which memory is not checked.
 	smallScores = 8_000_000
-	// scoreFraction is the share of memory that may be used for scores: of the free memory, and of the memory that
-	// weights and pools leave.
+	// scoreFraction is the share of memory that scores may use: of the free memory, and of the memory that weights and
+	// pools leave.
 	scoreFraction = 0.2
 	staticPart    = 0.9
 )
 
-// chunkRows returns the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of
-// padding.
+// chunkRows returns the number of rows whose scores fit the budget. Whether a score matrix is small enough to skip
+// the check depends on its keys, not on padding.
 func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	if int64(rows)*int64(keys) < smallScores {
 		return rows
@@ -183,8 +184,8 @@ func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	return chunk
 }
 
-// scoreBudget is computed from the memory free now, never from an earlier
-// reading, and one chunk never exceeds the cap.
+// scoreBudget returns the maximum bytes of one chunk of scores. It is computed from the memory that is free now, not
+// from an earlier measurement, and never exceeds Config.ScoreCap.
 func (w *Builder) scoreBudget() int64 {
 	cfg := w.cfg
 	budget := cfg.ScoreCap
@@ -197,14 +198,18 @@ func (w *Builder) scoreBudget() int64 {
 	return max(1, budget)
 }
 
-// IndexerAt returns the indexer path of one layer: shared layers run none and use carried indices, V4 layers without
-// a ratio-4 stream have none, and all others follow the segment. carried reports whether indices are passed on.
+// IndexerAt returns the indexer path of one layer: shared layers run none and use carried indices; layers of linear
+// attention, V4 layers without a ratio-4 stream and V4's drafting layers have none; all others follow the segment.
+// carried reports whether indices are passed on.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)
 	}
 	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 &&
 		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {
+		return Indexer{}, nil
+	}
+	if c.Model.V4() && layer >= c.Model.Layers || c.Model.LinearAt(layer) {
 		return Indexer{}, nil
 	}
 	// The draft layer is beyond the main layers and owns its indexer.

@@ -9,71 +9,71 @@ import (
 // ArrayName names an array of the input block.
 type ArrayName uint8
 
-// R rows of the pass, B requests, W pages of the table, L rows of logits. Rows
-// are in plan order: the rows of a segment are neighbours. The gathered and
-// converted lists hold one launch after the other (Launch.Gather and so on).
+// Shapes: R rows of the pass, B requests, W pages of a page table, L rows of logits. Rows are in plan order: the rows
+// of a segment are consecutive. The gathered and converted lists contain the entries of one launch after the other
+// (Launch.Gather, Launch.Index and so on). "Entry of ratio r" is a compressed entry of V4 that covers r tokens.
 const (
 	ArrayUnset    ArrayName = iota
-	TokenIDs                // [R] token of the row; in a drafting pass the token after it
-	Positions               // [R] in the sequence
+	TokenIDs                // [R] token of the row; in a drafting pass, the token after it
+	Positions               // [R] position of the row in its sequence
 	RowRequests             // [R] the row's request, which is its row of the page table
-	Slots                   // [R] where the row's own token is stored, -1: nowhere
+	Slots                   // [R] cache slot in which the row's own token is stored, -1: not stored
 	Lengths                 // [R] keys that the row may attend to
-	Kept                    // [R] how many of them it attends to
-	PageTable               // [B, W] page of every page of positions
+	Kept                    // [R] number of keys that the row attends to, at most Lengths
+	PageTable               // [B, W] physical page of each logical page of the request
 	GatherSlots             // [n] slots of the rows that launches gather
-	GatherStart             // [R] where the row's request begins among its launch's
+	GatherStart             // [R] index of the first entry of the row's request in its launch's part of GatherSlots
 	IndexSlots              // [n] slots of the indexer keys that launches gather
-	IndexStart              // [R] where the row's request begins among its launch's
+	IndexStart              // [R] index of the first entry of the row's request in its launch's part of IndexSlots
 	ConvertPages            // [n] pages that launches convert
-	ConvertTables           // [launches * B, W] tables over the converted pages
+	ConvertTables           // [launches * B, W] page tables that refer to the converted pages
 	LogitRows               // [L] rows whose logits are computed
-	WholeRows               // [w] rows of logits that return whole, where not all of them do
-	Draws                   // [L, 10] how the token of a row of logits is drawn, where the device draws any
-	HiddenRows              // [R] drafting: the row's hidden state, a row of the pass before
+	WholeRows               // [w] rows of logits that are returned whole; only if some rows are not
+	Draws                   // [L, 10] sampling parameters of a row of logits; only if the device samples tokens
+	HiddenRows              // [R] drafting: index of the row's hidden state among the rows of the previous pass
 
 	WindowLengths  // [R] V4: window entries that the row attends to
-	WindowIndices  // [R, w] V4: their slots, or indices among the gathered entries of the request
-	WindowStart    // [R] V4: added to an index within the row's request to get a row of the workspace
+	WindowIndices  // [R, w] V4: slots of the window entries, or indices among the request's gathered entries
+	WindowStart    // [R] V4: offset that turns an index within the row's request into a row of the workspace
 	Groups         // [R] V4: entries of ratio 4 that the row may select
-	GroupSlots     // [n] V4: slots of the entries that launches gather
-	GroupStart     // [R] V4: where the row's request begins among its launch's entries
-	GroupBase      // [R] V4: the same in the workspace, after the window's rows
+	GroupSlots     // [n] V4: cache slots of the entries of ratio 4 that launches gather
+	GroupStart     // [R] V4: index of the first entry of the row's request in its launch's part of GroupSlots
+	GroupBase      // [R] V4: workspace row of the first entry of ratio 4 of the row's request
 	HeavyLengths   // [R] V4: entries of ratio 128 that the row attends to
-	HeavyIndices   // [R, w] V4: slots of all of them, or indices as above
-	HeavySlots     // [n] V4: slots of the entries that launches gather
-	HeavyBase      // [R] V4: where the row's request begins in the workspace
-	CloseSources   // [n, 8] V4: raw rows that entries of ratio 4 are made of
-	CloseSlots     // [n] V4: where they are stored, -1: nowhere
-	ClosePositions // [n] V4: first position of the group
+	HeavyIndices   // [R, w] V4: slots of these entries, or indices among the request's gathered entries
+	HeavySlots     // [n] V4: cache slots of the entries of ratio 128 that launches gather
+	HeavyBase      // [R] V4: workspace row of the first entry of ratio 128 of the row's request
+	CloseSources   // [n, 8] V4: raw rows that are compressed to an entry of ratio 4
+	CloseSlots     // [n] V4: cache slot in which the entry of ratio 4 is stored, -1: not stored
+	ClosePositions // [n] V4: position of the first token of the entry of ratio 4
 	KeepRows       // [R] V4: the row's index in the rings of ratio 4, -1: none
 	TailRows       // [R] V4: the row's index among the last rows of a window page, -1: none
-	HeavySources   // [n, 128] V4: the same for entries of ratio 128
-	HeavyCloses    // [n]
-	HeavyPositions // [n]
-	HeavyKeeps     // [R]
-	DraftRows      // [R] V4 drafting: which row of the plan the computed row is
-	BlockLengths   // [R] V4 drafting in blocks: entries of the row's own block that it attends to
-	BlockIndices   // [R, w] V4 drafting in blocks: slots of them
+	HeavySources   // [n, 128] V4: raw rows that are compressed to an entry of ratio 128
+	HeavyCloses    // [n] V4: cache slot in which the entry of ratio 128 is stored, -1: not stored
+	HeavyPositions // [n] V4: position of the first token of the entry of ratio 128
+	HeavyKeeps     // [R] V4: the row's index in the rings of ratio 128, -1: none
+	DraftRows      // [R] V4 drafting: plan row of the computed row
+	BlockLengths   // [R] V4 block drafting: number of entries of the row's own block that it attends to
+	BlockIndices   // [R, w] V4 block drafting: cache slots of these entries
 
 	StateRows  // [R] linear attention: rows of the pass, request after request, by position
-	StateSpans // [B, 6] linear attention: begin and number of the request's rows there, its slot (StateSpanWords)
+	StateSpans // [B, 6] linear attention: the request's part of StateRows, its state slot and flags (StateSpanWords)
 	Snapshots  // [R] linear attention: the window page that takes the state after the row, -1: none
 
 	Entries         // [R] V4.1: entries of ratio 1 that the row may select
-	EntriesKept     // [R] V4.1: how many of them it attends to
-	EntrySlots      // [R] V4.1: slot of the row's own entry, -1: nowhere
-	BlockCounts     // [R] V4.1: blocks of entries that the row may select from, of the layer that keeps candidates
-	CandidateCounts // [R] V4.1: entries of those blocks that are kept
-	RowNumbers      // [R] V4.1: the row itself: its row of the kept blocks
-	TableRows       // [R, w] V4.1: rows of n-gram tables, table after table
+	EntriesKept     // [R] V4.1: number of entries that the row attends to, at most Entries
+	EntrySlots      // [R] V4.1: cache slot of the row's own entry, -1: none
+	BlockCounts     // [R] V4.1: number of blocks that the row may select from, in the layer that keeps candidate blocks
+	CandidateCounts // [R] V4.1: number of entries in the candidate blocks of the row
+	RowNumbers      // [R] V4.1: the row's own number, which is its row of the kept blocks
+	TableRows       // [R, w] V4.1: rows of the n-gram tables that the token reads, table after table
 
-	RecordRows       // [c] rows whose choices return
-	ReplayRows       // [p] rows whose selections are given, -1: none
-	ReplaySelections // [p, layers that select * index_topk] their selections
-	ReplayMixed      // [p] rows whose experts are given, -1: none
-	ReplayExperts    // [p, layers with experts * experts of a row]
-	ReplayWeights    // the same: the bits of their weights
+	RecordRows       // [c] rows whose choices are returned
+	ReplayRows       // [p] rows whose selections are replayed, -1: none
+	ReplaySelections // [p, layers that select * index_topk] replayed selections
+	ReplayMixed      // [p] rows whose experts are replayed, -1: none
+	ReplayExperts    // [p, layers with experts * experts of a row] replayed experts
+	ReplayWeights    // [p, layers with experts * experts of a row] float32 bits of their routing weights
 	arrayCount
 )
 
@@ -104,7 +104,7 @@ type Array struct {
 // Words returns the size of the array.
 func (a Array) Words() int { return a.Rows * a.Cols }
 
-// Input returns the array of that name, or one without rows where the pass has none.
+// Input returns the array of that name. It has no rows if the pass does not have the array.
 func (p *Plan) Input(name ArrayName) Array {
 	for _, a := range p.Inputs {
 		if a.Name == name {
@@ -123,7 +123,7 @@ func (p *Plan) PromptRows() int {
 			n += s.Rows
 		}
 	}
-	return min(n, p.Rows) // segments of a bound overlap
+	return min(n, p.Rows) // segments of a Bound plan overlap
 }
 
 // Selects reports whether any row attends to a selection of keys.
@@ -175,8 +175,7 @@ func (p *Plan) each(names ...ArrayName) {
 	}
 }
 
-// inputs lays out the input block of a pass of our catalogue and settles which
-// part of the gathered lists belongs to which launch.
+// inputs lays out the input block of a pass of our catalogue and assigns each launch its part of the gathered lists.
 func (w *Builder) inputs() {
 	p := w.plan
 	p.Inputs = make([]Array, 0, arrayCount)
@@ -197,7 +196,8 @@ func (w *Builder) inputs() {
 	w.commonArrays()
 }
 
-// commonArrays are the arrays of every pass: of rows whose logits are computed, and of choices.
+// commonArrays adds the arrays that every pass has: rows whose logits are computed, sampling parameters, and recorded
+// and replayed choices.
 func (w *Builder) commonArrays() {
 	p := w.plan
 	p.array(LogitRows, p.Logits, 1)
@@ -210,7 +210,7 @@ func (w *Builder) commonArrays() {
 	w.choiceInputs()
 }
 
-// choiceInputs are the arrays of rows that record their choices, or are given them.
+// choiceInputs adds the arrays of rows that record or replay their choices.
 func (w *Builder) choiceInputs() {
 	p := w.plan
 	p.array(RecordRows, p.Recorded, 1)
@@ -233,10 +233,10 @@ func (w *Builder) choiceInputs() {
 type gathered struct {
 	rows, keys, pages, tables int
 	window, groups, heavy     int
-	light, closes             int // entries of ratio 4 and 128 that close
+	light, closes             int // completed entries of ratio 4 (light) and 128 (closes)
 }
 
-// latentInputs are the arrays of MLA.
+// latentInputs adds the arrays of MLA.
 func (w *Builder) latentInputs() {
 	var n gathered
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
@@ -262,7 +262,7 @@ func (w *Builder) latentArrays(n *gathered) {
 	if p.Selects() {
 		p.each(Kept)
 	}
-	if p.ReadsPages() { // dense rows read what was gathered for them, all of it
+	if p.ReadsPages() { // dense rows read only gathered keys, not pages
 		p.array(PageTable, p.Requests, p.TablePages)
 	}
 	p.array(GatherSlots, n.rows, 1)
@@ -277,8 +277,8 @@ func (w *Builder) latentArrays(n *gathered) {
 	p.array(ConvertTables, n.tables, p.TablePages)
 }
 
-// windowInputs are the arrays of V4's drafting block. For a prompt, only the rows that later rows attend to are
-// computed: the last window.
+// windowInputs adds the arrays of V4's drafting block. For a prompt, only the rows of the last window are computed,
+// because later rows attend only to them.
 func (w *Builder) windowInputs() {
 	rows := 0
 	for i := range w.b.Requests {
@@ -294,7 +294,7 @@ func (w *Builder) windowArrays(rows int) {
 	w.plan.array(WindowIndices, rows, w.cfg.Model.windowWidth())
 }
 
-// blockArrays are the arrays of V4's drafting stages: every row of a block attends to the window before the block,
+// blockArrays adds the arrays of V4's drafting stages: every row of a block attends to the window before the block,
 // which passes of the target have stored, and to all rows of the block.
 func (w *Builder) blockArrays(rows int) {
 	for _, name := range []ArrayName{TokenIDs, Positions, Slots, WindowLengths, BlockLengths, DraftRows} {
@@ -304,10 +304,10 @@ func (w *Builder) blockArrays(rows int) {
 	w.plan.array(BlockIndices, rows, roundUp(w.cfg.Model.Block, blockGrain))
 }
 
-// blockGrain is the grain of the width of indices that kernels of GPUs take.
+// blockGrain is the multiple to which GPU kernels require the width of index rows to be padded.
 const blockGrain = 64
 
-// dualInputs are the arrays of V4's attention over two streams.
+// dualInputs adds the arrays of V4's attention over two streams.
 func (w *Builder) dualInputs() {
 	m := &w.cfg.Model
 	light, heavy := slices.Contains(m.Ratios, ratio4), slices.Contains(m.Ratios, ratio128)
@@ -354,16 +354,15 @@ func (w *Builder) dualArrays(n *gathered) {
 	}
 }
 
-// next returns a launch's part of a list.
+// next returns the part of a list that the next n entries occupy, and advances used.
 func next(used *int, n int) Run {
 	r := Run{First: *used, Count: n}
 	*used += n
 	return r
 }
 
-// closing returns how many groups of a ratio the pass closes, or for decode-like
-// requests can close: whether they do depends on their lengths, so the others
-// are padding.
+// closing returns how many groups of a ratio the pass completes. For decode-like requests it returns how many they
+// can complete at most: whether they complete one depends on their lengths, and unused entries are padding.
 func (w *Builder) closing(ratio int) int {
 	n := 0
 	for i := range w.b.Requests {
@@ -383,8 +382,8 @@ func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 	return (first+rows)/ratio - first/ratio
 }
 
-// launchReach is the range that the rows of a launch attend to, over its requests: keys, their pages, V4's window
-// entries and groups.
+// launchReach is the number of entries that the rows of a launch attend to, summed over its requests: keys, their
+// pages, V4's window entries, and V4's entries of ratio 4 (groups) and 128 (heavy).
 type launchReach struct{ keys, pages, window, groups, heavy int }
 
 // eachLaunch visits the launches of prompt segments with their reach; launches of decode-like segments gather
@@ -403,7 +402,7 @@ func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 				if from >= to {
 					continue
 				}
-				// position of segment row 0 if it belonged to this span
+				// position that segment row 0 would have in this span
 				first := w.b.FirstPosition(w.cfg, sp.Request) + sp.From - sp.FirstRow
 				r.add(w.cfg, first+from, first+to)
 			}

@@ -29,7 +29,7 @@ const (
 	FlashVarlen  // dense MHA by variable-length flash attention
 	TRTLLMRagged // dense MHA by the ragged TRT-LLM kernel
 	V4PagedArch  // V4 paged attention of an architecture FlashMLA does not cover
-	Reference    // every layout, any device; only on request
+	Reference    // every layout, any device; used only if it is named
 )
 
 var kernels = enum[Kernel]{"kernel", []string{

@@ -60,9 +60,9 @@ func FingerprintOf(c any) (Key, error) {
 	return Key(h.Sum64()), nil
 }
 
-// keyOf hashes a plan: configuration, mode, and per segment everything that
-// shapes its launches. Reasons and byte counts do not enter, nor do the spans
-// of decode-like segments: padded batches of one size share a graph.
+// keyOf hashes a plan: the configuration, the mode, and everything in each segment that affects its launches. It
+// leaves out reasons and byte counts, and the spans of decode-like segments, so that padded batches of one size share
+// a graph.
 func keyOf(c *Config, p *Plan) Key {
 	h := hash(c.Fingerprint)
 	h.word(uint64(p.Mode)<<8 | uint64(p.Graph))

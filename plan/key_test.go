@@ -130,7 +130,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 	asked := newSetup(t, "sm90", kv("fp8"), kernelsOf("sparse-flat", "")).resolve(t)
 	for _, r := range asked.Rejected {
 		if r.Kernel == SparseBlock && r.Phase == PhasePrefill &&
-			!strings.Contains(r.Reason, "sparse-flat was asked for") {
+			!strings.Contains(r.Reason, "sparse-flat was requested") {
 			t.Errorf("sparse-block was rejected because %q", r.Reason)
 		}
 		if r.Kernel == SparseRaw && r.Code != E04 {
@@ -159,7 +159,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 		found := false
 		for _, n := range notices {
-			found = found || strings.Contains(n.Text, "stays off")
+			found = found || strings.Contains(n.Text, "but is off")
 		}
 		want(t, "noticed", found, true)
 	})

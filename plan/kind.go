@@ -11,7 +11,7 @@ const (
 	ModeDecode            // one new token per request
 	ModeVerify            // n draft tokens per request, checked by the target
 	ModeDraft             // n tokens per request, through the draft layer
-	ModeIdle              // an empty rank that still takes part in collectives
+	ModeIdle              // empty rank that still takes part in collectives
 	ModeSplitPrefill      // an extend cut into layer groups
 	ModeDLLMExtend        // an extend of a diffusion language model
 )
@@ -130,7 +130,7 @@ func (c Convert) Gathers() bool {
 // IndexerKind is the path of the indexer.
 type IndexerKind uint8
 
-// The paths of dispatch section 6 and 12.
+// The indexer paths of dispatch sections 6 and 12.
 const (
 	IndexerNone             IndexerKind = iota // nothing is run and nothing is carried
 	IndexerCarry                               // shared layer: indices come from the last computing layer
@@ -149,7 +149,7 @@ func (k IndexerKind) String() string                { return indexerKinds.text(k
 func (k IndexerKind) MarshalText() ([]byte, error)  { return indexerKinds.marshal(k) }
 func (k *IndexerKind) UnmarshalText(t []byte) error { return indexerKinds.unmarshal(k, t) }
 
-// GraphMode reports whether the batch runs inside a captured graph.
+// GraphMode states whether, and how, the batch runs in a captured graph.
 type GraphMode uint8
 
 // Capture and Replay concern whole decode-like batches; Piecewise is a prefill
@@ -167,7 +167,7 @@ func (g GraphMode) String() string                { return graphModes.text(g) }
 func (g GraphMode) MarshalText() ([]byte, error)  { return graphModes.marshal(g) }
 func (g *GraphMode) UnmarshalText(t []byte) error { return graphModes.unmarshal(g, t) }
 
-// Variant distinguishes two graphs of equal mode and size.
+// Variant distinguishes two graphs that have the same mode and size.
 type Variant uint8
 
 // The host picks VariantShort if no request of a decode-like segment has more than K keys: its plan selects every key
@@ -187,7 +187,7 @@ func (v *Variant) UnmarshalText(t []byte) error { return variants.unmarshal(v, t
 // Switch is a setting with three values: on, off, and unset, which lets Resolve decide.
 type Switch uint8
 
-// The answers.
+// The values of a Switch.
 const (
 	SwitchUnset Switch = iota
 	SwitchOn

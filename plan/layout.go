@@ -118,7 +118,7 @@ func (l Layout) BytesPerToken() int {
 	return 0
 }
 
-// Dimensions shared by every supported model.
+// Dimensions that every supported model has.
 const (
 	latentDim  = 512 // compressed latent, and d_v of the absorbed form
 	ropeDim    = 64

@@ -2,26 +2,26 @@ package plan
 
 import "slices"
 
-// Transient memory of dispatch section 17. A launch first scores and selects, then attends; the memory of the two
-// stages is never needed at the same time, except for the selection between them.
+// Transient memory (dispatch section 17). A launch first scores and selects keys, then attends. The two stages do not
+// need their memory at the same time, except for the selection, which both need.
 
 // held is the memory of a launch of a segment, in bytes.
 type held struct {
-	selectRow   int64 // per row: its selection, alive in both stages
-	scoreRow    int64 // per row of a chunk of scores
-	indexKey    int64 // per gathered indexer key
-	attendRow   int64 // per row: partial sums of a split key range
-	attendRows  int64 // most rows whose partial sums are held at a time, 0 for all
-	attendFixed int64 // partial sums of every part, or the tiles of a dense call
-	attendKey   int64 // per key of the dense form: up-projected K and V
-	gatherRow   int64 // per row of the gathered or rewritten KV tensor
-	gatherFixed int64 // landing rows for indices of -1
+	selectRow   int64 // bytes per row: the selection, used in both stages
+	scoreRow    int64 // bytes per row of a chunk of scores
+	indexKey    int64 // bytes per gathered indexer key
+	attendRow   int64 // bytes per row: partial sums of a split key range
+	attendRows  int64 // maximum rows whose partial sums are held at a time, 0: all rows
+	attendFixed int64 // bytes: partial sums of every part, or the tiles of a dense call
+	attendKey   int64 // bytes per key of the dense form: up-projected K and V
+	gatherRow   int64 // bytes per row of the gathered or rewritten KV tensor
+	gatherFixed int64 // bytes of the rows that indices of -1 refer to
 }
 
 // load describes the rows of a launch.
 type load struct {
 	rows, keys, indexKeys, gathered int64
-	chunk                           int64 // rows of scores at a time
+	chunk                           int64 // rows whose scores are computed at a time
 }
 
 func (c *held) bytes(l load) int64 {
@@ -37,7 +37,7 @@ func (c *held) bytes(l load) int64 {
 	return c.selectRow*l.rows + max(index, attend)
 }
 
-// latentRowBytes is one gathered row of the absorbed form.
+// latentRowBytes returns the bytes of one gathered row of the absorbed form.
 func latentRowBytes(kv DType) int64 {
 	if kv == F32 {
 		return int64(F32Row2304.BytesPerToken())
@@ -45,7 +45,7 @@ func latentRowBytes(kv DType) int64 {
 	return int64(BF16Row1152.BytesPerToken())
 }
 
-// upProjectedBytes is per-head K and V of one key.
+// upProjectedBytes returns the bytes of K and V of one key, over all heads.
 func upProjectedBytes(m *Model, kv DType) int64 {
 	size := int64(BF16.Bytes())
 	if kv == F32 {
@@ -67,11 +67,11 @@ const (
 	partBlock      = 64  // keys of a block
 	v4SegmentKeys  = 512 // keys of a segment of V4 entries, or more in wide rows
 	mostSegments   = 16
-	unsegmented    = 10 // blocks of rows that stay whole
+	unsegmented    = 10 // maximum blocks of a row that is not cut
 	partWaves      = 32
-	partValueBytes = 2 // float16
+	partValueBytes = 2 // bytes of a float16 partial value
 	partStatBytes  = 4 * 4
-	partFloatBytes = 4 // float32, of rows of bf16 that attend to every key
+	partFloatBytes = 4 // bytes of a float32 partial value, for bf16 rows that attend to every key
 )
 
 // latentScratch is sparseScratch for a row that attends to every key of a table of the given number of tokens. The row
@@ -90,9 +90,9 @@ func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 		max(partWaves*int64(sms)/units, 1)
 }
 
-// sparseScratch returns the memory of the parts of one row of the given number of heads and keys, and how many rows
-// have parts at a time; none where rows stay whole. Lists of other plans have up to most keys, and rows are cut after
-// split of them.
+// sparseScratch returns the bytes of the partial results of one row with the given number of heads and keys, and how
+// many rows have partial results at a time. Both are 0 if rows are not cut. Rows are cut after split keys; lists of
+// other plans have up to most keys.
 func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 	blocks := max((most+partBlock-1)/partBlock, 1)
 	if split == 0 || blocks <= unsegmented {
@@ -108,8 +108,9 @@ func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 // Dense attention of the sm90 kernels plans its tiles in scratch memory; there can be as many tiles as rows.
 const denseTileBytes = 16
 
-// attendScratch returns sparseScratch for the widest lists of a row of the segment. V4 rows attend to the window and,
-// except for drafts, also to a compressed stream: the selection, or in layers of ratio 128 every entry of the table.
+// attendScratch returns sparseScratch for the longest key lists of a row of the segment. V4 rows attend to the window
+// and, except for drafts, also to a compressed stream: the selection, or in layers of ratio 128 every entry of the
+// table.
 func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	m, split := &cfg.Model, v4SegmentKeys
 	if m.Dense() {
@@ -143,14 +144,13 @@ func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	return row, rows
 }
 
-// accumulatorRow is one row of partial output and its log-sum-exp, float32.
+// accumulatorRow returns the bytes of one row of partial output with its log-sum-exp, in float32.
 func accumulatorRow(heads int) int64 { return int64(heads) * (latentDim + 1) * 4 }
 
-// v4RowBytes is one BF16 row of the V4 prefill workspace.
+// v4RowBytes is the size of one BF16 row of the V4 prefill workspace.
 const v4RowBytes = (v4NopeDim + ropeDim) * 2
 
-// gatheredRows returns the size of the tensor a span's keys are gathered or
-// rewritten into.
+// gatheredRows returns the number of rows of the tensor into which a span's keys are gathered or rewritten.
 func gatheredRows(cfg *Config, s *Segment, rows, keys int) int64 {
 	switch {
 	case s.Form == FormV4SparsePrefill:

@@ -147,7 +147,7 @@ func TestReserve(t *testing.T) {
 	t.Run("a dense form that cannot fit is off, with a reason", func(t *testing.T) {
 		cfg := ours(64*mib, func(s *setup) { s.model.Heads = 128 })
 		want(t, "dense", cfg.DenseOK, false)
-		if len(cfg.DenseAgainst) != 1 || !strings.Contains(cfg.DenseAgainst[0], "reserve") {
+		if len(cfg.DenseAgainst) != 1 || !strings.Contains(cfg.DenseAgainst[0], "more than the limit of") {
 			t.Errorf("against dense: %v", cfg.DenseAgainst)
 		}
 	})

@@ -37,17 +37,17 @@ func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t)
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
-	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of ratio 4; pooled: pools); 0 if dense
-	IndexHeads int    `json:"index_heads"` // before padding
+	K          int    `json:"index_topk"`  // maximum keys of a query (V4: entries; pooled models: pools); 0 if dense
+	IndexHeads int    `json:"index_heads"` // index heads before padding
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
 	Layers     int    `json:"layers"`
-	NextN      int    `json:"next_n"` // drafting layers after them
+	NextN      int    `json:"next_n"` // drafting layers after the main layers
 	// Block is how many tokens the drafting layers propose in one pass (a DSpark head, dspark spec 3): they read
 	// entries that passes of the target have stored for them. 0: one token a pass, from the hidden state before it
 	// (NextN).
 	Block   int `json:"block,omitempty"`
-	Context int `json:"context"` // longest sequence in tokens
+	Context int `json:"context"` // maximum sequence length in tokens
 	// LayerSupportsDense reports that the attention layer implements the dense
 	// form as well as the absorbed one.
 	LayerSupportsDense bool       `json:"layer_supports_dense"`
@@ -57,13 +57,13 @@ type Model struct {
 	Window int   `json:"window,omitempty"`
 	Ratios []int `json:"ratios,omitempty"`
 	// Linear states which layers have linear attention, with a state per sequence
-	// and no rows of tokens; nil where none has.
+	// and no rows of tokens; nil if none has.
 	Linear []bool `json:"linear,omitempty"`
-	// Sharing is V4.1's: which caches of other layers a layer reads.
+	// Sharing states which caches of other layers a layer reads. Only DeepSeek-V4.1 has it.
 	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 reports that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
-	// Experts are the experts of the feed-forward blocks; zero where they are not known.
+	// Experts are the experts of the feed-forward blocks; zero if they are not known.
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
@@ -72,7 +72,7 @@ type Model struct {
 	// GroupHeads is the number of heads that stay together on a rank: the heads of an output group of V4. 0 means 1.
 	GroupHeads int `json:"group_heads,omitempty"`
 	// PaddedHeads is how many of the heads of all ranks are padding: zeros that
-	// add nothing, where the model's heads do not divide.
+	// add nothing, if the number of heads is not divisible.
 	PaddedHeads int `json:"padded_heads,omitempty"`
 }
 
@@ -81,8 +81,8 @@ func (m *Model) ByRequests() bool { return m.Ranks > 1 && m.Division == ByReques
 
 // ExpertFacts describes mixtures of experts.
 type ExpertFacts struct {
-	Count  int    `json:"count,omitempty"`  // of a layer
-	Chosen int    `json:"chosen,omitempty"` // by a row
+	Count  int    `json:"count,omitempty"`  // experts of a layer
+	Chosen int    `json:"chosen,omitempty"` // experts that a row uses
 	Dense  []bool `json:"dense,omitempty"`  // layers without experts
 }
 
@@ -123,12 +123,12 @@ func (m *Model) Choices() record.Shape {
 	return s
 }
 
-// LayerShare states which layers reuse the indices of an earlier layer. The
-// first rule that is set decides: Factor, Types, Pattern, Freq.
+// LayerShare states which layers reuse the indices of an earlier layer. The first of Factor, Types, Pattern and Freq
+// that is set decides.
 type LayerShare struct {
-	Factor  int    `json:"factor,omitempty"`  // > 1: layers not divisible by it share
-	Types   []bool `json:"types,omitempty"`   // true: shared
-	Pattern string `json:"pattern,omitempty"` // S: shared
+	Factor  int    `json:"factor,omitempty"`  // if above 1, layers whose number it does not divide reuse indices
+	Types   []bool `json:"types,omitempty"`   // for each layer, whether it reuses indices
+	Pattern string `json:"pattern,omitempty"` // one letter for each layer; S: the layer reuses indices
 	Freq    int    `json:"freq,omitempty"`
 	Offset  int    `json:"offset,omitempty"`
 }
@@ -150,8 +150,8 @@ func (s LayerShare) Shared(l int) bool {
 	return false
 }
 
-// ratio4 is the compression ratio of the stream from which V4's indexer selects, ratio128 that of the stream that
-// every query reads completely.
+// ratio4 is the number of tokens of an entry of the stream from which V4's indexer selects, ratio128 that of an entry
+// of the stream whose entries are all read by every query.
 const (
 	ratio4   = 4
 	ratio128 = 128
@@ -164,7 +164,7 @@ func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 // number of tokens.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
-// MostHeavy returns the width of such a row for the longest sequence.
+// MostHeavy returns heavyWidth for the longest sequence.
 func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
 
 // V4 reports whether the model routes by dispatch section 13.
@@ -224,7 +224,7 @@ func (m *Model) SelectionWidth(f Form) int {
 	return m.K
 }
 
-// SharedLayers states which layers reuse indices, nil where none does.
+// SharedLayers states which layers reuse indices, nil if none does.
 func (m *Model) SharedLayers() []bool {
 	shared, any := make([]bool, max(m.Layers, 0)), false
 	for l := range shared {
@@ -248,14 +248,14 @@ func (m *Model) PageTokens() int {
 // Stores reports whether rows of the model may have a layout; an unset layout stands for any.
 func (m *Model) Stores(l Layout) bool { return l == LayoutNone || m.layouts().Has(l) }
 
-// Clone shares no memory with the model.
+// Clone returns a copy that shares no memory with the model.
 func (m Model) Clone() Model {
 	m.Share.Types, m.Ratios, m.Linear = slices.Clone(m.Share.Types), slices.Clone(m.Ratios), slices.Clone(m.Linear)
 	m.Sharing.Entries, m.Sharing.Index = slices.Clone(m.Sharing.Entries), slices.Clone(m.Sharing.Index)
 	return m
 }
 
-// check reports a model no plan can be made for.
+// check returns an error for a model that cannot be planned.
 func (m *Model) check() error {
 	bad := func(what string) error {
 		return fmt.Errorf("plan: model description: %s", what)
@@ -310,7 +310,7 @@ func v4Ratios(lead, layers int) []int {
 	return ratios
 }
 
-// released is a model that its makers have published, heads not divided among ranks.
+// released is a published model; its heads are not divided among ranks.
 type released struct {
 	names []string // the first is the usual name; case and _ or - make no difference
 	model Model
@@ -348,7 +348,7 @@ func releasedModels() []released {
 				Experts: ExpertFacts{Count: 384, Chosen: 6}}},
 		{[]string{"deepseek_v41", "deepseek-v4.1-flash", "v4.1", "v41"},
 			Model{Family: DeepSeekV41, Heads: 64, K: 512, IndexHeads: 32, QKDim: 512, VDim: 512,
-				Layers: 40, Context: 1048576, Window: 128, GroupHeads: 8,
+				Layers: 40, NextN: 3, Block: 5, Context: 1048576, Window: 128, GroupHeads: 8,
 				Ratios: slices.Concat([]int{0, 0}, slices.Repeat([]int{2}, 18), slices.Repeat([]int{1}, 20)),
 				Sharing: Sharing{Entries: []int{2, 8, 14, 20}, Index: []int{2, 8, 14, 20, 24, 28, 32, 36},
 					Candidates: 20, Blocks: 2048, BlockKeys: 8, Tables: 48},
@@ -356,7 +356,10 @@ func releasedModels() []released {
 		{[]string{"deepseek_v3", "deepseek-v3", "deepseek-v3.1", "deepseek-r1", "v3", "v3.1", "r1"},
 			Model{Family: DeepSeekV3, Heads: 128, QKDim: 192, VDim: 128, Layers: 61, NextN: 1, Context: 163840,
 				LayerSupportsDense: true, Experts: usual}},
-		{[]string{"kimi_k2", "kimi-k2", "kimi-k2.5"},
+		{[]string{"kimi_k2", "kimi-k2"},
+			Model{Family: KimiK2, Heads: 64, QKDim: 192, VDim: 128, Layers: 61, Context: 131072,
+				LayerSupportsDense: true, Experts: ExpertFacts{Count: 384, Chosen: 8, Dense: []bool{true}}}},
+		{[]string{"kimi-k2.5"},
 			Model{Family: KimiK2, Heads: 64, QKDim: 192, VDim: 128, Layers: 61, Context: 262144,
 				LayerSupportsDense: true, Experts: ExpertFacts{Count: 384, Chosen: 8, Dense: []bool{true}}}},
 		{[]string{"glm4_moe_lite", "glm-4.7-flash"},
@@ -369,7 +372,7 @@ func releasedModels() []released {
 	}
 }
 
-// ModelFor returns the released figures of a model by name, with heads not divided among ranks.
+// ModelFor returns the description of a published model by name; its heads are not divided among ranks.
 func ModelFor(name string) (Model, error) {
 	for _, r := range releasedModels() {
 		if slices.ContainsFunc(r.names, func(n string) bool { return fold(n) == fold(name) }) {

@@ -15,7 +15,7 @@ func (f Family) Pooled() bool { return f == GLM5Next }
 // Pooled reports whether the model selects pools of tokens.
 func (m *Model) Pooled() bool { return m.Family.Pooled() }
 
-// PoolTokens returns the number of tokens of a pool that the model selects, 0 where it selects none.
+// PoolTokens returns the number of tokens of a pool that the model selects, 0 if it selects none.
 func (m *Model) PoolTokens() int {
 	if !m.Pooled() {
 		return 0

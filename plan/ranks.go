@@ -6,11 +6,12 @@ import (
 )
 
 // Division is the way in which ranks divide attention. Experts, feed-forward blocks and the vocabulary are divided in
-// the same way in both.
+// the same way whether attention is divided by heads or by requests.
 type Division uint8
 
-// ByHeads gives every rank some heads of all sequences: each has the whole cache. ByRequests gives every rank all
-// heads of some sequences: each has the cache of its sequences. If unset, heads are divided if that needs no padding.
+// ByHeads gives every rank some heads of all sequences, so each rank has the whole cache. ByRequests gives every rank
+// all heads of some sequences, so each rank has the cache of its own sequences. If unset, heads are divided if that
+// needs no padding.
 const (
 	DivisionUnset Division = iota
 	ByHeads
@@ -23,7 +24,7 @@ func (d Division) String() string                { return divisions.text(d) }
 func (d Division) MarshalText() ([]byte, error)  { return divisions.marshal(d) }
 func (d *Division) UnmarshalText(t []byte) error { return divisions.unmarshal(d, t) }
 
-// ParseDivision reads a division; auto is unset.
+// ParseDivision reads a division; the word auto leaves it unset.
 func ParseDivision(word string) (Division, error) {
 	if fold(word) == "auto" {
 		return DivisionUnset, nil
@@ -32,8 +33,9 @@ func ParseDivision(word string) (Division, error) {
 	return d, d.UnmarshalText([]byte(word))
 }
 
-// Divide returns the model of one of several ranks. By heads it has an equal part of the query heads, padded where they
-// do not divide, and all of the cache; by requests it has all heads, and a part of the sequences.
+// Divide returns the model of one of several ranks. If heads are divided, the rank has an equal part of the query
+// heads, padded if they do not divide by the number of ranks, and the whole cache. If requests are divided, it has
+// all heads and a part of the sequences.
 func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil
@@ -107,7 +109,7 @@ func (n *Notes) Divided(m *Model) {
 	}
 }
 
-// inGroups returns text that states which heads stay together.
+// inGroups returns the part of a message that states how many heads must stay together on a rank, or an empty text.
 func (m *Model) inGroups() string {
 	if m.GroupHeads < 2 {
 		return ""
@@ -115,17 +117,16 @@ func (m *Model) inGroups() string {
 	return fmt.Sprintf(", which stay together in groups of %d,", m.GroupHeads)
 }
 
-// Share is the part of a pass that one rank computes the attention of. The
-// rows of a rank follow each other.
+// Share is the part of a pass whose attention one rank computes. The rows of a rank are consecutive.
 type Share struct {
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
-	Light    Run `json:"light,omitzero"`   // V4: its entries of ratio 4 among those that close
-	Heavy    Run `json:"heavy,omitzero"`   // V4: its entries of ratio 128 among those that close
-	Drafted  Run `json:"drafted,omitzero"` // V4: its computed rows of a pass of the drafting block
+	Light    Run `json:"light,omitzero"`   // V4: the rank's part of the completed entries of ratio 4
+	Heavy    Run `json:"heavy,omitzero"`   // V4: the rank's part of the completed entries of ratio 128
+	Drafted  Run `json:"drafted,omitzero"` // V4: the rank's part of the rows that the drafting block computes
 }
 
-// Share returns the rows of a rank: all where attention is not divided by requests.
+// Share returns the rows of a rank: all rows of the pass if attention is not divided by requests.
 func (p *Plan) Share(rank int) Share {
 	if p.Shares != nil {
 		return p.Shares[rank]

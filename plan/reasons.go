@@ -2,7 +2,7 @@ package plan
 
 import "fmt"
 
-// Reasons that need no numbers, worded once.
+// Reasons that contain no numbers.
 var (
 	ReasonDenseRow   = Reason{"dispatch 5", "dense: no row sees more keys than the threshold"}
 	reasonDenseExact = Reason{"dispatch 5",
@@ -14,13 +14,15 @@ var (
 	ReasonDecodePhase = Reason{"dispatch 2", "decode, verify and draft rows use the decode kernel"}
 	ReasonRawToBlock  = Reason{"dispatch 9",
 		"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts"}
-	ReasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row has one arithmetic"}
-	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; no row reads indices, so nothing is scored"}
-	ReasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
-	reasonShort         = Reason{"dispatch 6",
-		"short variant: no request of the segment sees more than index_topk keys, so all are selected without scores"}
+	ReasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row is computed with the " +
+		"same arithmetic"}
+	ReasonKOnly        = Reason{"dispatch 6", "indexer keys are stored; no row reads indices, so nothing is scored"}
+	ReasonKOnlyIndices = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
+	reasonShort        = Reason{"dispatch 6",
+		"short variant: no request of the segment has more keys than a selection holds, so all are selected without " +
+			"scores"}
 	ReasonRagged      = Reason{"dispatch 6", "the selection needs scores over the gathered index keys"}
-	ReasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row on its own"}
+	ReasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row separately"}
 	ReasonPagedNative = Reason{"dispatch 12",
 		"scores over pages, each block of keys read once for all rows of a request"}
 	reasonPagedGroups = Reason{"dispatch 12", "scores over pages, each block of keys read once for groups of "}
@@ -32,7 +34,7 @@ var (
 	ReasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 )
 
-// ReasonDense states that the dense form computes the same result as the sparse form, for rows with up to the given
+// ReasonDense states that the dense form computes the same result as the sparse form for rows with at most the given
 // number of keys.
 func ReasonDense(keys, topk int) Reason {
 	if keys > topk {

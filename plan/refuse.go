@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// layoutClash lists the layouts that each kernel reads and two pairs that agree.
+// layoutClash returns a refusal that lists the layouts that each kernel reads and two pairs whose kernels read the
+// same layout.
 func (c *Chooser) layoutClash(p Pair) error {
 	over := ""
 	if c.Wish != LayoutNone {
@@ -147,7 +148,13 @@ func (c *Chooser) nearest(k Kernel, p Phase) string {
 	if c.Named != "" {
 		order = []func() string{keepKV, keepKernel}
 	}
-	for _, option := range order {
+	anyPair := func() string {
+		for _, q := range c.legalPairs(1, c.settled) {
+			return c.flags(q)
+		}
+		return ""
+	}
+	for _, option := range append(order, anyPair) {
 		if flags := option(); flags != "" {
 			return flags
 		}
@@ -158,7 +165,7 @@ func (c *Chooser) nearest(k Kernel, p Phase) string {
 	return "--hw cpu"
 }
 
-// byName returns the kernel that runs here but is used only if it is named, or none.
+// byName returns a kernel that can run here but is used only if the user names it, or KernelNone.
 func (c *Chooser) byName() Kernel {
 	for i := range c.Entries {
 		if e := &c.Entries[i]; e.OnRequest && e.Archs.Has(c.Hardware.Arch) {
@@ -168,7 +175,7 @@ func (c *Chooser) byName() Kernel {
 	return KernelNone
 }
 
-// unless returns text that names the kernel of byName as the exception to a refusal.
+// unless returns text that names the kernel of byName as an exception to a refusal.
 func (c *Chooser) unless() string {
 	if k := c.byName(); k != KernelNone {
 		return fmt.Sprintf(" but %s", k)
@@ -228,7 +235,7 @@ func (c *Chooser) NothingFits() error {
 func (c *Chooser) elsewhere() (flags []string) {
 	for _, hw := range presets {
 		if c.Name == CatalogSparrow && hw.Arch != CPU && hw.Arch != SM90 {
-			continue // one GPU is named for all that run the model
+			continue // one GPU is named as an example of all GPUs that run the model
 		}
 		fits := func(p Phase) bool {
 			return slices.ContainsFunc(c.Entries, func(e Entry) bool {

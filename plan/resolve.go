@@ -63,12 +63,14 @@ func (r *resolver) inputs() error {
 	if a := r.hw.Arch; a.CUDA() && a != SM90 {
 		r.Because("design 4", "kernels cuda-portable: %s has none of its own, and these run from sm80 on; their tiles "+
 			"take at most 96 KiB of the %d KiB of shared memory that a block has there", a, r.hw.SmemOptin>>10)
+	} else if r.hw.Portable {
+		r.Because("design 4", "kernels cuda-portable: asked for, or a limit of the device excludes those for %s", a)
 	}
 	r.Divided(r.model)
 	return nil
 }
 
-// CheckInputs refuses a model or hardware that no plan can be made for.
+// CheckInputs refuses a model or hardware that cannot be planned.
 func CheckInputs(hw *Hardware, m *Model) error {
 	if err := m.check(); err != nil {
 		return err
@@ -91,7 +93,8 @@ func (c *Config) ScoredHeads() int {
 	return max(c.Model.IndexHeads, paddedIndexHeads(c.Hardware.Arch, c.Model.IndexHeads))
 }
 
-// paddedIndexHeads pads index heads to a number that the score kernels take, 0 for too many.
+// paddedIndexHeads pads index heads to a number that the score kernels support; it returns 0 if there are too many
+// heads.
 func paddedIndexHeads(arch Arch, heads int) int {
 	var sizes []int
 	switch {
@@ -110,7 +113,7 @@ func paddedIndexHeads(arch Arch, heads int) int {
 	return 0
 }
 
-// speculation settles n, the rows verified per request (dispatch 12, 16).
+// speculation sets n, the rows verified per request (dispatch 12, 16).
 func (r *resolver) speculation() error {
 	n, err := r.policy.Speculation.Chain(&r.Notes)
 	if err != nil {
@@ -171,8 +174,7 @@ func (r *resolver) scoredTogether(n int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Chain returns how many rows are verified per request: drafts and the token before
-// them, 1 without drafts.
+// Chain returns the number of rows verified per request: the drafts and the token before them, 1 without drafts.
 func (s Speculation) Chain(notes *Notes) (int, error) {
 	switch {
 	case s.Steps < 0 || s.Branches < 0 || s.Tokens < 0:
@@ -185,7 +187,7 @@ func (s Speculation) Chain(notes *Notes) (int, error) {
 	}
 	n := s.Steps + 1
 	if s.Tokens != 0 && s.Tokens != n {
-		notes.Notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the %d asked for",
+		notes.Notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the requested %d",
 			s.Steps, n, s.Tokens)
 	}
 	return n, nil
@@ -209,7 +211,8 @@ func (r *resolver) kernels() error {
 	if r.model.V4() && r.policy.V4SparsePrefill == SparsePrefillOn && c.Prefill != V4Flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
 			c.Prefill, r.hw.Arch),
-			Supported: "it over 584-byte entries, without deterministic mode", Try: "--v4-sparse-prefill off"}
+			Supported: "the sparse prefill over 584-byte entries, without deterministic mode",
+			Try:       "--v4-sparse-prefill off"}
 	}
 	if r.model.Dense() {
 		return r.withoutIndexer()
@@ -219,15 +222,15 @@ func (r *resolver) kernels() error {
 	}
 	if c.IndexLayout = IndexPage132; r.model.V41() {
 		c.IndexLayout = V41Index68
-		r.Because("v41 4.3", "indexer keys and queries in four bits, as the model was trained")
-		r.Because("v41 1.2", "%s", r.model.Sharing.says(r.model))
+		r.Because("dispatch 9", "indexer keys and queries in four bits, as the model was trained")
+		r.Because("dispatch 6", "%s", r.model.Sharing.says(r.model))
 	}
 	if r.kv == F32 || r.policy.ExactIndex {
 		c.IndexLayout = IndexF32Row512
 	}
 	if r.policy.FP4Index {
 		c.IndexLayout = IndexPage68
-		r.Because("dispatch 13", "indexer keys and queries in four bits, as asked")
+		r.Because("dispatch 13", "indexer keys and queries in four bits, as requested")
 	}
 	return nil
 }
@@ -237,7 +240,7 @@ func (r *resolver) chooser() *Chooser {
 	c := &Chooser{Catalogue: &sparrowCatalogue, Notes: &r.Notes, Hardware: r.hw, Model: r.model, KV: r.kv,
 		Wish: r.wish, Named: p.KV, Asked: [2]string{p.Prefill, p.Decode}, Why: p.PrefillWhy, Pairs: r.pairs}
 	if times := r.hw.costs(); r.byCost() {
-		c.Faster = times.flatReason()
+		c.Faster, c.Wins = times.flatReason(), times.faster()
 	}
 	c.Against = func(k Kernel, _ Phase) []Objection {
 		if k == V4Flat && p.V4SparsePrefill == SparsePrefillOff {
@@ -263,7 +266,7 @@ func (r *resolver) determinism() error {
 	return nil
 }
 
-// checkReserve refuses a reserve that one row of a full context exceeds.
+// checkReserve refuses a memory reserve that is too small for one row of a full context.
 func (r *resolver) checkReserve() error {
 	return r.cfg.CheckReserve(&sparrowCatalogue, autoTarget(&r.cfg))
 }
@@ -290,7 +293,11 @@ func (n *Notes) Summary(c *Config, scores, selection string) {
 	if c.SplitKeys != SplitUnset {
 		rows = ", rows " + c.SplitKeys.Says()
 	}
+	selects := fmt.Sprintf("scores by %s, selection by %s", scores, selection)
+	if c.Model.Dense() {
+		selects = "no indexer"
+	}
 	n.Notice(NoticeInfo, "dispatch 16",
-		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, scores by %s, selection by %s",
-		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, scores, selection)
+		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, %s", c.Catalog,
+		c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, selects)
 }

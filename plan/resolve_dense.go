@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Limits of memory, unless other values are set.
+// Default memory limits.
 const (
 	DefaultChunkCapacity = 131072    // keys of one dense call
 	DefaultScoreCap      = 256 << 20 // bytes of one chunk of scores
 )
 
-// StepTokens returns the most new tokens in a step of our server, where the user did not set it.
+// StepTokens returns the default maximum number of new tokens in a step of our server.
 func StepTokens(on Arch) int {
 	if on == CPU {
 		return 512
@@ -19,8 +19,7 @@ func StepTokens(on Arch) int {
 	return 8192
 }
 
-// denseForm settles T and the conditions of the dense form that no batch can
-// change (dispatch 5).
+// denseForm sets T and checks the conditions of the dense form that no batch can change (dispatch 5).
 func (r *resolver) denseForm() error {
 	c, p := &r.cfg, r.policy
 	times := r.hw.costs()
@@ -45,14 +44,24 @@ func (r *resolver) denseForm() error {
 	c.DenseAgainst = AgainstDense(p.Dense, p.Deterministic, r.model)
 	if need := r.denseNeed(); len(c.DenseAgainst) == 0 && c.MaxTransient > 0 && need > c.MaxTransient {
 		c.DenseAgainst = append(c.DenseAgainst,
-			fmt.Sprintf("%d keys need %d bytes, more than the reserve of %d", c.T, need, c.MaxTransient))
+			fmt.Sprintf("dense attention over %d keys needs %d bytes of transient memory, more than the limit of %d "+
+				"bytes", c.T, need, c.MaxTransient))
 	}
-	why := ": asked for"
+	why := ": requested by the user"
 	if p.DenseThreshold == 0 {
 		why = ": " + times.denseReason(c.T)
 	}
 	c.DenseOK = r.Dense(c, p.Dense, why)
+	r.unusedThreshold()
 	return nil
+}
+
+// unusedThreshold warns if the user set a threshold but no row is dense.
+func (r *resolver) unusedThreshold() {
+	if c := &r.cfg; r.policy.DenseThreshold > 0 && !c.DenseOK {
+		r.Notice(NoticeWarning, "dispatch 5", "the dense threshold %d has no effect, because the dense form is off: %s",
+			r.policy.DenseThreshold, c.DenseAgainst[0])
+	}
 }
 
 // denseNeed returns the memory of one dense call over T keys.
@@ -72,19 +81,21 @@ func (n *Notes) Threshold(asked, topk int) {
 	}
 }
 
-// AgainstDense lists the reasons against the dense form that hold on all hardware.
+// AgainstDense lists the reasons against the dense form that hold on all hardware. A model that never has a dense form
+// has no other reason.
 func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
+	if m.V4() {
+		return []string{fmt.Sprintf("%s has no dense form", m.Family)}
+	}
 	var list []string
 	if wish == SwitchOff {
 		list = append(list, "it was switched off")
 	}
-	if m.V4() {
-		list = append(list, fmt.Sprintf("%s has no dense form", m.Family))
-	} else if !m.LayerSupportsDense {
+	if !m.LayerSupportsDense {
 		list = append(list, "the model's layer does not implement it")
 	}
 	if deterministic {
-		list = append(list, "deterministic mode keeps one arithmetic for every row")
+		list = append(list, "deterministic mode computes every row with the same arithmetic")
 	}
 	return list
 }
@@ -99,13 +110,13 @@ func (n *Notes) Dense(c *Config, wish Switch, why string) bool {
 		n.Because("dispatch 5", "dense form off: %s", why)
 	}
 	if wish == SwitchOn {
-		n.Notice(NoticeWarning, "dispatch 5", "the dense form was asked for but stays off: %s", c.DenseAgainst[0])
+		n.Notice(NoticeWarning, "dispatch 5", "the dense form was requested, but is off: %s", c.DenseAgainst[0])
 	}
 	return false
 }
 
-// CheckReserve refuses a reserve into which one row of a full context does not
-// fit, where prompts run on the kernel given.
+// CheckReserve refuses a memory reserve that is too small for one row of a full context, if prompts use the given
+// kernel.
 func (c *Config) CheckReserve(cat *Catalogue, prefill Kernel) error {
 	if c.MaxTransient == 0 {
 		return nil

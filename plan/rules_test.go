@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -140,6 +141,58 @@ func TestBatchRefusals(t *testing.T) {
 	}
 }
 
+// Captured graphs exist on GPUs only, for batches of decode, verify or draft rows; piecewise graphs exist in the public
+// catalogue only. A refusal names what was asked for and what is supported, and what it suggests works.
+func TestGraphsNeedADevice(t *testing.T) {
+	configs := map[string]Config{}
+	for _, hw := range HardwareNames() {
+		if hw != "gfx95" {
+			configs[hw] = newSetup(t, hw, drafts(2)).resolve(t)
+		}
+	}
+	portable := newSetup(t, "sm90", drafts(2))
+	portable.hw.Portable = true
+	configs["sm90 with portable kernels"] = portable.resolve(t)
+	batches := map[string]Batch{"extend": extend(100), "decode": decode(5, 4000), "verify": verify(5, 9000),
+		"draft": draft(50), "idle": {Mode: ModeIdle}, "split-prefill": NewBatch(ModeSplitPrefill, ExtendRequest(70, 0)),
+		"mixed": NewBatch(ModeMixed, ExtendRequest(5, 0), DecodeRequest(6))}
+	for name, cfg := range configs {
+		for mode, b := range batches {
+			for _, g := range []GraphMode{GraphNone, GraphCapture, GraphReplay, GraphPiecewise} {
+				what := fmt.Sprintf("%s on %s in graph mode %s", mode, name, g)
+				p, err := Build(cfg, inGraph(g, b))
+				fits := g == GraphNone || g != GraphPiecewise && cfg.Hardware.Arch != CPU &&
+					(b.Mode.DecodeLike() || b.Mode == ModeIdle)
+				if fits {
+					if err != nil || p.Graph != g {
+						t.Errorf("%s: %v", what, err)
+					}
+					continue
+				}
+				e := wantError(t, err, E25)
+				if p != nil || !strings.Contains(e.Asked, mode) {
+					t.Errorf("%s: plan %v, asked for %q", what, p, e.Asked)
+				}
+				asked, supported, try := "captured graph", "captured graphs of decode, verify and draft", "eager batch"
+				switch {
+				case cfg.Hardware.Arch == CPU:
+					asked, supported, try = fmt.Sprintf("graph mode %s on cpu, which has no graphs", g),
+						"eager batches on cpu", "--graph none"
+				case g == GraphPiecewise:
+					asked, supported, try = "piecewise graph", "eager prompts", "--graph none"
+				}
+				if !strings.Contains(e.Asked, asked) || !strings.Contains(e.Supported, supported) ||
+					!strings.Contains(e.Try, try) {
+					t.Errorf("%s: %v", what, e)
+				}
+			}
+		}
+	}
+	if len(configs) != 11 {
+		t.Errorf("%d configurations: %v", len(configs), slices.Sorted(maps.Keys(configs)))
+	}
+}
+
 // TestRunRefusals checks that the refusals which other packages raise contain their code and their numbers.
 func TestRunRefusals(t *testing.T) {
 	for _, c := range []struct {
@@ -223,6 +276,33 @@ func TestLayerSharing(t *testing.T) {
 		s := only(t, build(t, cfg, NewBatch(ModeDraft, DraftRequest(2, 90))))
 		if ix, err := cfg.IndexerAt(s, 78, false); err != nil || ix.Kind != IndexerPagedSplit {
 			t.Errorf("%v, %v", ix, err)
+		}
+	})
+	t.Run("layers of linear attention and v4's drafting layers have no indexer", func(t *testing.T) {
+		for name, layers := range map[string]map[int]IndexerKind{
+			"glm5_next": {0: IndexerNone, 2: IndexerNone, 3: IndexerPagedSplit, 44: IndexerNone,
+				45: IndexerPagedSplit},
+			"deepseek_v4":   {42: IndexerPagedSplit, 43: IndexerNone},
+			"v4-flash-0731": {43: IndexerNone, 45: IndexerNone},
+			"deepseek_v41": {1: IndexerNone, 2: IndexerPagedSplit, 3: IndexerCarry, 39: IndexerCarry,
+				40: IndexerNone},
+			"deepseek_v3":          {0: IndexerNone, 60: IndexerNone, 61: IndexerNone},
+			"deepseek_v32":         {0: IndexerPagedSplit, 61: IndexerPagedSplit},
+			"deepseek_v4-pro-0813": {0: IndexerNone, 2: IndexerPagedSplit, 61: IndexerNone},
+		} {
+			for _, hw := range []string{"cpu", "sm90"} {
+				cfg := newSetup(t, hw, family(t, name)).resolve(t)
+				s := only(t, build(t, cfg, decode(9000)))
+				for layer, kind := range layers {
+					if ix, err := cfg.IndexerAt(s, layer, true); err != nil || ix.Kind != kind {
+						t.Errorf("layer %d of %s on %s: %v, %v; want %v", layer, name, hw, ix, err, kind)
+					}
+					says := cfg.Model.LayerSays(layer)
+					if strings.Contains(says, "linear") != cfg.Model.LinearAt(layer) {
+						t.Errorf("layer %d of %s reads %q", layer, name, says)
+					}
+				}
+			}
 		}
 	})
 	t.Run("v4 layers without the ratio-4 stream have no indexer", func(t *testing.T) {

@@ -14,10 +14,6 @@ func (w *Builder) segmented() error {
 			"%d padded rows for a batch that is not all decode, all verify or all draft rows of one width",
 			w.b.PaddedRows)
 	}
-	if w.b.Graph == GraphPiecewise {
-		return &Error{Code: E25, Asked: "a piecewise graph in the catalogue sparrow",
-			Supported: "eager prompts and captured decode, verify and draft batches", Try: "an eager batch"}
-	}
 	for i := range groups {
 		s := &groups[i]
 		if w.storesOnly() {
@@ -99,8 +95,8 @@ func (w *Builder) groups() []Segment {
 	return list
 }
 
-// cuts returns the first new token that is no longer dense and the first that needs scores: token i has prefix+i+1
-// keys.
+// cuts returns the first new token that is no longer computed in the dense form and the first that needs scores.
+// Token i has prefix+i+1 keys.
 func (w *Builder) cuts(prefix, rows int) (dense, short int) {
 	if w.cfg.DenseOK {
 		dense = clamp(w.cfg.T-prefix, 0, rows)
@@ -110,7 +106,7 @@ func (w *Builder) cuts(prefix, rows int) (dense, short int) {
 
 func clamp(v, low, high int) int { return max(low, min(v, high)) }
 
-// shapeRow settles form and kernel of one group.
+// shapeRow sets the form and the kernel of one segment.
 func (w *Builder) shapeRow(s *Segment) {
 	cfg := w.cfg
 	switch s.Row {
@@ -160,18 +156,18 @@ func (c *Config) RejectedFor(p Phase) []Rejection {
 	return list[from:to:to]
 }
 
-// againstDense states why the prefill kernel did not take dense rows.
+// againstDense states why the prefill kernel was rejected for rows in the dense form.
 func (w *Builder) againstDense() []Rejection {
 	k := autoTarget(w.cfg)
 	return []Rejection{{Kernel: k, Phase: PhasePrefill,
 		Reason: "fits, but the row sees few enough keys for the dense form"}}
 }
 
-// whyNotDense explains a sparse prompt row.
+// whyNotDense states why a sparse prompt row is not computed in the dense form.
 func (w *Builder) whyNotDense() []Reason {
 	cfg := w.cfg
 	switch {
-	case cfg.Model.V4(): // it has no dense form
+	case cfg.Model.V4(): // V4 has no dense form
 		return make([]Reason, 0, 3)
 	case !cfg.DenseOK:
 		list := make([]Reason, 0, len(cfg.DenseAgainst)+3)

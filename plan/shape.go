@@ -11,12 +11,12 @@ type Shape struct {
 	Graph      GraphMode
 	NeedSeed   bool
 	Record     Record
-	Recorded   int // rows
+	Recorded   int // recorded rows of all requests
 	Replay     Replay
-	Replayed   int // rows
+	Replayed   int // replayed rows of all requests
 	Requests   int
-	NextN      int // rows per request where all have as many
-	Logits     int // rows of logits per request where all have as many
+	NextN      int // rows per request if all requests have the same number
+	Logits     int // logit rows per request if all requests have the same number
 	Best       bool
 	Draws      bool
 	TablePages int
@@ -24,7 +24,7 @@ type Shape struct {
 	Short      bool // no request of a decode-like batch exceeds index_topk
 	FreeBytes  int64
 	// Ranks encodes the rank of every request, and whether its segment needs
-	// scores, where ranks share attention by requests.
+	// scores, if ranks share attention by requests.
 	Ranks string
 	// Lengths encodes every request of a batch that is not uniform.
 	Lengths string
@@ -44,13 +44,14 @@ type Shaper struct {
 	bytes int
 }
 
-// mostKept bounds the memory of the strings that a Shaper keeps; keptBytes is the overhead of each.
+// mostKept is the maximum number of bytes of the strings that a Shaper keeps; keptBytes is the overhead of each
+// string in bytes.
 const (
 	mostKept  = 1 << 20
 	keptBytes = 96
 )
 
-// Of is ShapeOf.
+// Of returns ShapeOf, but keeps the strings of the shape in the Shaper.
 func (s *Shaper) Of(cfg *Config, b *Batch) (Shape, error) {
 	if err := b.check(cfg); err != nil {
 		return Shape{}, err
@@ -116,7 +117,7 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	return sh, nil
 }
 
-// lengths encodes the new tokens of each request and, where the plan depends on it, its number of keys. Decode-like
+// lengths encodes the new tokens of each request and, if the plan depends on it, its number of keys. Decode-like
 // requests encode only whether their segment needs scores.
 func (s *Shaper) lengths(cfg *Config, b *Batch) {
 	buf := s.buf[:0]

@@ -9,13 +9,13 @@ import (
 // are read for a token.
 type Sharing struct {
 	Entries []int `json:"entries"` // layers that compress tokens to entries
-	Index   []int `json:"index"`   // layers that select among them
+	Index   []int `json:"index"`   // layers that select among entries
 	// Candidates is the layer whose best Blocks of BlockKeys entries are the candidates of later layers over the same
 	// entries.
 	Candidates int `json:"candidates"`
 	Blocks     int `json:"blocks"`
 	BlockKeys  int `json:"block_keys"`
-	// Tables is how many rows of n-gram tables a token has, of all layers.
+	// Tables is the number of rows of n-gram tables that a token reads, in all tables together.
 	Tables int `json:"tables,omitempty"`
 }
 
@@ -43,7 +43,7 @@ func (m *Model) indexRatio() int {
 	return m.lightRatio()
 }
 
-// nearest returns the last of the layers at or before l that a list has, -1 where the layer reads only the window.
+// nearest returns the last layer of a list that is at or before l, -1 if layer l reads only the window.
 func (m *Model) nearest(list []int, l int) int {
 	out := -1
 	if l < len(m.Ratios) && m.Ratios[l] > 0 {
@@ -82,10 +82,12 @@ func (s *Sharing) says(m *Model) string {
 		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
 }
 
-// LayerSays describes which other layers' data layer l reads; empty for other models.
+// LayerSays describes what layer l reads, if it shares other layers' data or has no cache of rows; else it is empty.
 func (m *Model) LayerSays(l int) string {
 	e, x := m.EntrySource(l), m.IndexSource(l)
 	switch {
+	case m.LinearAt(l):
+		return "a state of each sequence: linear attention, which selects nothing and reads no rows"
 	case !m.V41():
 		return ""
 	case e < 0:
@@ -113,7 +115,7 @@ func (s *Sharing) KeptOf(n int) int {
 	return s.BlockKeys*(s.Blocks-1) + (n-1)%s.BlockKeys + 1
 }
 
-// checkSharing reports a model whose sharing no plan can be made for.
+// checkSharing returns an error if the sharing of layers of the model cannot be planned.
 func (m *Model) checkSharing() error {
 	s := &m.Sharing
 	if !m.V41() {
@@ -134,7 +136,7 @@ func (m *Model) checkSharing() error {
 	return nil
 }
 
-// sharedInputs are the arrays of V4.1. Every row reads pages in place, so no launch gathers anything.
+// sharedInputs adds the arrays of V4.1. Every row reads pages in place, so no launch gathers entries.
 func (w *Builder) sharedInputs() { w.sharedArrays(w.closing(w.cfg.Model.lightRatio())) }
 
 func (w *Builder) sharedArrays(pairs int) {
@@ -156,5 +158,5 @@ func (w *Builder) sharedArrays(pairs int) {
 }
 
 // reasonSharedPaged is the indexer path of V4.1's prompts.
-var reasonSharedPaged = Reason{"v41 2.4", "prompt rows score keys in place: layers share them, and candidates differ " +
-	"from row to row"}
+var reasonSharedPaged = Reason{"dispatch 6", "prompt rows score keys in place: layers share them, and candidates " +
+	"differ from row to row"}

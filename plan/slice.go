@@ -6,7 +6,7 @@ import (
 	"sort"
 )
 
-// scoreFloor is the number of rows of scores per chunk that a launch is planned for, if they fit into half of the
+// scoreFloor is the number of score rows per chunk for which a launch reserves memory, if they fit into half of the
 // reserve that is left after the index keys.
 const scoreFloor = 64
 
@@ -20,8 +20,8 @@ type slicer struct {
 	limit   int   // rows per launch
 	keyCap  int   // keys per launch, dense form
 	reserve int64 // bytes per launch, math.MaxInt64 for no bound
-	grain   int   // launches start at multiples of it
-	chunk   int64 // most rows of scores at a time
+	grain   int   // launches start at row numbers that are multiples of grain
+	chunk   int64 // maximum score rows at a time
 
 	open launchLoad
 }
@@ -68,8 +68,8 @@ func (w *Builder) slice(s *Segment) error {
 	return nil
 }
 
-// run passes every span, then the padding, to the slicer. A rank of context parallelism has rows of every request, so
-// all spans count as one.
+// run passes every span, then the padding, to the slicer. With context parallelism, a rank has rows of every request,
+// so all spans count as one.
 func (sl *slicer) run() error {
 	s := sl.s
 	s.Launches = make([]Launch, 0, 1+s.KernelRows/sl.limit)
@@ -79,7 +79,7 @@ func (sl *slicer) run() error {
 			return err
 		}
 	case s.NextN > 0 && sl.reserve == math.MaxInt64:
-		// Lengths do not matter: all requests at once.
+		// Decode-like segments do not depend on lengths, so all requests are passed at once.
 		if err := sl.take(0, len(s.Spans), s.Rows, 0); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (sl *slicer) run() error {
 	return nil
 }
 
-// take adds rows of spans first..first+count, which together have the given number of keys.
+// take adds rows of the count spans from span first on, which together have the given number of keys.
 func (sl *slicer) take(first, count, rows, keys int) error {
 	for done := 0; done < rows; {
 		fit := sl.fit(rows-done, rows, keys)
@@ -120,8 +120,8 @@ func (sl *slicer) take(first, count, rows, keys int) error {
 	return nil
 }
 
-// with returns the load of the open launch after n more rows of a span with rows rows and keys keys, all of whose
-// keys must be available.
+// with returns the load of the open launch after n more rows of a span that has the given number of rows and keys.
+// All keys of the span count, because every row may need any of them.
 func (sl *slicer) with(n, rows, keys int) load {
 	l := sl.open.load
 	cfg := sl.w.cfg
@@ -135,8 +135,8 @@ func (sl *slicer) with(n, rows, keys int) load {
 	return l
 }
 
-// floor returns the size of the score chunk to reserve: fewer rows at a time if scores are wide, so that they do not
-// shrink the launch.
+// floor returns the number of score rows for which memory is reserved. It is smaller if scores are wide, so that
+// scores do not reduce the number of rows of the launch.
 func (sl *slicer) floor(l load) int64 {
 	if sl.held.scoreRow == 0 {
 		return scoreFloor

@@ -20,16 +20,20 @@ func line(s *Segment) string {
 		s.Row, s.Rows, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, indexer, s.KernelHeads, launchRows(s))
 }
 
-// Three verified rows run as four rows on Hopper, whose kernels exist for 1, 2 and 4 rows, and as three rows elsewhere.
+// Three verified rows run as four rows with the kernels for Hopper, which exist for 1, 2 and 4 rows, and as three rows
+// elsewhere.
 func TestRowsOfTheIndexerKernel(t *testing.T) {
 	for arch := CPU; arch <= GFX95; arch++ {
-		for n := 1; n <= 8; n++ {
-			want := n
-			if arch == SM90 && n == 3 {
-				want = 4
-			}
-			if got := kernelN(arch, n); got != want {
-				t.Errorf("%v: %d rows run as %d, want %d", arch, n, got, want)
+		for _, portable := range []bool{false, true} {
+			hw := Hardware{Arch: arch, Portable: portable}
+			for n := 1; n <= 8; n++ {
+				want := n
+				if arch == SM90 && !portable && n == 3 {
+					want = 4
+				}
+				if got := hw.kernelN(n); got != want {
+					t.Errorf("%v, portable %v: %d rows run as %d, want %d", arch, portable, n, got, want)
+				}
 			}
 		}
 	}
@@ -354,6 +358,58 @@ func TestSparrowResolution(t *testing.T) {
 		want(t, "prefill", cfg.Prefill, SparseBlock)
 		if !slices.ContainsFunc(notices, func(n Notice) bool { return n.Level == NoticeDeprecated }) {
 			t.Errorf("notices %v", notices)
+		}
+	})
+	t.Run("portable kernels on hopper", func(t *testing.T) {
+		portable := func(s *setup) { s.hw.Portable = true }
+		cfg := newSetup(t, "sm90", portable).resolve(t)
+		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool {
+			return strings.HasPrefix(r.Text, "kernels cuda-portable: asked for")
+		}) {
+			t.Errorf("no reason for the portable kernels: %v", cfg.Reasons)
+		}
+		e := newSetup(t, "sm90", family(t, "v41"), portable).refused(t, E01)
+		if !strings.Contains(e.Supported, "there are no kernels of it for sm90 with the portable kernels") {
+			t.Error(e)
+		}
+	})
+	t.Run("a threshold without a dense form is noticed", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			tweaks []tweak
+			warned bool
+		}{
+			"v32": {nil, false}, "v3": {[]tweak{family(t, "v3")}, false},
+			"off":    {[]tweak{wish(func(p *Policy) { p.Dense = SwitchOff })}, true},
+			"v3 off": {[]tweak{family(t, "v3"), wish(func(p *Policy) { p.Deterministic = true })}, true},
+			"v4":     {[]tweak{family(t, "v4")}, true}, "pools": {[]tweak{family(t, "glm5_next")}, true},
+		} {
+			s := newSetup(t, "cpu", append(c.tweaks, wish(func(p *Policy) { p.DenseThreshold = 100 }))...)
+			_, notices, err := Resolve(s.hw, s.model, s.policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warned := slices.ContainsFunc(notices, func(n Notice) bool {
+				return n.Level == NoticeWarning && strings.Contains(n.Text, "dense threshold 100 has no effect")
+			}); warned != c.warned {
+				t.Errorf("%s: warned %v: %v", name, warned, notices)
+			}
+		}
+	})
+	t.Run("a model without an indexer scores and selects nothing", func(t *testing.T) {
+		s := newSetup(t, "cpu", family(t, "v3"))
+		_, notices, _ := Resolve(s.hw, s.model, s.policy)
+		if last := notices[len(notices)-1].Text; !strings.HasSuffix(last, "keys, no indexer") {
+			t.Errorf("summary %q", last)
+		}
+	})
+	t.Run("rows over pools are cut in both types", func(t *testing.T) {
+		for _, name := range []string{"bf16", "fp8"} {
+			cfg := newSetup(t, "sm90", family(t, "glm5_next"), kv(name)).resolve(t)
+			if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool {
+				return strings.HasPrefix(r.Text, "rows over pools are cut after every 512 keys: ")
+			}) {
+				t.Errorf("%s: %v", name, cfg.Reasons)
+			}
 		}
 	})
 	t.Run("the last notice sums the configuration up", func(t *testing.T) {

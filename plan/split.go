@@ -6,9 +6,9 @@ import (
 	"sparrow/internal/cost"
 )
 
-// KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, or of a row that attends to every key, so that
-// several multiprocessors compute one row. Parts are added in order. The bits of a row depend on the cut, so all
-// batches of a process have the same cut.
+// KeySplit is the number of keys after which the sm90 kernels cut a row of FP8 pages, or a row that attends to every
+// key, so that several multiprocessors compute one row. The results of the parts are added in order. The bits of a
+// row depend on the cut, so all batches of a process have the same cut.
 type KeySplit uint8
 
 // SplitWhole gives all keys of a row to one multiprocessor; the others cut after every 256 to 2048 keys.
@@ -38,7 +38,7 @@ func ParseKeySplit(word string) (k KeySplit, err error) {
 	return k, nil
 }
 
-// Keys returns the number of keys of a part, 0 where rows stay whole.
+// Keys returns the number of keys of a part, 0 if rows are not cut.
 func (k KeySplit) Keys() int {
 	switch k {
 	case Split256:
@@ -53,7 +53,7 @@ func (k KeySplit) Keys() int {
 	return 0
 }
 
-// Micros returns the microseconds of a measured decode.
+// Micros returns the measured microseconds of a decode with this split.
 func (k KeySplit) Micros(d cost.Decode) float64 {
 	switch k {
 	case Split256:
@@ -72,7 +72,7 @@ func (k KeySplit) Says() string {
 	return "whole"
 }
 
-// split decides where rows are cut: as requested, or at the cut that was measured fastest for the number of rows that
+// split sets where rows are cut: as requested, or at the cut that was measured fastest for the number of rows that
 // the server is configured for (dispatch 16).
 func (r *resolver) split() error {
 	c, p := &r.cfg, r.policy
@@ -82,42 +82,51 @@ func (r *resolver) split() error {
 		}
 		return &Error{Code: E02,
 			Asked: fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
-			Supported: fmt.Sprintf("a split of keys with decode %s, %s or %s on sm90", SparseBlock, SparseRaw,
-				DenseLatent),
+			Supported: fmt.Sprintf("a split of keys with decode %s, %s, %s or %s on a GPU", SparseBlock, SparseRaw,
+				SparsePools, DenseLatent),
 			Try: "--split-keys auto"}
 	}
 	if r.model.Dense() {
 		return r.splitEvery()
 	}
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
-		r.Because("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
+		r.Because("dispatch 16", "%s are %s: requested by the user", r.cutRows(), c.SplitKeys.Says())
 		return nil
 	}
 	if r.hw.portable() {
 		r.splitPortable()
 		return nil
 	}
+	times := r.hw.costs()
 	if p.Running == 0 {
 		c.SplitKeys = Split512
-		r.Because("dispatch 16", "rows over FP8 pages %s: this is not the slowest for one row or for many, and the "+
-			"number of concurrent sequences was not given (--max-running)", c.SplitKeys.Says())
+		r.Because("dispatch 16", "%s are %s: this is not the slowest for one row or for many, and the "+
+			"number of concurrent sequences was not given (--max-running); %s", r.cutRows(), c.SplitKeys.Says(),
+			times.decodeReason(times.Decodes[0], times.Decodes[len(times.Decodes)-1]))
 		return nil
 	}
-	times := r.hw.costs()
 	rows := p.Running * c.N
 	if r.model.ByRequests() {
 		rows = (rows + r.model.Ranks - 1) / r.model.Ranks
 	}
 	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
 	c.SplitKeys = fastestSplit(at)
-	r.Because("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once; on %s, attention of "+
-		"%d rows of %d heads takes %v us cut after 256 keys, %v after 512, %v whole", c.SplitKeys.Says(), rows,
-		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
+	r.Because("dispatch 16", "%s are %s: up to %d rows of %d heads decode at once; %s", r.cutRows(),
+		c.SplitKeys.Says(), rows, r.model.Heads, times.decodeReason(at))
 	return nil
 }
 
-// splitPortable decides where the portable kernels cut rows. A multiprocessor computes 32 heads of a part. Such
-// machines usually run few sequences at once: unless more are requested, the cut is chosen for a single sequence.
+// cutRows names the rows of a model with an indexer whose keys are cut.
+func (r *resolver) cutRows() string {
+	if r.model.Pooled() {
+		return "rows over pools"
+	}
+	return "rows over FP8 pages"
+}
+
+// splitPortable sets where the portable kernels cut rows. A multiprocessor computes 32 heads of a part. Machines with
+// such GPUs usually run few sequences at once, so the cut is chosen for a single sequence unless the configuration
+// has more.
 func (r *resolver) splitPortable() {
 	c := &r.cfg
 	c.SplitKeys = Split256
@@ -128,26 +137,33 @@ func (r *resolver) splitPortable() {
 	if rows*r.model.Heads >= portableHeads {
 		c.SplitKeys = Split512
 	}
-	r.Because("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once (--max-running); on an "+
-		"H200, portable attention of 1 row of 128 heads takes 28 us cut after 256 keys and 44 after 512, of 8 rows 54 "+
-		"and 47", c.SplitKeys.Says(), rows, r.model.Heads)
+	many := fmt.Sprintf("up to %d rows of %d heads decode at once", rows, r.model.Heads)
+	if r.policy.Running == 0 {
+		many = "for a single sequence, because the number of concurrent sequences was not given (--max-running)"
+	}
+	times := r.hw.portableCosts()
+	r.Because("dispatch 16", "%s are %s: %s; %s", r.cutRows(), c.SplitKeys.Says(), many,
+		times.decodeReason(times.Decodes...))
 }
 
-// portableHeads is the number of heads, over all rows, from which on parts of 512 keys also occupy a whole GPU.
+// portableHeads is the number of heads, over all rows, at and above which parts of 512 keys also occupy a whole GPU.
 const portableHeads = 8 * 128
 
-// splitEvery decides where rows that attend to every key are cut. The number of parts grows with the keys of a row,
-// so the parts may be longer than those of selected keys, and fewer parts have to be combined.
+// splitEvery sets where rows that attend to every key are cut. Such rows have more keys than selections have, so
+// their parts may be longer, and fewer partial results have to be combined.
 func (r *resolver) splitEvery() error {
 	c, p := &r.cfg, r.policy
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
-		r.Because("dispatch 16", "rows over all their keys %s: asked for", c.SplitKeys.Says())
+		r.Because("dispatch 16", "rows that attend to every key are %s: requested by the user", c.SplitKeys.Says())
 		return nil
 	}
+	times := r.hw.costs()
 	if p.Running == 0 {
 		c.SplitKeys = split1024
-		r.Because("dispatch 16", "rows over all their keys %s: this is not the slowest for one row or for many, and "+
-			"the number of concurrent sequences was not given (--max-running)", c.SplitKeys.Says())
+		r.Because("dispatch 16", "rows that attend to every key are %s: this is not the slowest for one row or for "+
+			"many, and "+
+			"the number of concurrent sequences was not given (--max-running); %s", c.SplitKeys.Says(),
+			times.latentReason())
 		return nil
 	}
 	rows := p.Running * c.N
@@ -163,17 +179,17 @@ func (r *resolver) splitEvery() error {
 	default:
 		c.SplitKeys = split2048
 	}
-	r.Because("dispatch 16", "rows over all their keys %s: up to %d rows of %d heads decode at once; on an H200, "+
-		"attention of 1 row of 128 heads over 8192 keys takes 24 us cut after 512 keys, 36 after 1024, 64 after 2048, "+
-		"of 16 rows 103, 92 and 86, of 64 rows 370, 334 and 315", c.SplitKeys.Says(), rows, r.model.Heads)
+	r.Because("dispatch 16", "rows that attend to every key are %s: up to %d rows of %d heads decode at once; %s",
+		c.SplitKeys.Says(), rows, r.model.Heads, times.latentReason())
 	return nil
 }
 
-// Up to fewUnits of 64 heads short parts occupy more multiprocessors; from manyUnits on, long parts also occupy all of
-// them, and fewer parts have to be added.
+// With at most fewUnits units of 64 heads, short parts occupy more multiprocessors. With at least manyUnits units,
+// long parts also occupy all multiprocessors, and fewer partial results have to be added.
 const fewUnits, manyUnits = 8, 32
 
-// decode returns the measured decode nearest below a number of units of 64 heads.
+// decode returns the measured decode with the largest number of units that is not above the given number of units of
+// 64 heads.
 func (c *costs) decode(units int) cost.Decode {
 	at := c.Decodes[0]
 	for _, d := range c.Decodes {

@@ -38,9 +38,9 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 		split := fastestSplit(at)
 		cfg := resolved(Policy{Running: at.Rows}, 128, 1, DivisionUnset)
 		want(t, fmt.Sprintf("%d sequences", at.Rows), cfg.SplitKeys, split)
-		quoted := fmt.Sprintf("rows over FP8 pages %s: up to %d rows of 128 heads decode at once; on an H200, "+
-			"attention of %d rows of 128 heads takes %v us cut after 256 keys", split.Says(), at.Rows, at.Rows,
-			at.Keys256)
+		quoted := fmt.Sprintf("rows over FP8 pages are %s: up to %d rows of 128 heads decode at once; on an H200 "+
+			"with Hopper kernels, attention of %s over FP8 pages takes %v us cut after 256 keys, %v after 512, %v "+
+			"whole", split.Says(), at.Rows, countRows(at.Rows), at.Keys256, at.Keys512, at.Whole)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, quoted) }) {
 			t.Errorf("no reason begins %q: %q", quoted, cfg.Reasons)
 		}
@@ -66,6 +66,33 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 			want(t, "without a wish on "+hw, s.resolve(t).SplitKeys, SplitUnset)
 			s.policy.SplitKeys = k
 			s.refused(t, E02)
+		}
+	}
+}
+
+// On GPUs with the portable kernels rows are cut for a single sequence unless more are named, and the reason says which
+// of the two it was.
+func TestSplitOfPortableKernels(t *testing.T) {
+	for _, c := range []struct {
+		running int
+		split   KeySplit
+		because string
+	}{
+		{0, Split256, "for a single sequence, because the number of concurrent sequences was not given " +
+			"(--max-running)"},
+		{1, Split256, "up to 1 rows of 128 heads decode at once"},
+		{7, Split256, "up to 7 rows of 128 heads decode at once"},
+		{8, Split512, "up to 8 rows of 128 heads decode at once"},
+	} {
+		cfg := newSetup(t, "sm89", kv("fp8"), wish(func(p *Policy) { p.Running = c.running }),
+			func(s *setup) { s.model.Heads = 128 }).resolve(t)
+		want(t, fmt.Sprintf("%d sequences", c.running), cfg.SplitKeys, c.split)
+		text := fmt.Sprintf("rows over FP8 pages are %s: %s; assumed (measured with portable kernels on an H200): "+
+			"attention of 1 row of 128 heads over FP8 pages takes 28 us cut after 256 keys, 44 after 512; of 8 "+
+			"rows 54, 47",
+			c.split.Says(), c.because)
+		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, text) }) {
+			t.Errorf("no reason begins %q: %q", text, cfg.Reasons)
 		}
 	}
 }

@@ -28,6 +28,34 @@ func apply(p *Policy, try string) bool {
 	return true
 }
 
+// A pair gets a layout that the prefill kernel reads in place, before one that it first gathers or rewrites and that is
+// otherwise preferred; the layout that the user named comes before both.
+func TestPairsGetLayoutsThatAreReadInPlace(t *testing.T) {
+	const gathers, rewrites, reads, other = Kernel(1), Kernel(2), Kernel(3), Kernel(4)
+	c := &Chooser{KV: FP8E4M3, Model: &Model{}, Catalogue: &Catalogue{Entries: []Entry{
+		{Kernel: gathers, Reads: SetOf(FP8Row576), Gathers: SetOf(FP8Row656)},
+		{Kernel: rewrites, Reads: SetOf(FP8Row656), Rewrites: SetOf(FP8Row576)},
+		{Kernel: reads, Reads: SetOf(FP8Row576, FP8Row656)},
+		{Kernel: other, Reads: SetOf(FP8Row576)},
+	}}}
+	for _, x := range []struct {
+		pair       Pair
+		wish, want Layout
+	}{
+		{Pair{gathers, reads}, LayoutNone, FP8Row576},
+		{Pair{rewrites, reads}, LayoutNone, FP8Row656},
+		{Pair{reads, reads}, LayoutNone, FP8Row656},
+		{Pair{rewrites, other}, LayoutNone, FP8Row576},
+		{Pair{other, rewrites}, LayoutNone, LayoutNone},
+		{Pair{gathers, reads}, FP8Row656, FP8Row656},
+		{Pair{other, reads}, FP8Row656, LayoutNone},
+	} {
+		if c.Wish = x.wish; c.usable(x.pair) != x.want {
+			t.Errorf("%+v, asked for %v: %v, want %v", x.pair, x.wish, c.usable(x.pair), x.want)
+		}
+	}
+}
+
 // TestEverySuggestionWorks tries every kernel pair, KV type and architecture, and checks that every refusal suggests
 // flags that are accepted.
 func TestEverySuggestionWorks(t *testing.T) {
@@ -105,6 +133,12 @@ func TestARefusalNamesTheLayout(t *testing.T) {
 	against := sparrowCatalogue.Entry(V4Flat).against(&Demand{Hardware: &s.hw, Model: &s.model, KV: FP8E4M3,
 		Phase: PhasePrefill})
 	if text := joinObjections(against); text != "it cannot read rows of the layout v41-288 in prefill" {
+		t.Error(text)
+	}
+	s = newSetup(t, "sm90", kv("fp8-576")) // FP8 rows have two layouts
+	against = sparrowCatalogue.Entry(SparseFlat).against(&Demand{Hardware: &s.hw, Model: &s.model, KV: FP8E4M3,
+		Phase: PhaseDecode})
+	if text := joinObjections(against); text != "it cannot read fp8_e4m3 rows in decode" {
 		t.Error(text)
 	}
 }

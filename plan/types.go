@@ -14,7 +14,7 @@ type Plan struct {
 	Graph GraphMode `json:"graph"`
 	// Runnable is false for plans of the public catalogue: they explain only.
 	Runnable bool `json:"runnable"`
-	// Collectives is true where ranks join their parts: an idle rank does too.
+	// Collectives is true if ranks combine their partial results; an idle rank takes part, too.
 	Collectives bool `json:"collectives"`
 	// Pass states which layers run.
 	Pass Pass `json:"pass"`
@@ -27,28 +27,29 @@ type Plan struct {
 	Requests int `json:"requests"`
 	// Logits is the number of rows whose logits are computed.
 	Logits int `json:"logits"`
-	// WholeLogits is how many of them are returned whole; for the others only a token is returned, the best one unless
-	// Draws.
+	// WholeLogits is the number of logit rows that are returned whole. For the other rows only a token is returned: a
+	// sampled token if Draws is set, the best token otherwise.
 	WholeLogits int `json:"whole_logits"`
 	// Draws reports that the tokens of rows that are not returned whole are sampled, with the parameters in the input
 	// block.
 	Draws bool `json:"draws,omitempty"`
-	// Record defines what is recorded in every layer, for Recorded rows.
+	// Record defines what is recorded in every layer, for the number of rows in Recorded.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`
-	// Replay selects the choices that are replayed instead of computed, for Replayed rows.
+	// Replay selects the choices that are replayed instead of computed, for the number of rows in Replayed.
 	Replay   Replay `json:"replay,omitzero"`
 	Replayed int    `json:"replayed,omitempty"`
-	// JointQueries reports that indexer queries of all rows are computed with the layer's other products. With few rows
-	// the time is bound by reading the weights; more rows are computed in the chunks that are scored, to save memory.
+	// JointQueries reports that the indexer queries of all rows are computed together with the layer's other products.
+	// With few rows, the time is bound by reading the weights. With more rows, the queries are computed for one chunk
+	// of score rows at a time, to save memory.
 	JointQueries bool `json:"joint_queries,omitempty"`
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`
-	// Shares has the rows of each rank, where they divide attention by requests; nil otherwise.
+	// Shares has the rows of each rank if ranks divide attention by requests; nil otherwise.
 	Shares []Share `json:"shares,omitempty"`
-	// RowBounds are the first rows of each rank, and the end of the rows of the last rank; DraftBounds are the same for
-	// the computed rows of V4's drafting block. Both are nil if Shares is nil.
+	// RowBounds has the first row of each rank, and the end of the rows of the last rank. DraftBounds has the same
+	// bounds for the computed rows of V4's drafting block. Both are nil if Shares is nil.
 	RowBounds   []int `json:"-"`
 	DraftBounds []int `json:"-"`
 	// Inputs are the arrays of the pass: one block of int32 words that is
@@ -56,21 +57,21 @@ type Plan struct {
 	Inputs []Array `json:"inputs,omitempty"`
 	// InputWords is the size of the block.
 	InputWords int `json:"input_words,omitempty"`
-	// TransientBytes is the maximum memory any moment of the step needs beyond weights and pools: segments run one
-	// after another, so it is a maximum.
+	// TransientBytes is the maximum memory that the step needs at any time in addition to weights and pools. Segments
+	// run one after the other, so it is the maximum over segments, not their sum.
 	TransientBytes int64 `json:"transient_bytes"`
 	// Key identifies everything a captured graph depends on.
 	Key     Key      `json:"key"`
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Segment is a group of rows with the same treatment. The rows of a step are laid out in the order of the plan's
-// segments and, inside one, of its spans.
+// Segment is a group of rows that are computed in the same way. The rows of a step are in the order of the plan's
+// segments and, within a segment, in the order of its spans.
 type Segment struct {
 	Row RowKind `json:"row"`
 	// Rank is the rank that has the sequences of its rows, if ranks share attention by requests.
 	Rank int `json:"rank,omitempty"`
-	// FirstRow is the row of the step at which the segment starts.
+	// FirstRow is the row of the step with which the segment starts.
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
 	// KernelRows is the number of rows that kernels process: Rows plus padding, on one rank.
@@ -143,15 +144,16 @@ type Launch struct {
 	Spans     int `json:"spans"`
 	// Keys is the sum of keys of those spans; 0 in decode-like segments.
 	Keys int `json:"keys,omitempty"`
-	// The entries that the launch gathers and converts, as parts of the arrays of the same names. Gather has the
-	// cached rows that its rows attend to (V4: window entries); Groups and Heavy are V4's entries of ratio 4 and 128;
-	// Index has indexer keys (V4: of the groups).
+	// The entries that the launch gathers and converts, as parts of the input arrays GatherSlots, GroupSlots,
+	// HeavySlots, IndexSlots and ConvertPages. Gather has the cached rows that the launch's rows attend to (V4: window
+	// entries); Groups and Heavy are V4's entries of ratio 4 and 128; Index has indexer keys (V4: keys of the entries
+	// in Groups).
 	Gather Run `json:"gather,omitzero"`
 	Groups Run `json:"groups,omitzero"`
 	Heavy  Run `json:"heavy,omitzero"`
 	Index  Run `json:"index,omitzero"`
 	Pages  Run `json:"pages,omitzero"`
-	// Tables are the rows of the table over converted pages.
+	// Tables has the rows of ConvertTables, which refer to the converted pages.
 	Tables Run `json:"tables,omitzero"`
 }
 
@@ -161,7 +163,7 @@ type Run struct {
 	Count int `json:"count"`
 }
 
-// End is one more than the last entry.
+// End returns First + Count, the index after the last entry.
 func (r Run) End() int { return r.First + r.Count }
 
 // Indexer is the indexer path with its sizes.
@@ -191,7 +193,7 @@ type Reason struct {
 	Text string `json:"text"`
 }
 
-// Rejection is a candidate that was turned down.
+// Rejection is a candidate that was not chosen, with the reason.
 type Rejection struct {
 	Kernel Kernel `json:"kernel"`
 	Phase  Phase  `json:"phase"`
@@ -217,7 +219,7 @@ func (k *Key) UnmarshalText(t []byte) error {
 	return nil
 }
 
-// Phase is the side of the kernel pair.
+// Phase is one side of the kernel pair: prefill or decode.
 type Phase uint8
 
 // The phases.

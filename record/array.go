@@ -29,9 +29,9 @@ func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 }
 
 // SelectionArray returns the selections of the first rows of a sequence as an array [rows, layers, width] of keys,
-// ascending, -1 after the last: for every layer that has a selection, its own or that of another layer. A key is a
-// token, or a group of tokens in layers with compressed keys. The width is Shape.TopK, or more if a row attends to
-// more keys.
+// ascending, -1 after the last: a layer has an entry if it selects keys itself or uses the selection of another layer.
+// A key is a token, or a group of tokens in layers with compressed keys. The width is Shape.TopK, or more if a row
+// attends to more keys.
 func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width int, err error) {
 	if err := r.whole(rows); err != nil {
 		return nil, 0, 0, err
@@ -61,7 +61,7 @@ func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width in
 	return out, len(list), width, nil
 }
 
-// keys writes the selection of a layer.
+// keys writes the selected keys of a layer to the slice to.
 func (row *Row) keys(to []int32, layer int) error {
 	at := slices.IndexFunc(row.Layers, func(l Layer) bool { return l.Layer == layer })
 	if at < 0 {
@@ -81,14 +81,14 @@ func (row *Row) keys(to []int32, layer int) error {
 	return Positions(to, l.Selected, group, l.Keys)
 }
 
-// whole reports whether the first rows are all there.
+// whole returns an error unless rows 0 to rows-1 were all recorded, in order of position.
 func (r *Rows) whole(rows int) error {
 	if r == nil || len(r.Rows) < rows || len(r.NotComputed) > 0 {
 		return fmt.Errorf("record: not all of %d rows were recorded", rows)
 	}
 	for i := range rows {
 		if r.Rows[i].Position != i {
-			return fmt.Errorf("record: row %d has position %d, want the same number", i, r.Rows[i].Position)
+			return fmt.Errorf("record: row %d has position %d, want %d", i, r.Rows[i].Position, i)
 		}
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// AppendPositions adds ascending numbers, each times group: the first, then differences, as unsigned LEB128. A number
-// below zero ends them.
+// AppendPositions appends numbers[i]*group to the list, in ascending order: the first number, then the difference of
+// each number to the previous number, as unsigned LEB128. A negative number ends the list.
 func AppendPositions(to []byte, numbers []int32, group int) []byte {
 	last := int32(0)
 	for _, n := range numbers {
@@ -15,7 +15,7 @@ func AppendPositions(to []byte, numbers []int32, group int) []byte {
 			break
 		}
 		d := uint64(n-last) * uint64(group)
-		if d < 0x80 { // nearly all of them
+		if d < 0x80 { // nearly all differences fit in one byte
 			to = append(to, byte(d))
 		} else {
 			to = binary.AppendUvarint(to, d)
@@ -36,9 +36,9 @@ func CountPositions(list []byte) int {
 	return n
 }
 
-// Positions decodes a list that AppendPositions wrote into to, and fills the rest with -1. It refuses an invalid
-// list: one that is truncated or too long, or whose positions are not ascending, not multiples of group, or not below
-// end.
+// Positions decodes a list that AppendPositions wrote into to, and fills the rest with -1. It returns an error if the
+// list is invalid, that is if it is truncated or too long, or if its positions are not ascending, not multiples of
+// group, or not below end.
 func Positions(to []int32, list []byte, group, end int) error {
 	at, n := 0, 0
 	for len(list) > 0 {
@@ -67,7 +67,7 @@ func Positions(to []int32, list []byte, group, end int) error {
 	return nil
 }
 
-// AppendFloats adds numbers as float32, little endian.
+// AppendFloats appends numbers as float32 in little-endian byte order.
 func AppendFloats(to []byte, v []float32) []byte {
 	for _, x := range v {
 		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(x))
@@ -75,7 +75,7 @@ func AppendFloats(to []byte, v []float32) []byte {
 	return to
 }
 
-// AppendIDs adds numbers as uint16, little endian.
+// AppendIDs appends numbers as uint16 in little-endian byte order.
 func AppendIDs(to []byte, v []int32) []byte {
 	for _, x := range v {
 		to = binary.LittleEndian.AppendUint16(to, uint16(x))

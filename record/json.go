@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// AppendJSON adds the rows as JSON, without reflection: a stream writes a few with every token.
+// AppendJSON appends the rows as JSON. It does not use reflection, because a stream writes a few rows with every token.
 func (r *Rows) AppendJSON(to []byte) []byte {
 	to = append(to, `{"rows":[`...)
 	for i := range r.Rows {
@@ -25,7 +25,7 @@ func (r *Rows) AppendJSON(to []byte) []byte {
 	return append(to, '}')
 }
 
-// MarshalJSON writes the rows.
+// MarshalJSON returns the rows as JSON.
 func (r *Rows) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
 
 func (r *Row) appendJSON(to []byte) []byte {

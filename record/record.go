@@ -6,14 +6,15 @@ package record
 
 import "slices"
 
-// Rows are recorded rows of one sequence, in ascending order.
+// Rows holds recorded rows of one sequence, in ascending order.
 type Rows struct {
 	Rows []Row `json:"rows"`
-	// NotComputed are the requested rows that were found in the cache, so that nothing was chosen.
+	// NotComputed lists the requested rows that were found in the cache, so that no keys or experts were chosen for
+	// them.
 	NotComputed []Range `json:"not_computed,omitempty"`
 }
 
-// With adds rows that follow; both may be nil.
+// With returns the rows followed by more; either may be nil.
 func (r *Rows) With(more *Rows) *Rows {
 	if r == nil || more == nil {
 		if r == nil && more != nil {
@@ -25,7 +26,7 @@ func (r *Rows) With(more *Rows) *Rows {
 	return r
 }
 
-// Range is positions from the first number to the second, half open.
+// Range is a half-open range of positions: it includes the first number and excludes the second.
 type Range [2]int
 
 // Row holds the choices of the row at one position.
@@ -38,33 +39,34 @@ type Row struct {
 // Layer is the selection of one layer: Selected, or All, or the selection of layer As.
 type Layer struct {
 	Layer  int  `json:"layer"`
-	Keys   int  `json:"keys"`             // tokens that the row could see
-	All    bool `json:"all,omitempty"`    // it attended to all of them; with a Group, to all closed groups
-	As     *int `json:"as,omitempty"`     // the layer whose selection it used
-	Group  int  `json:"group,omitempty"`  // tokens of a compressed key; 0 where keys are tokens
-	Window int  `json:"window,omitempty"` // how many of the last tokens it attended to as well; 0 where it has none
-	// Selected are ascending positions (AppendPositions); with a Group, the first token of each.
+	Keys   int  `json:"keys"`             // number of tokens that the row could see
+	All    bool `json:"all,omitempty"`    // the row attended to all keys; with a Group, to all complete groups
+	As     *int `json:"as,omitempty"`     // layer whose selection this layer used
+	Group  int  `json:"group,omitempty"`  // tokens of one compressed key; 0 if keys are tokens
+	Window int  `json:"window,omitempty"` // number of latest tokens that the row also attended to; 0 without a window
+	// Selected lists the selected positions in ascending order (AppendPositions); with a Group, the first token of each
+	// group.
 	Selected []byte `json:"selected,omitempty"`
-	Scores   []byte `json:"scores,omitempty"` // of the selected (AppendFloats)
-	// Candidates are the keys from which later layers select, where the layer keeps some of them: blocks of Block keys,
-	// by their first tokens (AppendPositions); none where it keeps all.
+	Scores   []byte `json:"scores,omitempty"` // scores of the selected keys (AppendFloats)
+	// Candidates lists the blocks of Block keys from which later layers select, by the first token of each block
+	// (AppendPositions); it is empty if later layers select from all keys.
 	Candidates []byte `json:"candidates,omitempty"`
 	Block      int    `json:"block,omitempty"`
 }
 
-// Experts are the experts of one layer.
+// Experts holds the experts that one layer chose for a row.
 type Experts struct {
 	Layer   int    `json:"layer"`
-	IDs     []byte `json:"ids"`     // in the order of choice (AppendIDs)
-	Weights []byte `json:"weights"` // (AppendFloats)
+	IDs     []byte `json:"ids"`     // expert ids in the order of choice (AppendIDs)
+	Weights []byte `json:"weights"` // weight of each expert (AppendFloats)
 }
 
 // Shape describes the choices that the rows of a model make.
 type Shape struct {
-	TopK    int // most keys of a selection
-	Dense   int // rows that see up to that many tokens may attend to all of them, also where TopK is less
-	Experts int // of a layer that has them
-	Chosen  int // experts of a row
+	TopK    int // maximum number of keys in a selection
+	Dense   int // rows that see up to this many tokens may attend to all of them, even if TopK is smaller
+	Experts int // number of experts in a layer with experts
+	Chosen  int // number of experts that a row chooses
 	Layers  []LayerShape
 	// Blocks is the maximum number of blocks of BlockKeys keys that the layer BlockLayer selects for later layers; 0 if
 	// there is no such layer.
@@ -73,16 +75,18 @@ type Shape struct {
 
 // LayerShape holds the choices of a row in one layer.
 type LayerShape struct {
-	As      int // the layer whose selection it uses, itself where it selects; -1 where there is none
-	Group   int // tokens of a compressed key; 0 if keys are tokens, or if there are only window keys
-	Window  int // 0 where there is none
+	// As is the index of the layer whose selection this layer uses, its own index if it selects; -1 without a
+	// selection.
+	As      int
+	Group   int // tokens of one compressed key; 0 if keys are tokens, or if there are only window keys
+	Window  int // window in tokens; 0 without a window
 	Experts bool
 }
 
 // Selects reports whether layer i selects keys itself.
 func (s *Shape) Selects(i int) bool { return s.Layers[i].As == i }
 
-// Selecting counts the layers that select.
+// Selecting returns the number of layers that select keys themselves.
 func (s *Shape) Selecting() int {
 	n := 0
 	for i := range s.Layers {
@@ -93,7 +97,7 @@ func (s *Shape) Selecting() int {
 	return n
 }
 
-// Mixing counts the layers that choose experts.
+// Mixing returns the number of layers that choose experts.
 func (s *Shape) Mixing() int {
 	n := 0
 	for i := range s.Layers {
@@ -107,6 +111,6 @@ func (s *Shape) Mixing() int {
 // Visible returns the number of keys of layer i from which a row with the given number of tokens chooses.
 func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Group, 1) }
 
-// Words returns the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their
-// scores, experts with their weights.
+// Words returns the memory that a pass needs for the choices of one row, in words of 4 bytes: for selections with their
+// scores, for experts with their weights, and for blocks.
 func (s *Shape) Words() int { return 2*s.Selecting()*s.TopK + 2*s.Mixing()*s.Chosen + s.Blocks }

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawPositions returns random ascending numbers.
+// drawPositions returns at most most random numbers in ascending order.
 func drawPositions(t *rapid.T, most int) []int32 {
 	set := rapid.SliceOfNDistinct(rapid.Int32Range(0, 1<<20), 1, most, rapid.ID[int32]).Draw(t, "positions")
 	slices.Sort(set)
@@ -26,7 +26,7 @@ func TestPositionsSurvive(t *testing.T) {
 		want, group := drawPositions(t, 40), rapid.SampledFrom([]int{1, 4, 128}).Draw(t, "group")
 		text := AppendPositions(nil, append(slices.Clone(want), -1, -1), group)
 		if n := CountPositions(text); n != len(want) {
-			t.Fatalf("counted %d of %d", n, len(want))
+			t.Fatalf("CountPositions returned %d, want %d", n, len(want))
 		}
 		end := int(want[len(want)-1])*group + 1
 		got := make([]int32, len(want)+rapid.IntRange(0, 3).Draw(t, "room"))
@@ -36,7 +36,7 @@ func TestPositionsSurvive(t *testing.T) {
 		if !slices.Equal(got[:len(want)], want) || slices.ContainsFunc(got[len(want):], func(v int32) bool {
 			return v != -1
 		}) {
-			t.Fatalf("%v became %v", want, got)
+			t.Fatalf("%v was decoded as %v", want, got)
 		}
 		if Positions(got[:len(want)-1], text, group, end) == nil {
 			t.Fatal("too many positions are accepted")
@@ -46,7 +46,7 @@ func TestPositionsSurvive(t *testing.T) {
 		}
 		// The length of the text stays below the bound by which requests are refused.
 		if last := end / 128; len(text) > len(want)+last+end/16384+2 {
-			t.Fatalf("%d positions below %d take %d bytes", len(want), end, len(text))
+			t.Fatalf("%d positions below %d take %d bytes, which is above the bound", len(want), end, len(text))
 		}
 	})
 }
@@ -107,7 +107,7 @@ func drawRows(t *rapid.T) *Rows {
 	return r
 }
 
-// seen records the fields of structures inside a value, and which of them are not empty.
+// seen sets drawn[name] for each structure field inside v to whether the field was not empty in any value so far.
 func seen(drawn map[string]bool, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -148,7 +148,7 @@ func TestJSON(t *testing.T) {
 		}
 		var got Rows
 		if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(&got, want) {
-			t.Fatalf("%v: %+v became %+v", err, want, got)
+			t.Fatalf("error %v: %+v was decoded as %+v", err, want, got)
 		}
 	})
 	for field, ok := range drawn {
@@ -163,11 +163,11 @@ func TestWith(t *testing.T) {
 	a := &Rows{Rows: []Row{{Position: 1}}, NotComputed: []Range{{0, 1}}}
 	b := &Rows{Rows: []Row{{Position: 2}}}
 	if none.With(nil) != nil {
-		t.Error("nothing and nothing is something")
+		t.Error("With of two nil values returned rows")
 	}
 	sum := none.With(a).With(nil).With(b)
 	if len(sum.Rows) != 2 || len(sum.NotComputed) != 1 || len(a.Rows) != 1 {
-		t.Errorf("%+v, the first is now %+v", sum, a)
+		t.Errorf("the sum is %+v, the first operand is now %+v", sum, a)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestDecodersInTheDocument(t *testing.T) {
 	block := func(language string) string {
 		m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(doc)
 		if m == nil {
-			t.Fatalf("no decoder in %s", language)
+			t.Fatalf("the document has no decoder in %s", language)
 		}
 		return string(m[1])
 	}

@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// Replay is rows of one sequence that were recorded before: passes use their choices instead of choosing. Rows of other
-// positions choose for themselves.
+// Replay is rows of one sequence that were recorded before: passes use their choices instead of choosing. Rows at other
+// positions compute their own choices.
 type Replay struct {
-	First      int // position of the first row; the others follow it
+	First      int // position of the first row; the other rows have the next positions
 	Selections bool
 	Experts    bool
 	shape      Shape
@@ -18,11 +18,11 @@ type Replay struct {
 
 // given holds the choices of one row, in the order of the layers that choose.
 type given struct {
-	selected     [][]byte // nil where the row attended to every key
+	selected     [][]byte // selection of each selecting layer; nil if the row attended to every key
 	ids, weights [][]byte
 }
 
-// Len returns how many rows there are.
+// Len returns the number of rows.
 func (r *Replay) Len() int { return len(r.rows) }
 
 // NewReplay checks rows against the choices that the layers of a model make. The error states which row is wrong.
@@ -33,7 +33,7 @@ func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	first := &rows[0]
 	r := &Replay{First: first.Position, Selections: len(first.Layers) > 0, Experts: len(first.Experts) > 0, shape: s}
 	if first.Position < 0 {
-		return nil, fmt.Errorf("rows[0] has position %d; positions count from 0", first.Position)
+		return nil, fmt.Errorf("rows[0] has position %d, want 0 or more", first.Position)
 	}
 	if !r.Selections && !r.Experts {
 		return nil, fmt.Errorf("rows[0] has neither layers nor experts")
@@ -58,7 +58,7 @@ func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	return r, nil
 }
 
-// given checks one row and puts its layers in order.
+// given checks one row and returns its choices in the order of the model's layers.
 func (s *Shape) given(row *Row, scratch []int32) (g given, err error) {
 	if len(row.Layers) > 0 {
 		if g.selected, err = s.selections(row, scratch); err != nil {
@@ -91,7 +91,7 @@ func (s *Shape) given(row *Row, scratch []int32) (g given, err error) {
 	return g, nil
 }
 
-// selections checks the selections of a row.
+// selections checks the selections of a row and returns one list for each layer that selects.
 func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error) {
 	byLayer := make([]*Layer, len(s.Layers))
 	for i := range row.Layers {
@@ -148,7 +148,7 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 	return Positions(scratch, l.Selected, group, s.Visible(i, l.Keys)*group)
 }
 
-// maxWeight is far above the weights of routers, and small enough for every sum to stay finite.
+// maxWeight is far above the weights that routers produce, and small enough that all sums stay finite.
 const maxWeight = 1 << 10
 
 func (s *Shape) checkExperts(x *Experts) error {
@@ -168,8 +168,8 @@ func (s *Shape) checkExperts(x *Experts) error {
 	return nil
 }
 
-// FillSelections writes the selections of the row at a position: [selecting layers, TopK] numbers of keys, -1 after
-// the last. A row that attended to every key of a layer must have at most TopK of them, unless dense reports that it
+// FillSelections writes the selections of the row at a position: [selecting layers, TopK] key indices, -1 after the
+// last. A row that attended to every key of a layer must have at most TopK of them, unless dense reports that it
 // attends to every key in any case; a dense row cannot attend to fewer.
 func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	j, k := 0, r.shape.TopK
@@ -181,7 +181,8 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 		j++
 		visible, group := r.shape.Visible(i, position+1), max(r.shape.Layers[i].Group, 1)
 		if list != nil && !dense {
-			if err := Positions(out, list, group, visible*group); err != nil { // checked before
+			// The list was checked by NewReplay, so an error is a bug.
+			if err := Positions(out, list, group, visible*group); err != nil {
 				return err
 			}
 			continue
@@ -205,7 +206,8 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	return nil
 }
 
-// FillExperts writes the experts of the row at a position: ids and the bits of weights, [layers with experts, Chosen].
+// FillExperts writes the experts of the row at a position: ids and the bits of weights, each [layers with experts,
+// Chosen].
 func (r *Replay) FillExperts(ids, weights []int32, position int) {
 	g, n := &r.rows[position-r.First], r.shape.Chosen
 	for j := range g.ids {

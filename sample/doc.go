@@ -1,7 +1,7 @@
 // Package sample turns one row of logits into one token.
 //
 // In: a row of logits [vocabulary], the request's parameters ([Params]) and optionally the tokens a grammar allows
-// ([Mask]). Out: a [Choice], with log probabilities if they were asked for. [StopMatcher] then decides where the text
+// ([Mask]). Out: a [Choice], with log probabilities if requested. [StopMatcher] then decides where the text
 // ends. The package does not depend on a model, a batch or a clock.
 //
 // # Order of operations

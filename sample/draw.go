@@ -5,11 +5,11 @@ import "math"
 // Draw has the inputs of steps 5 to 8 and of the sampling itself other than the logits, for devices that sample:
 // their choice from a row equals that of [Scratch.Choose], to the bit.
 type Draw struct {
-	Inverse float64 // of the temperature; 0 takes the best token
-	TopP    float64 // 1 is off
-	Least   uint64  // the weight below which min_p drops a token
-	Random  uint64  // the random number, as a share of 1 << 64
-	TopK    int     // 0 is off
+	Inverse float64 // inverse of the temperature; 0 takes the best token
+	TopP    float64 // share of probability that top_p keeps; 1 turns it off
+	Least   uint64  // minimum weight that min_p keeps
+	Random  uint64  // random number, as a share of 1 << 64
+	TopK    int     // number of candidates that top_k keeps; 0 turns it off
 }
 
 // DrawWords is how many words of 32 bits [Draw.Put] writes.

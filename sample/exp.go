@@ -5,7 +5,7 @@ import "math"
 // expBits is the resolution of expTable: steps of 2^(1/256).
 const expBits = 8
 
-// expTable[i] = 2^(i/256).
+// expTable has 2^(i/256) at index i.
 var expTable = func() (t [1 << expBits]float64) {
 	for i := range t {
 		t[i] = math.Exp2(float64(i) / (1 << expBits))
@@ -13,7 +13,7 @@ var expTable = func() (t [1 << expBits]float64) {
 	return t
 }()
 
-// expNeg is exp(-d) for 0 <= d < 512, with a relative error below 5e-10, a hundredth of the rounding error of
+// expNeg returns exp(-d) for 0 <= d < 512, with a relative error below 5e-10, a hundredth of the rounding error of
 // float32. It takes half the time of math.Exp.
 //
 // exp(-d) = 2^k * 2^(i/256) * exp(r), where k*256+i is -d in units of ln2/256, rounded, and |r| <= ln2/512 is the

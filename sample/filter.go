@@ -19,8 +19,8 @@ func (e edge) keeps(x float32, id int32) bool {
 	return x > e.x || (x == e.x && id <= e.id)
 }
 
-// distribute does steps 5 to 8: it fills weight, kept and total from x, whose largest value is top. Kept tokens are in
-// order of their ids.
+// distribute performs steps 5 to 8: it fills weight, kept and total from x, whose largest value is top. The tokens in
+// kept are ordered by id.
 func (w *Scratch) distribute(d *Draw, top float32) {
 	if d.TopK == 0 && d.TopP == 1 {
 		w.weighAll(top, d)
@@ -42,13 +42,13 @@ func (w *Scratch) distribute(d *Draw, top float32) {
 func (w *Scratch) weighAll(top float32, d *Draw) {
 	far := float64(Reach)
 	if d.Least > 0 {
-		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // spares most weights; the exact test follows
+		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // skips most weights; the exact test follows
 	}
 	weight, kept, high := w.weight[:len(w.x)], w.kept[:len(w.x)], float64(top)
 	n, total := 0, uint64(0)
 	for i, v := range w.x {
 		away := (high - float64(v)) * d.Inverse
-		if !(away < far) { // or NaN
+		if !(away < far) { // also true for NaN
 			continue
 		}
 		_, e := Weigh(away)
@@ -114,7 +114,7 @@ func (f *filter) fill() (tokens int, total uint64) {
 	mass, count, weight := (*[buckets]uint64)(w.mass), (*[buckets]int32)(w.count), w.weight[:len(w.x)]
 	for i, v := range w.x {
 		d := (f.top - float64(v)) * f.inverse
-		if !(d < Reach) { // or NaN
+		if !(d < Reach) { // also true for NaN
 			weight[i] = 0
 			continue
 		}

@@ -5,7 +5,7 @@ import "math"
 // Scored is a given token with its log probability under the model, without sampling parameters.
 type Scored struct {
 	TokenLogprob
-	Rank int // 1 is the likeliest; tokens of equal logits share a rank
+	Rank int // 1 for the most likely token; tokens with equal logits have equal ranks
 	// Top holds the likeliest tokens, likeliest first. It is overwritten by the next call that uses the same Scratch.
 	Top []TokenLogprob
 }
@@ -29,8 +29,8 @@ func (w *Scratch) Score(logits []float32, token int32, n int) (Scored, error) {
 	return s, nil
 }
 
-// negligible is how far below the largest a logit adds nothing to the sum: a million of them less than 1e-11 of the
-// likeliest token's probability.
+// negligible is the distance below the largest logit at which a logit adds nothing to the sum: a million such logits
+// add less than 1e-11 of the likeliest token's probability.
 const negligible = 40.0
 
 // logprobs computes the log-softmax of raw logits at one token and at the n likeliest. The list is in w.top.
@@ -60,7 +60,7 @@ func (w *Scratch) likeliest(logits []float32, n int) {
 	floor := math.Inf(-1)
 	for i, v := range logits {
 		x := float64(v)
-		if x <= floor { // also drops -Inf; equal values lose to the lower id already there
+		if x <= floor { // also skips -Inf; of equal values, the lower id is already in the list
 			continue
 		}
 		at := len(list)

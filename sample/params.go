@@ -11,14 +11,14 @@ import (
 // Limits that [Params.Validate] enforces. They bound the work of one step; a server may be stricter.
 const (
 	MaxTemperature  = 2.0
-	MaxPenalty      = 2.0  // of frequency_penalty and presence_penalty, either sign
-	MaxRepetition   = 10.0 // of repetition_penalty; its reciprocal is the least
+	MaxPenalty      = 2.0  // maximum magnitude of frequency_penalty and presence_penalty
+	MaxRepetition   = 10.0 // maximum of repetition_penalty; its reciprocal is the minimum
 	MaxBias         = 100.0
 	MaxBiases       = 1024
 	MaxTopLogprobs  = 20
 	MaxN            = 128
 	MaxStops        = 64
-	MaxStopBytes    = 1024 // of one stop string
+	MaxStopBytes    = 1024 // maximum bytes of a stop string
 	MaxStopTokenIDs = 256
 )
 
@@ -30,12 +30,12 @@ const GreedyBelow = 1e-5
 // that was not set is an error.
 type Params struct {
 	Temperature       float64
-	TopP              float64 // share of probability kept, in (0, 1]; 1 is off
-	TopK              int     // candidates kept; 0 is off
-	MinP              float64 // least probability relative to the likeliest, in [0, 1]; 0 is off
-	RepetitionPenalty float64 // 1 is off
-	FrequencyPenalty  float64 // 0 is off
-	PresencePenalty   float64 // 0 is off
+	TopP              float64 // share of probability that is kept, in (0, 1]; 1 turns it off
+	TopK              int     // number of candidates that are kept; 0 turns it off
+	MinP              float64 // minimum probability relative to the likeliest token, in [0, 1]; 0 turns it off
+	RepetitionPenalty float64 // factor; 1 turns it off
+	FrequencyPenalty  float64 // subtracted per occurrence; 0 turns it off
+	PresencePenalty   float64 // subtracted once; 0 turns it off
 
 	LogitBias map[int32]float64
 
@@ -60,7 +60,7 @@ func Default() Params {
 
 // Problem is one field that is out of range, named as on the wire.
 type Problem struct {
-	Field   string // OpenAI's spelling, such as top_p
+	Field   string // OpenAI's name of the field, such as top_p
 	Message string
 }
 
@@ -123,7 +123,7 @@ func (p *Params) Validate() error {
 	return e.orNil()
 }
 
-// within also rejects NaN, which is in no range, and both infinities, which are outside every finite one.
+// within reports a value outside of [lo, hi]. NaN and infinite values are also outside.
 func (e *ParamsError) within(field string, v, lo, hi float64) {
 	if !(v >= lo && v <= hi) {
 		e.add(field, "%v is not in [%v, %v]", v, lo, hi)

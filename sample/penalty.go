@@ -10,12 +10,12 @@ import (
 type penalties struct {
 	repetition, frequency, presence float32
 
-	output   []int32  // [vocabulary] occurrences in the output
-	prompt   []uint64 // [vocabulary bits] occurs in the prompt
-	distinct []int32  // every token with a count or a bit, once, in order of appearance
+	output   []int32  // [vocabulary] number of occurrences in the output
+	prompt   []uint64 // [vocabulary bits] whether the token occurs in the prompt
+	distinct []int32  // tokens with an occurrence, each once, in order of appearance
 }
 
-// newPenalties returns nil when the request has none: nothing is then tracked.
+// newPenalties returns nil if the request has no penalties; tokens are then not counted.
 func newPenalties(p *Params, vocabulary int) *penalties {
 	if p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0 {
 		return nil

@@ -45,7 +45,7 @@ type TokenLogprob struct {
 type Sampler struct {
 	params    Params
 	choice    int
-	step      int // output tokens accepted
+	step      int // number of accepted output tokens
 	biases    []bias
 	penalties *penalties
 	scratch   *Scratch
@@ -143,7 +143,7 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 }
 
 // Candidate is the best token of a row of logits, or the sampled one, the best logit, and the logarithm of the sum of
-// the row's exponentials, which is NaN where a logit is.
+// the row's exponentials, which is NaN if a logit is.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32
@@ -154,10 +154,10 @@ type Candidate struct {
 // a mask forbids it.
 func (s *Sampler) NeedsLogits(drawn bool) bool { return !s.Draws() || !drawn && !s.params.greedy() }
 
-// Take is Sample, and Propose, of a sampler that does not need logits, without a mask.
+// Take returns the token that Sample or Propose would choose without a mask, for a sampler that does not need logits.
 func (s *Sampler) Take(c Candidate) (int32, error) {
 	switch {
-	case !(c.LogSum <= math.MaxFloat32): // NaN or +Inf
+	case !(c.LogSum <= math.MaxFloat32): // also true for NaN
 		return 0, fmt.Errorf("%w: the log-sum-exp is %v, want a finite number", ErrLogits, c.LogSum)
 	case c.Logit == float32(math.Inf(-1)):
 		return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, s.scratch.Vocabulary())
@@ -206,7 +206,7 @@ func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) erro
 	return nil
 }
 
-// adjust does steps 1 to 4 into the scratch and returns the best token.
+// adjust performs steps 1 to 4 in the scratch and returns the best token.
 func (s *Sampler) adjust(logits []float32, mask Mask) (best int32, err error) {
 	w := s.scratch
 	if best, err = w.load(logits); err != nil {

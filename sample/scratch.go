@@ -8,16 +8,16 @@ import (
 
 // Scratch is the working memory of one worker, sized by the vocabulary. Calls that share one must not overlap.
 type Scratch struct {
-	// [vocabulary] logits after steps 1 to 4: the caller's own if nothing changed them, otherwise buffer
+	// x has the logits after steps 1 to 4, [vocabulary]: the caller's logits if no step changed them, otherwise buffer.
 	x      []float32
-	buffer []float32 // [vocabulary]
+	buffer []float32 // [vocabulary] changed logits
 	weight []uint64  // [vocabulary] unnormalised probabilities of the tokens in kept
-	kept   []int32   // the tokens to sample from
+	kept   []int32   // tokens to sample from
 	total  uint64    // sum of the weights of kept
 
-	mass  []uint64 // [buckets] weight per bucket
-	count []int32  // [buckets] tokens per bucket
-	ids   []int32  // tokens of the bucket being cut
+	mass  []uint64 // [buckets] sum of the weights of the bucket's tokens
+	count []int32  // [buckets] number of tokens of the bucket
+	ids   []int32  // tokens of the bucket that is being cut
 	top   []TokenLogprob
 }
 
@@ -52,7 +52,7 @@ func (w *Scratch) load(logits []float32) (best int32, err error) {
 		if v <= top {
 			continue
 		}
-		if !(v <= math.MaxFloat32) { // NaN or +Inf: neither is ever below the top
+		if !(v <= math.MaxFloat32) { // NaN or +Inf; no comparison with the best token detects them
 			return 0, fmt.Errorf("%w: the logit is %v at token %d", ErrLogits, v, i)
 		}
 		top, at = v, i

@@ -10,15 +10,15 @@ type StopMatcher struct {
 	patterns []pattern
 	include  bool
 	tokens   []int32
-	held     []byte // text not yet released: the longest end of the text that begins a stop string
-	matched  int    // index of the stop string found, -1 before
+	held     []byte // text that has not been released: the longest end of the text that begins a stop string
+	matched  int    // index of the stop string that was found; -1 if none was
 }
 
 // pattern follows one stop string through the text (Knuth, Morris, Pratt).
 type pattern struct {
 	text   string
-	border []int32 // [len(text)] longest proper prefix of text[:i+1] that is also its suffix
-	at     int     // bytes of text that the end of the input matches
+	border []int32 // [len(text)] length of the longest proper prefix of text[:i+1] that is also its suffix
+	at     int     // number of bytes of text that the end of the input matches
 }
 
 // NewStopMatcher makes the matcher of one sequence. It reports the same problems as [Params.Validate] for a request's

@@ -5,24 +5,26 @@ import "math"
 // Weights are integers, so their sums do not depend on the order of their terms: a GPU that adds them in parallel
 // samples exactly the same token as this package (kernel/cuda/src/smxx/sample).
 const (
-	// weightBits is the weight of the likeliest token as a power of two. MaxVocabulary of them fit 63 bits.
+	// weightBits is the binary logarithm of the weight of the likeliest token. The sum of MaxVocabulary such weights
+	// fits in 63 bits.
 	weightBits    = 44
 	MaxVocabulary = 1 << 19
-	// Reach is how far below the maximum, in units of temperature, a token still counts: there it weighs 2.
+	// Reach is the maximum distance below the largest logit, in units of temperature, at which a token still counts.
+	// Its weight is then 2.
 	Reach = 30
 	// grain is the number of weight buckets for each unit of temperature.
 	grain   = 64
 	buckets = Reach*grain + 1
 )
 
-// roots[j] is exp(-2^j / grain).
+// roots has exp(-2^j / grain) at index j.
 var roots = [...]float64{
 	0x1.f80feabfeefa5p-1, 0x1.f03f56a88b5d8p-1, 0x1.e0fabfbc702a4p-1, 0x1.c3d6a24ed8222p-1,
 	0x1.8ebef9eac820bp-1, 0x1.368b2fc6f960ap-1, 0x1.78b56362cef38p-2, 0x1.152aaa3bf81ccp-3,
 	0x1.2c155b8213cf4p-6, 0x1.5fc21041027adp-12, 0x1.e355bbaee85cbp-24,
 }
 
-// scales[b] is 2^weightBits * exp(-b / grain), made of roots in a fixed order.
+// scales has 2^weightBits * exp(-b / grain) at index b, computed from roots in a fixed order.
 var scales = func() (t [buckets]float64) {
 	for b := range t {
 		v := float64(uint64(1) << weightBits)
@@ -36,8 +38,8 @@ var scales = func() (t [buckets]float64) {
 	return t
 }()
 
-// middles[b] is b / grain. A table is used because the conversion of b may compile to an instruction that waits for the
-// result of the previous one.
+// middles has b / grain at index b. A table is used because the conversion of b may compile to an instruction that
+// waits for the result of the previous one.
 var middles = func() (t [buckets]float64) {
 	for b := range t {
 		t[b] = float64(b) / grain
@@ -63,7 +65,7 @@ func bucketOf(d float64) uint { return uint(int(float64(d*grain) + 0.5)) }
 // least returns the weight below which min_p drops a token.
 func least(minP float64) uint64 { return uint64(int64(math.Ceil(float64(minP * (1 << weightBits))))) }
 
-// share returns the least weight that is p of a total, 0 < p < 1.
+// share returns the minimum weight that is a share p of a total, 0 < p < 1.
 func share(p float64, total uint64) uint64 {
 	return min(uint64(int64(math.Ceil(float64(p*float64(int64(total)))))), total)
 }

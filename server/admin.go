@@ -36,7 +36,7 @@ func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "asleep"})
 }
 
-// wakeUp handles POST /wake_up. vLLM's tags, which wake parts, always wake everything here.
+// wakeUp handles POST /wake_up. vLLM's tags select parts to wake; here everything is always woken.
 func (s adminAPI) wakeUp(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Wake(r.Context()); err != nil {
 		return err
@@ -61,7 +61,7 @@ type updateRequest struct {
 var updateFields = wire.Fields[updateRequest]{
 	"model_path":         wire.TextField(func(u *updateRequest) *string { return &u.Path }),
 	"abort_all_requests": wire.BoolField(func(u *updateRequest) *bool { return &u.Abort }),
-	// these select how SGLang loads weights and treats its cache, which is always emptied here
+	// These select how SGLang loads weights and treats its cache. Here the cache is always emptied.
 	"load_format":          wire.IgnoreAny[updateRequest](),
 	"weight_version":       wire.IgnoreAny[updateRequest](),
 	"is_async":             wire.IgnoreAny[updateRequest](),
@@ -123,7 +123,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	}
 	dir, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		dir = filepath.Clean(path) // outside, an error does not reveal whether it exists
+		dir = filepath.Clean(path) // for a path outside the root, the error must not reveal whether it exists
 	}
 	switch below, outside := filepath.Rel(root, dir); {
 	case outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)):
@@ -134,7 +134,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	return dir, nil
 }
 
-// flushCache handles POST /flush_cache: no page computed before is reused.
+// flushCache handles POST /flush_cache: pages that were computed earlier are not reused.
 func (s adminAPI) flushCache(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Flush(r.Context()); err != nil {
 		return err

@@ -17,7 +17,7 @@ type collector interface {
 	event(prompt int, ev *sparrow.Event) error
 }
 
-// kept turns a collector into a sink: it sends nothing while requests run, and stores the result.
+// kept turns a collector into a sink that sends nothing while requests run, and stores the result.
 type kept struct {
 	collector
 	result *result
@@ -33,7 +33,7 @@ func (k *kept) end(r *result) error {
 // collect runs requests to their end and responds with one JSON object.
 func (s *service) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector,
 	response func(*result) (any, error)) error {
-	// The deadline of the whole response suits responses that need no model.
+	// Only responses that need no model have a deadline for the whole response.
 	if err := writeBy(w, time.Time{}); err != nil {
 		return err
 	}

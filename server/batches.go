@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/batch"
 )
 
-// batchWindow is the completion window of batches.
+// batchWindow is the time in which a batch must complete.
 const batchWindow = 24 * time.Hour
 
 // The kinds of batches in the store.

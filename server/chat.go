@@ -69,18 +69,18 @@ func renameField(err error, r *openai.ChatRequest) error {
 // chatShape holds the fields of a chat request that determine the format of its response.
 type chatShape struct {
 	head       openai.Head
-	usage      bool // a stream ends with it
-	continuous bool // every chunk of a stream has it
-	progress   bool // a stream reports how much of the prompt has been read
+	usage      bool // whether a stream ends with the usage
+	continuous bool // whether every chunk of a stream contains the usage
+	progress   bool // whether a stream reports how much of the prompt has been read
 	n          int  // choices
 	spelling   *spelling
 	logprobs   bool
 	singleCall bool
-	inputs     *inputs // of custom tools
-	functions  bool    // calls have their older form
-	scored     *int    // alternatives of prompt_logprobs, where asked for
+	inputs     *inputs // converts calls of custom tools
+	functions  bool    // whether calls have their older form
+	scored     *int    // number of alternatives of prompt_logprobs; nil if not requested
 	transfer   *openai.KVTransfer
-	rollout    *rollout // nil where nothing of it is requested
+	rollout    *rollout // fields for trainers; nil if none is requested
 }
 
 // deltas returns the requested deltas of an event: without parallel calls, only the first call.
@@ -113,7 +113,7 @@ func (c *chatShape) tokens(list []openai.TokenLogprob, ev *sparrow.Event) []open
 type chatAnswer struct {
 	chatShape
 	choices []chatChoice
-	prompt  []sparrow.Token // scored
+	prompt  []sparrow.Token // scored tokens of the prompt
 }
 
 type chatChoice struct {
@@ -185,7 +185,7 @@ func (c *chatShape) message(choice int, m chat.Message) openai.ResponseMessage {
 	return out
 }
 
-// reason returns why a choice ended.
+// reason returns the finish reason of a choice.
 func (c *chatShape) reason(f sparrow.Finish) openai.FinishReason {
 	if c.functions && f == sparrow.FinishToolCalls {
 		return openai.FinishFunction

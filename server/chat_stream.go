@@ -24,8 +24,8 @@ func newChatStream(e *sse, shape chatShape) *chatStream {
 
 type chatStreamChoice struct {
 	open     bool
-	logprobs []openai.TokenLogprob // of tokens whose text has not been sent yet
-	recorded *record.Rows          // the same
+	logprobs []openai.TokenLogprob // log probabilities of tokens whose text has not been sent yet
+	recorded *record.Rows          // recorded rows of these tokens
 }
 
 func (s *chatStream) event(_ int, ev *sparrow.Event) error {
@@ -37,7 +37,7 @@ func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 	}
 	c.logprobs = s.tokens(c.logprobs, ev)
 	c.recorded = c.recorded.With(ev.Recorded)
-	// Rows of a prompt, which belong to no token, are sent as they arrive: there may be many.
+	// Rows of a prompt belong to no token. They are sent as they arrive, because there may be many.
 	prompt := ev.Recorded != nil && len(ev.Tokens) == 0
 	if d, any := s.delta(ev); any || prompt || s.on && len(ev.Tokens) > 0 {
 		s.chunk(ev.Choice, openai.ChunkChoice{Delta: d, Logprobs: s.take(c), Sparrow: c.rows()})

@@ -84,17 +84,17 @@ func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Reques
 // of prompt p has index p*n+i.
 type completionShape struct {
 	head         openai.Head
-	usage        bool // a stream ends with it
-	continuous   bool // every chunk of a stream has it
+	usage        bool // whether a stream ends with the usage
+	continuous   bool // whether every chunk of a stream contains the usage
 	spelling     *spelling
 	n            int
-	echo         []string // text of each prompt, when it is part of the answer
+	echo         []string // text of each prompt if it is part of the answer; otherwise nil
 	prompts      int
 	logprobs     bool
-	alternatives int  // how many
-	scored       *int // alternatives of prompt_logprobs, where asked for
+	alternatives int  // number of alternatives
+	scored       *int // number of alternatives of prompt_logprobs; nil if not requested
 	transfer     *openai.KVTransfer
-	rollout      *rollout // nil where nothing of it is requested
+	rollout      *rollout // fields for trainers; nil if none is requested
 }
 
 // echoes reports whether the log probabilities of an answer begin with those of the prompt.
@@ -136,17 +136,17 @@ func (c *completionShape) choices() []completionChoice {
 	return list
 }
 
-// completionChoice is the part of a choice that was not sent yet: all of it, or everything since the last chunk.
+// completionChoice is the part of a choice that has not been sent yet: all of it, or everything since the last chunk.
 type completionChoice struct {
 	columns  columns
 	pending  string
 	logprobs *openai.CompletionLogprobs
-	scored   []sparrow.Token // of the prompt, in a stream until its text is sent
+	scored   []sparrow.Token // scored tokens of the prompt; in a stream, until the prompt's text is sent
 	recorded *record.Rows
 	finish   openai.FinishReason
 }
 
-// add takes an event.
+// add adds an event to the part that has not been sent.
 func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	c.pending += ev.Text
 	if logprobs {
@@ -156,7 +156,7 @@ func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	c.finish = finishOf(ev.Finish)
 }
 
-// wire returns the part of the choice that was not sent yet; afterwards nothing is pending.
+// wire returns the part of the choice that has not been sent yet, and clears it.
 func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
 	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish,
 		Sparrow: c.recorded}

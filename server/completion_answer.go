@@ -13,7 +13,7 @@ type completionAnswer struct {
 	completionShape
 	list   []completionChoice
 	texts  []strings.Builder
-	scored [][]sparrow.Token // of each prompt
+	scored [][]sparrow.Token // scored tokens of each prompt
 }
 
 func newCompletionAnswer(shape completionShape) *completionAnswer {
@@ -79,12 +79,12 @@ func newCompletionStream(e *sse, shape completionShape) *completionStream {
 func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
 	i := prompt*s.n + ev.Choice
 	c := &s.list[i]
-	if ev.Recorded != nil && len(ev.Tokens) == 0 { // rows of a prompt are sent as they come: there may be many
+	if ev.Recorded != nil && len(ev.Tokens) == 0 { // rows of a prompt are sent as they arrive
 		s.chunk(openai.CompletionChoice{Index: i, Sparrow: ev.Recorded})
 		return s.flush()
 	}
 	if len(ev.Scored) > 0 {
-		c.scored = append(c.scored, ev.Scored...) // they are sent with the prompt's text
+		c.scored = append(c.scored, ev.Scored...) // scored tokens are sent with the prompt's text
 		return s.flush()
 	}
 	if c.scored != nil {

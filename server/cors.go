@@ -31,8 +31,8 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	// Browsers ask for permission to send the headers that a client library adds, such as x-stainless-*; all of them
-	// are harmless, so the requested list is returned.
+	// Browsers ask for permission to send the headers that a client library adds, such as x-stainless-*. All of these
+	// headers are harmless, so all requested headers are allowed.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {
 		h.Set("Access-Control-Allow-Headers", names)
 	}

@@ -19,7 +19,7 @@ type dialect struct {
 	failure func(e *wire.Error, requestID string) any
 	// format and parameters are the fields that hold the schemas of the answer and of a tool in a request.
 	format, parameters string
-	// tools is the field that holds the tools.
+	// tools is the name of the field that holds the tools.
 	tools string
 	// fields maps field names of chat completions to the names in this interface; the first match wins. Indices are
 	// left out, because one message here may become several in a chat.
@@ -70,7 +70,7 @@ var ollamaDialect = dialect{
 	},
 }
 
-// dialectOf returns the interface that a path belongs to, also for paths without a route.
+// dialectOf returns the interface that a path belongs to, even if the path has no route.
 func dialectOf(path string) *dialect {
 	switch {
 	case path == messagesPath || strings.HasPrefix(path, messagesPath+"/"):
@@ -108,8 +108,7 @@ func (d *dialect) rename(err error, requestID string) error {
 // maxIgnoredKeywords is the maximum number of schema keywords that a response lists.
 const maxIgnoredKeywords = 32
 
-// keywords returns the locations of keywords in the schemas of a request, as they appear in the header of ignored
-// fields: with a JSON pointer inside the schema.
+// a header cannot contain it unquoted
 func (d *dialect) keywords(list []sparrow.Ignored) []string {
 	var names []string
 	for _, k := range list {

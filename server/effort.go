@@ -33,7 +33,7 @@ func (s *service) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRe
 }
 
 // fitEffort maps the word to a level of the model. A word other than none turns reasoning on, unless another field of
-// the request turns it off: then there is no level.
+// the request turns it off; the request then has no level.
 func fitEffort(info *sparrow.Info, c *openai.ChatRequest) effort {
 	if c.ReasoningEffort == "" {
 		return effort{}

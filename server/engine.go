@@ -48,7 +48,7 @@ type Stream interface {
 	// Waited returns how long the request waited for its first step. If it has not run yet, this is the time so far.
 	// Any goroutine may call it.
 	Waited() time.Duration
-	// Ignored returns the keywords of the request's schemas that are not enforced.
+	// Ignored returns the keywords of the request's schemas that the engine does not enforce.
 	Ignored() []sparrow.Ignored
 }
 
@@ -57,7 +57,8 @@ func Adapt(e *sparrow.Engine) Engine { return adapter{e} }
 
 type adapter struct{ *sparrow.Engine }
 
-// Stream converts the engine's stream to the interface; a nil pointer must become a nil interface.
+// Stream converts the engine's stream to the interface. It returns a nil interface instead of an interface with a nil
+// pointer.
 func (a adapter) Stream(ctx context.Context, r sparrow.Request) (Stream, error) {
 	s, err := a.Engine.Stream(ctx, r)
 	if err != nil {

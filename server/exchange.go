@@ -23,26 +23,27 @@ const maxRequestID = 128
 type exchange struct {
 	id      string
 	arrived time.Time
-	route   string // the pattern that matched
-	access  access // of the route
+	route   string // pattern of the route that matched
+	access  access // access that the route requires
 	dialect *dialect
-	tenant  string // of the key
-	source  string // the network address it came from
-	// flow and priority come from a gateway's headers, inside the tenant; without a header each connection is a flow
+	tenant  string // tenant of the key
+	source  string // network address that sent the request
+	// flow is the flow of the request within the tenant. It and priority come from a gateway's headers; without a
+	// header each connection is a flow.
 	flow     string
 	priority int
-	// background: it is a line of a batch, which has a lower priority than all other work
+	// background means that the request is a line of a batch, which has a lower priority than all other requests.
 	background bool
 	ignored    []string // fields of the request that had no effect
 	leftOut    []string // types of tools that were not offered to the model
 	effort     effort
 	memory     lease
-	span       trace.Span // nil where requests are not traced
+	span       trace.Span // span of the request; nil if requests are not traced
 	unread     io.Reader  // the rest of a body that was refused
 
-	firstToken time.Duration // 0 when there was none
+	firstToken time.Duration // time from arrival to the first token; 0 if no token was generated
 	usage      sparrow.Usage
-	fault      error // the error, with details that the client does not get
+	fault      error // error of the request, with details that the client does not get
 }
 
 type exchangeKey struct{}
@@ -54,7 +55,7 @@ func withExchange(r *http.Request, x *exchange) *http.Request {
 // exchangeOf returns the exchange that ServeHTTP put into every request.
 func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
-// requestID returns the client's own id if it is safe in logs and headers, else a random one.
+// requestID returns the client's own id if it is safe in logs and headers, and otherwise a random id.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get(requestIDHeader); plainID(id) {
 		return id

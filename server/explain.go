@@ -20,8 +20,8 @@ const (
 	maxExplainTokens   = 1 << 22
 )
 
-// explainRequest is the body of POST /debug/explain. Empty fields take the defaults; without a family it refers to the
-// served model.
+// explainRequest is the body of POST /debug/explain. Empty fields have the default values; without a family the
+// request is about the served model.
 type explainRequest struct {
 	Family, Catalog, Hardware, Batch string
 	KV, Prefill, Decode, Dense       string
@@ -118,7 +118,7 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 		ask.Public = &public.Policy{KV: p.KV, Prefill: p.Prefill, Decode: p.Decode, Dense: p.Dense,
 			Deterministic: p.Deterministic, Speculation: p.Speculation}
 	} else {
-		ask.Policy, _ = plan.Defaults(ask.Hardware.Arch, ask.Model.Family, p)
+		ask.Policy, _ = plan.Defaults(&ask.Hardware, ask.Model.Family, p)
 	}
 	if r.Batch == "" {
 		return ask, nil
@@ -160,8 +160,8 @@ func explainError(param string, err error) error {
 
 // explainOptions holds the values that a form for explain offers.
 type explainOptions struct {
-	Model       string              `json:"model"`      // the served one, which is asked about without a family
-	IndexTopK   int                 `json:"index_topk"` // how many keys a row of it attends to at most
+	Model       string              `json:"model"`      // the served model, which is explained if no family is given
+	IndexTopK   int                 `json:"index_topk"` // maximum keys of a row of the served model
 	Families    []string            `json:"families"`
 	Hardware    []string            `json:"hardware"`
 	Devices     map[string][]string `json:"devices"` // names of devices by hardware

@@ -26,7 +26,7 @@ const (
 // filesAPI implements OpenAI's file endpoints.
 type filesAPI struct{ *service }
 
-// store returns the store of files and batches, or why there is none.
+// store returns the store of files and batches, or an error that explains why there is none.
 func (s *service) store() (*batch.Store, error) {
 	if s.options.Batches == nil {
 		return nil, wire.NewError(wire.CodeNoBatches, "", "this server has no storage for files and batches; its "+

@@ -10,21 +10,21 @@ import (
 	"sparrow"
 )
 
-// flowDepth lets the engine's events be a little ahead of the client, so that measured gaps are caused by the engine
-// and not by the client.
+// flowDepth is the number of events by which the engine may be ahead of the client, so that measured gaps between
+// tokens are caused by the engine and not by the client.
 const flowDepth = 64
 
 // flow merges the events of several engine requests, one for each prompt, into one channel.
 type flow struct {
-	items chan item // closed after the last event of all
-	// ended is called for every choice that ends, whether or not the client reads it, by any pump
+	items chan item // events of all prompts; closed after the last one
+	// ended is called by any pump for every choice that ends, even if the client does not read its end.
 	ended  func(prompt int, last *sparrow.Event)
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
 
-	streams      []Stream          // of all requests
-	promptTokens int               // of all requests
-	ignored      []sparrow.Ignored // by any of them
+	streams      []Stream          // streams of all requests
+	promptTokens int               // prompt tokens of all requests
+	ignored      []sparrow.Ignored // schema keywords that any request ignores
 }
 
 // item is an event and the prompt it belongs to.
@@ -70,8 +70,8 @@ func (f *flow) run(ctx context.Context, streams []Stream) {
 	}
 }
 
-// pump forwards events until there are none. After ctx has ended they are read and dropped, so that the end of every
-// choice is counted. After a dropped event all later ones are dropped too: an answer with a gap would look complete.
+// pump forwards events until there are none. After ctx has ended, it reads and drops events, so that the end of every
+// choice is counted. After a dropped event it drops all later ones, because an answer with a gap would look complete.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
 	for dropped := false; ; {
@@ -107,7 +107,7 @@ func (f *flow) close() {
 	f.pumps.Wait()
 }
 
-// cause returns why ctx ended: our own reason if there is one, else the context's error.
+// cause returns the reason why ctx ended: the server's own reason if there is one, otherwise the context's error.
 func cause(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {

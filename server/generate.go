@@ -24,8 +24,8 @@ type sink interface {
 
 // result holds the output of all prompts.
 type result struct {
-	usage  sparrow.Usage // over all prompts
-	traces []promptTrace // in the order of prompts, when asked for
+	usage  sparrow.Usage // usage of all prompts together
+	traces []promptTrace // traces in the order of prompts, if requested
 }
 
 // starter is a sink that is called with the lengths of the prompts before the first event.
@@ -33,7 +33,7 @@ type starter interface {
 	start(promptTokens int)
 }
 
-// generate runs engine requests to their end and passes their events to a sink. To w it writes only headers.
+// generate runs engine requests to their end and passes their events to a sink. It writes only headers to w.
 func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sparrow.Request, to sink) error {
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
@@ -49,13 +49,13 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 		}
 	}
 	var spans *stages
-	wanted := make([]bool, len(requests)) // traces in the answer
+	wanted := make([]bool, len(requests)) // prompts whose traces the answer contains
 	for i := range requests {
 		wanted[i] = requests[i].Trace
 	}
 	if x.traced() {
 		spans = &stages{}
-		defer s.addStages(x, spans) // after the flow is closed
+		defer s.addStages(x, spans) // runs after the flow is closed
 		for i := range requests {
 			requests[i].Trace = true
 		}
@@ -147,11 +147,11 @@ type generation struct {
 	x        *exchange
 	use      *quotaUse
 	requests []sparrow.Request
-	wanted   []bool // traces of prompts that the answer has
+	wanted   []bool // prompts whose traces the answer contains
 	to       sink
 
-	last   map[choiceKey]time.Time // when a choice had its latest token
-	ended  int                     // prompts whose last event came
+	last   map[choiceKey]time.Time // time of the latest token of a choice
+	ended  int                     // prompts whose last event has arrived
 	result result
 }
 
@@ -191,7 +191,7 @@ func (g *generation) measure(it *item) {
 	}
 	now := time.Now()
 	key := choiceKey{it.prompt, it.event.Choice}
-	if g.x.background { // nothing waits for it
+	if g.x.background { // no client waits for the tokens of a batch
 		return
 	}
 	if before, ok := g.last[key]; ok {
@@ -203,7 +203,7 @@ func (g *generation) measure(it *item) {
 	g.last[key] = now
 }
 
-// finish ends the response, or returns why it cannot.
+// finish ends the response, or returns an error that explains why it cannot.
 func (g *generation) finish(ctx context.Context) error {
 	if err := cause(ctx); err != nil && g.ended < len(g.requests) {
 		return err

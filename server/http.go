@@ -36,7 +36,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.dispatch(rec, withExchange(r, x), x); err != nil {
 		s.fail(rec, x, err)
 		if rec.status == 0 {
-			// The client is gone; net/http would send 200 for a handler that just returns.
+			// The client is gone. If the handler returned, net/http would send status 200.
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -75,13 +75,13 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 func sourceOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return remote // of a socket in the file system
+		return remote // an address of a socket in the file system
 	}
 	a := at.Addr().Unmap()
 	if a.Is4() || a.IsLoopback() {
 		return a.String()
 	}
-	const client = 64 // bits of a network
+	const client = 64 // bits of an IPv6 network
 	net, err := a.WithZone("").Prefix(client)
 	if err != nil {
 		return a.String()
@@ -135,7 +135,7 @@ func (s *Server) rescue(w *recorder, x *exchange) {
 func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	status := w.status
 	if status == 0 {
-		status = http.StatusOK // a handler that wrote nothing
+		status = http.StatusOK // net/http sends this status if a handler writes nothing
 		if x.fault != nil {
 			status = statusClientGone
 		}
@@ -176,8 +176,8 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
 		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) &&
-			!errors.Is(x.fault, sparrow.ErrAsleep) { // which an administrator asked for
-			// Messages of client errors may quote the request; messages of server errors do not.
+			!errors.Is(x.fault, sparrow.ErrAsleep) { // an administrator requested this state
+			// Messages of client errors may quote the request, so only messages of server errors are logged.
 			level = slog.LevelError
 			attrs = append(attrs, slog.Any("error", x.fault))
 		}

@@ -13,9 +13,9 @@ import (
 
 // Limit holds the bounds of one tenant. Zero values mean no bound.
 type Limit struct {
-	Requests int     // generating at once
-	Tokens   int     // of prompts and outputs in a minute
-	Share    float64 // of the places for running sequences, above 0 to 1
+	Requests int     // requests that may generate at the same time
+	Tokens   int     // tokens of prompts and outputs per minute
+	Share    float64 // share of the places for running sequences, above 0 and up to 1
 }
 
 // everyTenant is the name of the limits of all tenants without limits of their own; they apply to each tenant

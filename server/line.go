@@ -31,7 +31,7 @@ func (s lineRunner) Run(ctx context.Context, b batch.Batch, l batch.Line) (batch
 	}
 	if x.fault != nil {
 		switch toError(x.fault, x.id).Code {
-		case wire.CodeQueueFull, wire.CodeUnavailable: // nothing is wrong with the line
+		case wire.CodeQueueFull, wire.CodeUnavailable: // the line has no error and can be sent again
 			return batch.Result{}, &batch.Later{After: s.retryAfter(x, x.fault)}
 		}
 	}
@@ -67,7 +67,7 @@ func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad
 
 // lineBody returns the body of a line's request.
 func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
-	if b.Kind == anthropicBatch { // it was checked when it was received
+	if b.Kind == anthropicBatch { // it was checked when the batch was received
 		var item anthropic.BatchItem
 		if err := json.Unmarshal(l.Text, &item); err != nil {
 			return nil, wire.NewError(wire.CodeInvalidJSON, "", "the request cannot be read: %v", err)
@@ -114,19 +114,19 @@ type answered struct {
 	body   []byte
 }
 
-// perform is serveHTTP for a request from a file: its sender was checked when the file was uploaded.
+// perform does what serveHTTP does, for a request from a file. The key was checked when the file was uploaded.
 func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body []byte) answered {
 	out := &lineWriter{header: http.Header{}}
 	rec := &recorder{ResponseWriter: out}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
-	if err != nil { // endpoints are those of a table
+	if err != nil { // endpoints are from a table, so this does not happen
 		panic(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = "batch"
 	r = s.beginSpan(r, x)
 	func() {
-		defer func() { // rescue has answered, or cut the answer off
+		defer func() { // rescue has sent a response, or has cut it off
 			if v := recover(); v != nil && v != http.ErrAbortHandler {
 				panic(v)
 			}
@@ -143,10 +143,10 @@ func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body
 			s.fail(rec, x, err)
 		}
 	}()
-	if x.fault != nil && rec.status < http.StatusBadRequest { // cut off
+	if x.fault != nil && rec.status < http.StatusBadRequest { // the response was cut off
 		e := wire.NewError(wire.CodeInternal, "", "the server failed on this line; the log has the reason under "+
 			"request id %s", x.id)
-		text, _ := wire.Marshal(x.dialect.failure(e, x.id)) // of strings
+		text, _ := wire.Marshal(x.dialect.failure(e, x.id)) // encoding strings cannot fail
 		return answered{e.Status(), text}
 	}
 	return answered{rec.status, out.body.Bytes()}
@@ -206,7 +206,7 @@ func (s lineRunner) Left(b batch.Batch, l batch.Line, why batch.Class) batch.Res
 // encodeLine writes a result as one line: json.Marshal compacts embedded JSON.
 func encodeLine(class batch.Class, v any) batch.Result {
 	text, err := json.Marshal(v)
-	if err != nil { // an answer that is not JSON
+	if err != nil { // the answer is not JSON
 		class, text = batch.Errored, fmt.Appendf(nil, `{"error": {"code": "internal_error", "message": %q}}`, err)
 	}
 	return batch.Result{Class: class, Text: text}

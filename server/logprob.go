@@ -13,7 +13,7 @@ import (
 type spelling struct {
 	engine Engine
 	known  map[int32]string
-	ids    bool // tokens are shown as their ids
+	ids    bool // whether tokens are shown as their ids
 }
 
 func newSpelling(e Engine, ids bool) *spelling { return &spelling{e, map[int32]string{}, ids} }
@@ -56,7 +56,7 @@ func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 type columns struct {
 	spelling     *spelling
 	alternatives int // maximum number, without the token itself
-	characters   int // in the text so far
+	characters   int // characters of the text so far
 }
 
 // start counts text that comes before the first token.
@@ -127,7 +127,7 @@ func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.Promp
 	for i := range scored {
 		t := &scored[i]
 		if t.Rank == 0 {
-			continue // nothing precedes it
+			continue // no token precedes the first one, so it has no log probability
 		}
 		out[i] = map[int32]openai.PromptLogprob{}
 		for j, alt := range t.Top[:min(alternatives, len(t.Top))] {

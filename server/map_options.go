@@ -48,7 +48,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	}
 	setIf(&r.MinTokens, o.MinTokens)
 	if o.Priority != nil {
-		r.Priority = -*o.Priority // in vLLM's order the lowest comes first
+		r.Priority = -*o.Priority // in vLLM's order the lowest number has the highest priority
 	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
@@ -56,7 +56,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		if o.Sparrow.Replay != nil {
 			r.Replay = o.Sparrow.Replay.Rows
 			if r.Replay == nil {
-				r.Replay = []record.Row{} // it is refused, not left out
+				r.Replay = []record.Row{} // an empty list, which the engine refuses; nil would mean no replay
 			}
 		}
 	}

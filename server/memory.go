@@ -12,8 +12,9 @@ import (
 	"sparrow/internal/wire"
 )
 
-// The maximum memory of a request for each byte of its body while it is read, decoded, rendered and encoded; the part
-// that is kept once its prompt is submitted; and its memory without a body. Measured by TestMemoryOfRequests.
+// The maximum memory of a request in bytes for each byte of its body: while it is read, decoded, rendered and
+// encoded, and for the part that is kept once its prompt is submitted. Also its memory without a body.
+// TestMemoryOfRequests measures these numbers.
 const (
 	memoryPerByte = 32
 	keptPerByte   = 8
@@ -26,27 +27,28 @@ type memory struct {
 	mu    sync.Mutex
 	total int64
 	free  int64
-	large int64      // taken by large requests
-	queue []*waiting // in order
+	large int64      // bytes that large requests have reserved
+	queue []*waiting // requests that wait, in order of arrival
 
-	used    int64 // the most in use since memory was last returned to the system
+	used    int64 // maximum bytes in use since memory was last returned to the system
 	idle    *time.Timer
-	waits   bool         // idle runs
-	release func()       // returns memory to the system
-	heap    func() int64 // bytes of the heap, garbage included, that the system has not got back
-	kept    int64        // of these, after memory was last returned
+	waits   bool         // whether the timer idle runs
+	release func()       // returns unused memory to the system
+	heap    func() int64 // returns the bytes of the heap, garbage included, that were not returned to the system
+	kept    int64        // result of heap after memory was last returned
 }
 
 type waiting struct {
 	bytes int64
-	ready chan struct{} // closed when the bytes are taken
+	ready chan struct{} // closed when the bytes are reserved
 }
 
-// Memory is returned to the system if use has stayed below a given part of an earlier, large use for a given time. It
-// is also returned if the heap has grown by a given amount since, because requests of a few bytes may have used it.
+// Memory is returned to the system in two cases: if use has been below a given part of an earlier, large use for a
+// given time; and if the heap has grown by a given amount since memory was last returned, because requests of a few
+// bytes may have used it.
 const (
 	idleAfter = 5 * time.Second
-	idleWorth = 64 << 20 // or a quarter of the budget, where that is less
+	idleWorth = 64 << 20 // bytes of a large use, or a quarter of the budget if that is less
 	idlePart  = 4
 )
 
@@ -142,14 +144,14 @@ func (m *memory) take(ctx context.Context, n int64, patience time.Duration) erro
 	defer m.mu.Unlock()
 	if i := slices.Index(m.queue, w); i >= 0 {
 		m.queue = slices.Delete(m.queue, i, i+1)
-		m.admit() // requests that waited after it may fit now
+		m.admit() // requests that waited behind this one may fit now
 		if err := ctx.Err(); err != nil {
 			return cause(ctx)
 		}
 		return wire.NewError(wire.CodeQueueFull, "", "requests in flight use %s of their %s of memory; send "+
 			"it again later", unit.Bytes(m.total-m.free), unit.Bytes(m.total))
 	}
-	return nil // taken in the meantime; the caller gives it back
+	return nil // the memory was reserved in the meantime; the caller releases it
 }
 
 // give releases memory that a request of that size reserved: all of it, or a part if the request continues.
@@ -189,7 +191,7 @@ func (m *memory) inUse() int64 {
 // lease is the memory of one request. It belongs to the request's goroutine.
 type lease struct {
 	of    *memory
-	bytes int64 // of the request as it was taken
+	bytes int64 // bytes that were reserved for the request at first
 	held  int64
 	body  int64
 }

@@ -32,7 +32,7 @@ func (s messageBatchesAPI) create(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	var lines bytes.Buffer
-	for i := range req.Requests { // json.Marshal writes the parameters without line ends
+	for i := range req.Requests { // json.Marshal writes the parameters without line breaks
 		line, err := json.Marshal(&req.Requests[i])
 		if err != nil {
 			return err

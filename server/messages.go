@@ -45,7 +45,7 @@ func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) erro
 		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
 	}
 	if to.limit == 0 {
-		ask[0].MaxTokens = 1 // the first token is computed with the end of the prompt, and nothing sees it
+		ask[0].MaxTokens = 1 // one token is computed together with the end of the prompt; it is not returned
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newMessageStream(e, to) })
@@ -78,8 +78,8 @@ func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error 
 
 // messageAnswer turns a generated answer into a message.
 type messageAnswer struct {
-	limit    int  // on tokens; 0 only reads the prompt into the cache
-	omit     bool // blocks of thinking hold their signature alone
+	limit    int  // maximum number of tokens; 0 only reads the prompt into the cache
+	omit     bool // whether blocks of thinking contain only their signature
 	response *anthropic.Response
 	turn     turn
 }

@@ -20,7 +20,7 @@ func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := []openai.Model{openaiModel(&s.info)}
 	for _, name := range s.options.Aliases {
-		if !strings.ContainsAny(name, `*?[\`) { // a pattern is not a name
+		if !strings.ContainsAny(name, `*?[\`) { // a pattern is not a name and is not listed
 			alias := list[0]
 			alias.ID = name
 			list = append(list, alias)

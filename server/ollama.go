@@ -37,7 +37,8 @@ func (s ollamaAPI) complete(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, req, req.Prompt == "", true)
 }
 
-// answer handles both. Clients load a model with a request without a question; here it is always loaded.
+// answer handles both endpoints. Clients send a request without a question to load a model; here the model is always
+// loaded.
 func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
 	x := exchangeOf(r)
 	to := &ollamaReply{service: s.service, x: x, raw: generated && req.Raw,
@@ -76,9 +77,9 @@ func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Re
 type ollamaReply struct {
 	service *service
 	x       *exchange
-	raw     bool // the reply of a text completion
+	raw     bool // whether the reply is of a text completion
 	turn    turn
-	next    ollama.Chunk // what was not sent yet
+	next    ollama.Chunk // part of the reply that was not sent yet
 }
 
 func (a *ollamaReply) event(prompt int, ev *sparrow.Event) error {

@@ -42,7 +42,7 @@ func (s ollamaAPI) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	template := s.info.Tokenizer.ChatTemplate
 	if template == "" {
-		template = s.info.ChatFormat // its name: the format has no template
+		template = s.info.ChatFormat // the name of the format, because the format has no template
 	}
 	return s.respond(w, http.StatusOK, ollama.Show{
 		Details: m.Details, Capabilities: can, ModifiedAt: m.ModifiedAt, Template: template,

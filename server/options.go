@@ -31,10 +31,10 @@ const (
 	DefaultStoreBytes     = 64 << 20
 )
 
-// NoGrace as Options.Grace gives running requests no time to end.
+// NoGrace, as the value of Options.Grace, gives running requests no time to end.
 const NoGrace = -1
 
-// NoStore as Options.StoreBytes stores no response.
+// NoStore, as the value of Options.StoreBytes, stores no responses.
 const NoStore = -1
 
 // Options holds the settings of the server other than those of the model. Zero values mean the defaults above.
@@ -92,13 +92,13 @@ type Options struct {
 
 	MaxBodyBytes   int64
 	MaxHeaderBytes int
-	HeaderTimeout  time.Duration // to send the headers of a request
-	BodyTimeout    time.Duration // to send headers and body
-	IdleTimeout    time.Duration // between two requests of a connection
-	WriteTimeout   time.Duration // for the client to take one event or one response
+	HeaderTimeout  time.Duration // maximum time for sending the headers of a request
+	BodyTimeout    time.Duration // maximum time for sending headers and body
+	IdleTimeout    time.Duration // maximum time between two requests of a connection
+	WriteTimeout   time.Duration // maximum time for the client to receive one event or one response
 	// RequestTimeout is the maximum time of a request from arrival to its last token; 0 means no limit.
 	RequestTimeout time.Duration
-	// KeepAlive is the maximum time in which a stream sends nothing: then a comment is sent, so that proxies do not
+	// KeepAlive is the maximum time in which a stream sends nothing. After it a comment is sent, so that proxies do not
 	// mistake a long prefill for a broken connection.
 	KeepAlive time.Duration
 	// DrainDelay is the time between the first 503 of /ready and the end of accepting requests, so that load balancers

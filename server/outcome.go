@@ -14,7 +14,7 @@ import (
 	"sparrow/sample"
 )
 
-// statusClientGone is logged and counted if the client disconnected before it was answered; it is never sent.
+// statusClientGone is logged and counted if the client disconnected before the response; it is never sent.
 const statusClientGone = 499
 
 // schemaParam is the default location of a schema in a request (sparrow.Format.Field overrides it).
@@ -61,8 +61,8 @@ var outcomes = []struct {
 	{sparrow.ErrRequest, wire.CodeInvalidValue, "", ""},
 }
 
-// toError converts an error to a response. An error that is not known to be the client's counts as the server's, and
-// its text stays in the log.
+// toError converts an error to a response. An error that is not known to be caused by the client counts as an error
+// of the server, and its text is only logged.
 func toError(err error, requestID string) *wire.Error {
 	var ready *wire.Error
 	var field *sparrow.RequestError

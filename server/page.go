@@ -11,7 +11,7 @@ import (
 // website serves the page for browsers; its files are nil without a page.
 type website struct{ files *page.Files }
 
-// root handles GET /: browsers get the page, others a line, because clients of Ollama check it.
+// root handles GET /: browsers get the page. Other clients get a line of text, which clients of Ollama check.
 func (s website) root(w http.ResponseWriter, r *http.Request) error {
 	if s.files != nil {
 		w.Header().Add("Vary", "Accept")

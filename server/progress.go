@@ -12,7 +12,7 @@ const reportEvery = 250 * time.Millisecond
 
 // reporter is a sink that reports to its client how much of the prompts has been read.
 type reporter interface {
-	reports() bool // whether the client wants to know
+	reports() bool // reports whether the client has requested progress
 	report(promptProgress) error
 }
 
@@ -23,10 +23,10 @@ type progressing interface {
 
 // promptProgress is the number of prompt tokens of a request that have been read, in llama.cpp's format.
 type promptProgress struct {
-	Total     int     `json:"total"`     // tokens
-	Cached    int     `json:"cache"`     // of them, found in the cache
-	Processed int     `json:"processed"` // of them, found or computed by now
-	Time      float64 `json:"time_ms"`   // since the first step, milliseconds
+	Total     int     `json:"total"`     // prompt tokens
+	Cached    int     `json:"cache"`     // prompt tokens that were found in the cache
+	Processed int     `json:"processed"` // prompt tokens that were found in the cache or computed so far
+	Time      float64 `json:"time_ms"`   // milliseconds since the first step
 }
 
 // reports sends the progress of the prompts to a sink until the first token arrives.

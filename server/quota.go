@@ -14,19 +14,19 @@ import (
 // next request begins.
 type quotas struct {
 	limits *Limits
-	places int // for running sequences, of all tenants
+	places int // places for running sequences of all tenants
 	now    func() time.Time
 
 	mu      sync.Mutex
-	tenants map[string]*quota // of those with limits that have sent requests
+	tenants map[string]*quota // quotas of tenants that have limits and have sent requests
 }
 
 type quota struct {
 	limit   Limit
-	running map[*quotaUse]time.Time // requests, and when they began
-	tokens  float64                 // in the store
-	at      time.Time               // when that was
-	took    time.Duration           // what requests take, a moving mean; 0 before the first has ended
+	running map[*quotaUse]time.Time // start time of each running request
+	tokens  float64                 // tokens in the budget at the time at
+	at      time.Time               // time of the last refill
+	took    time.Duration           // moving mean of the durations of requests; 0 before the first has ended
 }
 
 // quotaUse is one request of a tenant; nil means a request without limits.
@@ -34,11 +34,11 @@ type quotaUse struct {
 	of      *quotas
 	quota   *quota
 	places  int
-	charged int  // tokens of prompts
-	begun   bool // a prompt was accepted
-	failed  bool // the engine did not take it
-	// background: a line of a batch, which does not count as a request of its tenant, and begins only while half of the
-	// tokens of a minute are left for requests
+	charged int  // prompt tokens that were counted
+	begun   bool // whether a prompt was accepted
+	failed  bool // whether the engine refused the request
+	// background means that the request is a line of a batch. It does not count as a request of its tenant, and begins
+	// only while at least half of the tokens of a minute are left for other requests.
 	background bool
 }
 
@@ -74,20 +74,21 @@ func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 	return u, nil
 }
 
-// untilPlace estimates when one of the running requests ends: the oldest one, by the time that others took.
+// untilPlace estimates the time until one of the running requests ends: the time until the oldest has run as long as
+// the mean of earlier requests.
 func (t *quota) untilPlace(now time.Time) time.Duration {
 	oldest := time.Duration(0)
 	for _, began := range t.running {
 		oldest = max(oldest, now.Sub(began))
 	}
-	if t.took == 0 { // none has ended yet
+	if t.took == 0 { // no request has ended yet
 		return oldest
 	}
 	return t.took - oldest
 }
 
-// prompt counts the tokens of a prompt before it is queued, or refuses it. The further prompts of a request that has
-// begun are not refused.
+// prompt counts the tokens of a prompt before it is queued, or refuses it. If the first prompt of a request was
+// accepted, its other prompts are not refused.
 func (u *quotaUse) prompt(tokens int) error {
 	if u == nil || u.quota.limit.Tokens == 0 {
 		return nil
@@ -158,7 +159,7 @@ func (u *quotaUse) end() {
 	delete(t.running, u)
 }
 
-// fill adds the tokens of the time since the last call.
+// fill adds the tokens for the time since the last call to the budget.
 func (t *quota) fill(now time.Time) {
 	most := float64(t.limit.Tokens)
 	t.tokens = min(t.tokens+most*now.Sub(t.at).Minutes(), most)
@@ -174,7 +175,7 @@ type laterError struct {
 // Error returns the message for the client.
 func (e *laterError) Error() string { return e.told.Error() }
 
-// Unwrap returns the same error with its code.
+// Unwrap returns the error with its code.
 func (e *laterError) Unwrap() error { return e.told }
 
 func later(after time.Duration, format string, args ...any) error {

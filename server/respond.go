@@ -35,7 +35,7 @@ func (s *service) respond(w http.ResponseWriter, status int, v any) error {
 	return gone(err)
 }
 
-// fail responds with an error. A client that disconnected gets nothing, nor does one whose response has begun.
+// fail responds with an error. It sends nothing if the client has disconnected or the response has begun.
 func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.fault = err
 	if clientGone(err) || w.status != 0 {
@@ -53,7 +53,7 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	}
 	if x.unread != nil {
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).EnableFullDuplex() // the rest of the body is read after the answer
+		_ = http.NewResponseController(w).EnableFullDuplex() // the body is read after the response
 	}
 	if err := s.respond(w, e.Status(), x.dialect.failure(e, x.id)); err != nil {
 		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
@@ -61,8 +61,8 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.discard(w)
 }
 
-// How much of the body of a refused request is read, and for how long, so that its sender receives the response: if a
-// connection is closed while the client still sends, the response is lost.
+// At most mostUnread bytes of the body of a refused request are read, for at most unreadTime, so that the client
+// receives the response: if a connection is closed while the client still sends, the response is lost.
 const (
 	mostUnread = 256 << 20
 	unreadTime = 10 * time.Second
@@ -92,8 +92,8 @@ func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	return s.options.RetryAfter
 }
 
-// clientGone distinguishes the end of the client's own context from the end of ours, which has a cause. A write may
-// fail on the closed connection before the context ends.
+// clientGone reports whether the client's own context has ended, and not the context of the server, which has a
+// cause. A write may fail on the closed connection before the context ends.
 func clientGone(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errGone) }
 
 // gone marks errors of a connection; net/http's own errors about a write are errors of the server and are not marked.
@@ -156,7 +156,7 @@ func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 		return io.ReadAll(from)
 	}
 	var body []byte
-	for size := int64(firstChunk); ; size = min(2*size, s.options.MaxBodyBytes+1) { // the last byte is one too many
+	for size := int64(firstChunk); ; size = min(2*size, s.options.MaxBodyBytes+1) { // the last byte is too many
 		if err := take(size); err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func plainTool(r *http.Request) bool {
 // ignoredHeader lists the fields of a request that had no effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// noteIgnored lists fields without effect in the response; the log lists them with the request.
+// noteIgnored lists the fields without effect in the response header, and records them for the log.
 func noteIgnored(w http.ResponseWriter, x *exchange, names []string) {
 	if len(names) == 0 {
 		return

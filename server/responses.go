@@ -58,7 +58,7 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 			logprobs: chat.Logprobs, singleCall: singleCall(chat), inputs: &inputs{tools: newToolbox(chat.Tools)}}},
 		summary: req.Reasoning.Summarised(), sealed: req.WantsEncrypted(),
 	}
-	to.response.Reasoning.Effort = nil // the request sets no effort, or the model has no levels
+	to.response.Reasoning.Effort = nil // the request sets no effort, or the model has no effort levels
 	if slices.Contains(openai.Efforts, x.effort.used) {
 		to.response.Reasoning.Effort = &x.effort.used
 	}
@@ -132,7 +132,7 @@ func (s *responsesAPI) noResponse(id string) error {
 	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored%s", id, s.whyNotStored())
 }
 
-// whyNotStored returns a reason why a response may not be stored.
+// whyNotStored returns a clause with the likely reason why a response is not stored.
 func (s *responsesAPI) whyNotStored() string {
 	if s.options.StoreBytes == NoStore {
 		return ": this server stores none (--store-bytes 0)"
@@ -144,12 +144,12 @@ func (s *responsesAPI) whyNotStored() string {
 type responseAnswer struct {
 	server       *responsesAPI
 	tenant       string
-	conversation []openai.Item // up to the answer
-	name         string        // of the response, for the ids of items
+	conversation []openai.Item // conversation before the answer
+	name         string        // random part of the response's id, for the ids of items
 	response     *openai.Response
 	turn         turn
-	summary      bool // reasoning is in the summary of its item
-	sealed       bool // reasoning also comes in the form that clients send back
+	summary      bool // whether reasoning is in the summary of its item
+	sealed       bool // whether reasoning is also returned in the encrypted form that clients send back
 }
 
 // itemPrefixes holds the prefixes of item ids, by type.

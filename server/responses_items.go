@@ -37,7 +37,7 @@ func (s *responsesAPI) inputItems(w http.ResponseWriter, r *http.Request, id str
 	}
 	items := make([]openai.Item, len(found.conversation))
 	for i, it := range found.conversation {
-		if it.ID == "" { // clients page by ids
+		if it.ID == "" { // clients use ids to request further pages
 			it.ID = fmt.Sprintf("in_%s_%d", found.response.ID, i)
 		}
 		items[i] = it

@@ -13,13 +13,13 @@ import (
 // stored is a response that later requests may continue. It is read-only.
 type stored struct {
 	response     *openai.Response
-	conversation []openai.Item // up to the answer
+	conversation []openai.Item // conversation before the answer
 }
 
 // size returns its approximate memory in bytes. Data that it shares with the response that it continues is counted
 // again, because either may outlive the other.
 func (s *stored) size() int {
-	const place = 512 // in the tables of the store
+	const place = 512 // bytes in the tables of the store
 	return place + footprint.Of(s)
 }
 
@@ -36,7 +36,7 @@ type responseStore struct {
 // tenantStore holds the responses of one tenant, the oldest first.
 type tenantStore struct {
 	used  int
-	order *list.List // of *storeEntry
+	order *list.List // list of *storeEntry
 	byID  map[string]*list.Element
 }
 
@@ -120,7 +120,7 @@ func (s *responseStore) remove(tenant, id string) bool {
 // item returns an item of a stored response's output, whose id contains the response and the index; nil if there is
 // none.
 func (s *responseStore) item(tenant, id string) *openai.Item {
-	parts := strings.Split(id, "_") // prefix, name of the response, index
+	parts := strings.Split(id, "_") // prefix, name of the response and index of the item
 	if len(parts) != 3 {
 		return nil
 	}

@@ -74,7 +74,7 @@ func (s *responseStream) fail(e *wire.Error) error {
 	r.Status = openai.StatusFailed
 	r.Error = &openai.ResponseError{Code: string(e.Code), Message: e.Message}
 	if e.Status() >= http.StatusInternalServerError {
-		r.Error.Code = openai.TypeServer // the name in OpenAI's list
+		r.Error.Code = openai.TypeServer // name of the code in OpenAI's list
 	}
 	if err := s.answer.turn.end(true); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (s *responseStream) fail(e *wire.Error) error {
 	return s.flush()
 }
 
-// itemEvents holds the names of the events of an item's text: its part begins, grows, and the text and the part are
-// done. Calls have no parts.
+// itemEvents has the names of the events for the text of an item: the text's part is added, it grows, the text is
+// done, and the part is done. Calls have no parts.
 type itemEvents struct{ added, grew, text, done string }
 
 func eventsOf(item *openai.Item) itemEvents {

@@ -19,7 +19,7 @@ func (s *responsesAPI) truncate(r *sparrow.Request) error {
 		room = min(r.MaxTokens, context/2)
 	}
 	all := r.Chat.Messages
-	var starts []int // of turns
+	var starts []int // indices at which turns begin
 	for i := range all {
 		if all[i].Role == chat.User {
 			starts = append(starts, i)

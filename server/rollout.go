@@ -17,7 +17,7 @@ type rollout struct {
 	ids, experts bool
 	shape        record.Shape
 	prompts      [][]int32
-	tokens       map[int][]int32 // by the index of the choice
+	tokens       map[int][]int32 // token ids by the index of the choice
 }
 
 // rollout prepares requests, or refuses fields that are not available.
@@ -68,7 +68,7 @@ func (s *service) promptIDs(ask *sparrow.Request) ([]int32, error) {
 	return s.engine.Encode(ask.Prompt, true)
 }
 
-// take records the tokens of a choice.
+// take stores the tokens of a choice.
 func (r *rollout) take(choice int, ev *sparrow.Event) {
 	if r == nil {
 		return
@@ -115,7 +115,8 @@ func sglext(c *openai.Rollout) *openai.SGLExt {
 	return &openai.SGLExt{RoutedExperts: c.Array}
 }
 
-// encodeNPY encodes numbers below most as a NumPy array file in base64, with bytes if they fit, else uint16.
+// encodeNPY returns a NumPy array file in base64 with numbers below most: of type uint8 if that is large enough,
+// otherwise uint16.
 func encodeNPY(v []int32, shape []int, most int) string {
 	kind := "|u1"
 	if most > 256 {
@@ -123,7 +124,7 @@ func encodeNPY(v []int32, shape []int, most int) string {
 	}
 	head := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d, %d), }", kind, shape[0], shape[1],
 		shape[2])
-	const before = 10 // magic, version and the length of the header
+	const before = 10 // bytes of the magic number, the version and the length of the header
 	pad := 64 - (before+len(head)+1)%64
 	head += string(bytes.Repeat([]byte{' '}, pad)) + "\n"
 	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(head)), byte(len(head)>>8))

@@ -22,17 +22,17 @@ type route struct {
 type access uint8
 
 const (
-	keyed access = iota // any caller that has one of Options.Keys; everybody without them
-	open                // everybody
-	probe               // everybody; machines call it all the time, so that success is logged at level debug
-	admin               // any caller that has one of Options.AdminKeys; nobody without them
+	keyed access = iota // callers with one of Options.Keys; all callers if there are no keys
+	open                // all callers
+	probe               // all callers; machines call it often, so success is logged at level debug
+	admin               // callers with one of Options.AdminKeys; no caller if there are no such keys
 )
 
 // unmatched is the name of all other routes in logs and metrics.
 const unmatched = "unmatched"
 
-// routes returns every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
-// work.
+// routes returns every endpoint. Endpoints that a load balancer or a scraper calls need no key: they return no text
+// of requests and run no requests.
 func routes(s *service, web *page.Files) []route {
 	var (
 		openai    = openaiAPI{s}
@@ -122,7 +122,7 @@ func (r *route) matches(path string) bool {
 func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	method := r.Method
 	if method == http.MethodHead {
-		method = http.MethodGet // net/http drops the body
+		method = http.MethodGet // net/http drops the body of a HEAD request
 	}
 	var near *route
 	var allowed []string
@@ -154,7 +154,7 @@ func (s *Server) suggest(path string) string {
 	for i, r := range s.routes {
 		patterns[i] = r.pattern
 	}
-	for _, version := range []string{"", "/v1"} { // a base URL without its version is a usual mistake
+	for _, version := range []string{"", "/v1"} { // base URLs without the version are a frequent mistake
 		if best := wire.Nearest(version+path, patterns); best != "" {
 			return fmt.Sprintf("did you mean %s %s?", s.routes[slices.Index(patterns, best)].method, best)
 		}

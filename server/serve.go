@@ -36,7 +36,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// stopBatches stops the running lines; the next process runs them.
+// stopBatches stops the running lines of batches; the next process runs them again.
 func (s *Server) stopBatches() {
 	if s.options.Batches == nil {
 		return
@@ -46,8 +46,8 @@ func (s *Server) stopBatches() {
 	}
 }
 
-// httpServer returns an HTTP server with limits that prevent a slow or hostile client from holding a connection
-// forever. The write timeout applies to responses that need no model; the others set their own for each piece.
+// httpServer returns an HTTP server with limits that prevent a slow or hostile client from keeping a connection open
+// forever. Its write timeout applies to responses that need no model; other responses set a deadline for each piece.
 func (s *Server) httpServer() *http.Server {
 	o := &s.options
 	return &http.Server{
@@ -61,7 +61,7 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
-// drain ends everything.
+// drain shuts the server down: it stops accepting requests, and ends or cancels running ones.
 func (s *Server) drain(hs *http.Server) {
 	o := &s.options
 	s.state.Store(stateLeaving)

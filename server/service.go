@@ -24,21 +24,21 @@ type service struct {
 	metrics *metric.Set
 	memory  *memory
 	quotas  *quotas
-	tracer  trace.Tracer // nil where requests are not traced
+	tracer  trace.Tracer // nil if requests are not traced
 
 	state  atomic.Int32
-	halted context.Context // ends when running requests are to fail
+	halted context.Context // ends when running requests must fail
 	halt   context.CancelFunc
 
 	now  func() time.Time
-	seed func() int64 // for requests that bring none
+	seed func() int64 // returns the seed of a request that has none
 }
 
 // The states of a service, in order.
 const (
 	stateServing  int32 = iota
 	stateLeaving        // /ready returns 503, but requests are still accepted
-	stateDraining       // nothing new is taken
+	stateDraining       // no new requests are accepted
 )
 
 func newService(e Engine, o Options) (*service, error) {

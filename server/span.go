@@ -19,7 +19,7 @@ import (
 // prompt. The engine records the times of stages if a trace is requested; spans are created from these when the request
 // has ended, so that the engine's steps are not affected.
 
-// tracerName is the scope of the spans.
+// tracerName is the instrumentation scope of the spans.
 const tracerName = "sparrow/server"
 
 var traceContext propagation.TraceContext
@@ -128,7 +128,7 @@ func (s *service) addStage(x *exchange, st *stage) {
 	}
 	add(ctx, "schema.compile", t.Compiled)
 	queued := engine.Period{From: t.Arrived, To: t.Admitted}
-	if t.Admitted.IsZero() { // it ended in the queue
+	if t.Admitted.IsZero() { // the request ended in the queue
 		queued.To = t.Ended
 	}
 	add(ctx, "queue", queued)
@@ -155,7 +155,7 @@ func (s *service) addStage(x *exchange, st *stage) {
 		at := inside
 		if !t.First.IsZero() && p.To.After(t.First) {
 			at = decoding
-			if p.From.Before(t.First) { // its last step before gave the first token
+			if p.From.Before(t.First) { // its last step before that computed the first token
 				p.From = t.First
 			}
 		}

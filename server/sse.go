@@ -13,14 +13,15 @@ import (
 type sse struct {
 	w         http.ResponseWriter
 	mediaType string
-	keepAlive func(dst []byte) []byte // appends what is sent when nothing else is
+	keepAlive func(dst []byte) []byte // appends the data that is sent if nothing else is sent for some time
 	timeout   time.Duration
-	open      bool      // headers are written
-	heard     time.Time // when the client was last sent something
+	open      bool      // whether headers were sent
+	heard     time.Time // time at which data was last sent to the client
 	buf       []byte
 }
 
-// newSSE prepares a stream on w. It removes the deadline of the whole response, which suits responses of one piece.
+// newSSE prepares a stream on w. It removes the deadline for the whole response, which is meant for responses that
+// need no model.
 func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 	return &sse{w: w, mediaType: "text/event-stream", keepAlive: openai.AppendKeepAlive, timeout: timeout,
 		heard: time.Now()}, writeBy(w, time.Time{})

@@ -10,7 +10,7 @@ import (
 // statusAPI reports whether the server works and accepts requests, for load balancers and scrapers.
 type statusAPI struct {
 	*service
-	scrape http.Handler // of metrics
+	scrape http.Handler // handler of metrics
 }
 
 type statusBody struct {
@@ -20,12 +20,12 @@ type statusBody struct {
 	WaitSeconds float64 `json:"wait_seconds,omitempty"`
 }
 
-// health handles GET /health: the process is alive.
+// health handles GET /health, which succeeds if the process runs.
 func (s statusAPI) health(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "ok"})
 }
 
-// ready handles GET /ready: the engine would accept a request now.
+// ready handles GET /ready, which succeeds if the engine would accept a request now.
 func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 	body := statusBody{Status: "not ready"}
 	switch stats := s.engine.Stats(); {

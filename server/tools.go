@@ -17,8 +17,8 @@ import (
 // leftOutHeader lists the types of tools that were not offered to the model, because only a provider can run them.
 const leftOutHeader = "X-Sparrow-Left-Out"
 
-// noteTools reports in the response, and later in the log and the trace, the tools that are hidden from the model, and
-// that the grammar of a custom tool is not enforced.
+// noteTools reports the tools that are hidden from the model, and custom tools whose grammar is not enforced: in the
+// response headers, and later in the log and the trace.
 func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left []string) {
 	if len(left) > 0 {
 		x.leftOut = left
@@ -61,8 +61,8 @@ func enforceable(pattern string) bool {
 	return e.Code == syntax.ErrInvalidEscape && strings.HasPrefix(e.Expr, `\u`)
 }
 
-// toolOf returns a tool as the model is shown it. A custom tool is a function with one argument, its input, whose
-// description contains the grammar.
+// toolOf returns the form in which the model sees a tool. A custom tool becomes a function with one argument, its
+// input; the description contains the grammar.
 func toolOf(t *openai.Tool) chat.Tool {
 	f := &t.Function
 	out := chat.Tool{Name: t.Name(), Description: f.Description, Parameters: f.Parameters,

@@ -25,9 +25,9 @@ type traceList struct {
 }
 
 type traceBody struct {
-	Prompt    int        `json:"prompt"` // its index; always 0 for a chat
+	Prompt    int        `json:"prompt"` // index of the prompt; always 0 for a chat
 	ID        string     `json:"id"`
-	Seed      int64      `json:"seed"` // the one given, or the one drawn
+	Seed      int64      `json:"seed"` // seed of the request, or the random seed that was used
 	Prefix    prefixBody `json:"prefix"`
 	Times     timesBody  `json:"times"`
 	Steps     int        `json:"steps"`
@@ -57,7 +57,7 @@ type prefixBody struct {
 	MatchedTokens int    `json:"matched_tokens"`
 	MatchedPages  int    `json:"matched_pages"`
 	PromptTokens  int    `json:"prompt_tokens"`
-	StoppedAt     int    `json:"stopped_at"` // token
+	StoppedAt     int    `json:"stopped_at"` // index of the first token that was not found
 	Stop          string `json:"stop"`
 
 	Restored *restoredBody `json:"restored,omitempty"`

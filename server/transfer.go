@@ -21,9 +21,9 @@ type Role string
 
 // The roles. Every server answers whole requests in any role.
 const (
-	RoleBoth    Role = ""        // it ignores kv_transfer_params
-	RolePrefill Role = "prefill" // it computes prompts and serves their pages
-	RoleDecode  Role = "decode"  // it pulls pages and continues
+	RoleBoth    Role = ""        // the server ignores kv_transfer_params
+	RolePrefill Role = "prefill" // the server computes prompts and serves their pages
+	RoleDecode  Role = "decode"  // the server pulls pages and continues requests
 )
 
 // Transfer holds the settings of a server for shared requests.
@@ -70,7 +70,7 @@ func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer,
 	}
 }
 
-// pullFrom makes requests read their pages from the address in kv_transfer_params.
+// pullFrom makes requests read the pages of their prompts from the address in kv_transfer_params.
 func (s openaiAPI) pullFrom(o *openai.Options, ask []sparrow.Request) error {
 	t, k := &s.options.Transfer, o.KVTransfer
 	if t.Role != RoleDecode || k == nil || !k.RemotePrefill || k.Host == "" || k.Port == 0 {

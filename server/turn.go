@@ -13,25 +13,25 @@ import (
 type turn struct {
 	shape chatShape
 	watch turnWatcher
-	// spoken adds an empty text to a reply without any piece.
+	// spoken means that a reply without any piece gets an empty text.
 	spoken bool
 
 	pieces  []piece
 	finish  sparrow.Finish
-	matched string // the stop string that ended it
+	matched string // stop string that ended the reply
 
-	open     bool // the last piece may grow
+	open     bool // whether the last piece may grow
 	text     strings.Builder
-	logprobs []openai.TokenLogprob // of tokens that no piece has yet
+	logprobs []openai.TokenLogprob // log probabilities of tokens that belong to no piece yet
 }
 
 // piece is one part of a reply.
 type piece struct {
 	kind     chat.DeltaKind
-	call     chat.CallDelta // of a call: index, id and name
-	text     string         // once it is done: reasoning, text, or the arguments of a call
+	call     chat.CallDelta // index, id and name of a call
+	text     string         // complete reasoning, text, or arguments of a call; set when the piece has ended
 	logprobs []openai.TokenLogprob
-	cut      bool // the reply ended by length inside it
+	cut      bool // whether the reply ended inside the piece because of its length limit
 }
 
 // turnWatcher is called with the pieces of a reply as they arrive.

@@ -21,7 +21,7 @@ func usageOf(u *sparrow.Usage) *openai.Usage {
 	}
 }
 
-// running counts the usage of a stream so far, if every chunk contains it.
+// running counts the usage of a stream so far, if every chunk must contain it.
 type running struct {
 	on     bool
 	counts openai.Counts
@@ -31,7 +31,7 @@ func (r *running) start(promptTokens int) { r.counts.Prompt = promptTokens }
 
 func (r *running) count(ev *sparrow.Event) { r.counts.Completion += len(ev.Tokens) }
 
-// so returns the usage so far for a chunk, or nil for none.
+// so returns the usage so far, or nil if chunks do not contain it.
 func (r *running) so() *openai.Counts {
 	if !r.on {
 		return nil
@@ -39,7 +39,8 @@ func (r *running) so() *openai.Counts {
 	return &r.counts
 }
 
-// finishOf returns the reason why a choice ended, on the wire. Failures and cancellations are handled elsewhere.
+// finishOf returns the finish reason of a choice in OpenAI's format. Failures and cancellations are handled
+// elsewhere.
 func finishOf(f sparrow.Finish) openai.FinishReason {
 	switch f {
 	case sparrow.FinishLength:

@@ -13,11 +13,11 @@ import (
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
-	Special    bool   `json:"special"`     // not part of the text: Decode can omit it
-	SingleWord bool   `json:"single_word"` // only where no word character touches it
-	StripLeft  bool   `json:"lstrip"`      // removes white space before it
-	StripRight bool   `json:"rstrip"`      // removes white space after it
-	Normalized *bool  `json:"normalized"`  // looked for in normalised text; default: unless special
+	Special    bool   `json:"special"`     // whether it is not part of the text, so that Decode can omit it
+	SingleWord bool   `json:"single_word"` // matched only if no word character is next to it
+	StripLeft  bool   `json:"lstrip"`      // whether it removes white space before it
+	StripRight bool   `json:"rstrip"`      // whether it removes white space after it
+	Normalized *bool  `json:"normalized"`  // searched for in normalised text; default: true unless special
 }
 
 func (a *addedToken) normalized() bool {
@@ -73,11 +73,11 @@ func (x *addedIndex) missing() []*addedToken {
 type addedSet struct {
 	tokens []*addedToken
 	nodes  []trieNode // nodes[0] is the root
-	first  [256]bool  // bytes some token begins with
+	first  [256]bool  // bytes with which some token begins
 }
 
 type trieNode struct {
-	token int32 // index into tokens, -1 if none ends here
+	token int32 // index in tokens; -1 if no token ends here
 	edges []trieEdge
 }
 

@@ -9,18 +9,18 @@ import (
 // bpe merges the symbols of one piece into tokens: the adjacent pair with the lowest rank merges first, the leftmost
 // among equals, until no pair can merge.
 type bpe struct {
-	words  *vocab // tokens by the bytes they are matched with
+	words  *vocab // tokens by the bytes by which they are matched
 	merges mergeTable
 	cache  pieceCache
 
 	// byteID holds the token of each single byte, -1 if there is none: the symbols of a byte-level vocabulary, or the
 	// byte-fallback tokens of a character-level one.
 	byteID       [256]int32
-	byteLevel    bool // symbols are bytes; otherwise characters
+	byteLevel    bool // whether symbols are bytes; otherwise they are characters
 	unknown      int32
 	fuseUnknown  bool
-	ignoreMerges bool   // a piece that is a token becomes that token, regardless of merges
-	added        []bool // [size] ids that only added-token matching may produce
+	ignoreMerges bool   // whether a piece that is a token becomes that token, regardless of merges
+	added        []bool // [size] whether only added-token matching may produce the id
 }
 
 // scanLimit is the maximum length of a piece (in symbols) that is merged by scanning for the lowest rank each time.
@@ -155,7 +155,7 @@ func (m *bpe) mergeLong(buf *mergeBuffers, dst []int32) []int32 {
 	}
 	for len(queue) > 0 {
 		r, i := queue.pop()
-		if rank[i] != r { // the pair has changed since it was queued
+		if rank[i] != r { // the pair has changed since it was added to the queue
 			continue
 		}
 		gone := next[i]

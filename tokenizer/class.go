@@ -23,7 +23,7 @@ const (
 // of 1.1 MB.
 type classTable struct {
 	ascii  [utf8.RuneSelf]class
-	block  [(unicode.MaxRune + 1) / 256]uint16 // number of a block
+	block  [(unicode.MaxRune + 1) / 256]uint16 // index in blocks for each block of 256 code points
 	blocks []class                             // [blocks, 256]
 }
 
@@ -76,7 +76,7 @@ func (t *classTable) at(s string, i int) (class, int) {
 	return t.wide(s[i:])
 }
 
-// wide is at for non-ASCII characters.
+// wide returns what at returns, for characters that are not ASCII.
 func (t *classTable) wide(s string) (class, int) {
 	r, size := utf8.DecodeRuneInString(s)
 	return t.blocks[int(t.block[r>>8])<<8|int(r&0xFF)], size
@@ -95,7 +95,7 @@ func (t *classTable) run(s string, i int, any class) int {
 	return i
 }
 
-// runNot is run for characters that are in none of the classes.
+// runNot returns the end of the longest run of characters from s[i] on that are in none of the classes of none.
 func (t *classTable) runNot(s string, i int, none class) int {
 	for i < len(s) {
 		c, size := t.at(s, i)

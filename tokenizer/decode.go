@@ -41,7 +41,7 @@ type Decoder struct {
 	t     *Tokenizer
 	skip  func(id int32) bool
 	strip int
-	held  []byte // the beginning of a character, at most 3 bytes between calls
+	held  []byte // beginning of a character, at most 3 bytes between calls
 }
 
 // NewDecoder starts a text. Tokens for which skip returns true, such as those of IsSpecial, are omitted; a nil skip

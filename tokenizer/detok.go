@@ -11,10 +11,10 @@ import (
 type detok struct {
 	byteLevel    bool
 	byteFallback bool
-	replace      [][2][]byte // in order: a text and its replacement
-	fused        bool        // steps from here on see the whole text
-	stripChar    string      // removed from the beginning of a text,
-	stripCount   int         // at most so often
+	replace      [][2][]byte // replacements in order: text and its replacement
+	fused        bool        // whether later steps apply to the whole text
+	stripChar    string      // text that is removed from the beginning of a text
+	stripCount   int         // maximum number of times that it is removed
 }
 
 // newDetok reads the decoder of tokenizer.json. A byte-level pre-tokenizer needs a byte-level decoder; without any

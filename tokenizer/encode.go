@@ -85,13 +85,13 @@ type encoder struct {
 	opts EncodeOptions
 	ids  []int32
 
-	start int // where the tokens of this call begin in ids
+	start int // index in ids at which the tokens of this call begin
 }
 
 // fewest returns a lower bound of the number of tokens of a text with the given number of bytes.
 func (t *Tokenizer) fewest(bytes int) int {
 	if len(t.normalizers) > 0 || t.model.unknown >= 0 || !t.model.byteLevel {
-		return 0 // text may get shorter, or one token may cover any of it
+		return 0 // normalisation may shorten text, or one token may stand for any part of it
 	}
 	return bytes / max(t.longest, 1)
 }

@@ -65,7 +65,7 @@ func parseFile(data []byte) (*file, error) {
 		case "decoder":
 			f.decoder = orNil(value)
 		}
-		return nil // version, truncation, padding: nothing that changes a token
+		return nil // version, truncation and padding do not change tokens
 	})
 	if err == nil {
 		err = r.End("the end of the file")
@@ -101,7 +101,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 	if err != nil {
 		return err
 	}
-	// One small object instead of a case per field: encoding/json handles the types.
+	// The small fields are collected in one object, so that encoding/json checks their types.
 	object, err := json.Marshal(small)
 	if err != nil {
 		return malformed("model: %v", err)
@@ -111,7 +111,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 
 // check refuses models and options that would give other tokens than the reference.
 func (o *modelOptions) check() error {
-	if o.Type != "BPE" && o.Type != "" { // older files name no type
+	if o.Type != "BPE" && o.Type != "" { // older files have no type
 		return unsupported("model", o.Type, "BPE")
 	}
 	if o.Dropout != nil && *o.Dropout != 0 {

@@ -21,8 +21,8 @@ type mergeTable struct {
 // mergeSlot is one merge. The key is the pair plus one, so that zero means empty.
 type mergeSlot struct {
 	key  uint64
-	rank int32 // position in the file: the lowest merges first
-	id   int32 // the merged token
+	rank int32 // position in the file; the merge with the lowest rank is applied first
+	id   int32 // token that results from the merge
 }
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
@@ -53,7 +53,7 @@ func (t *mergeTable) put(a, b, rank, id int32) {
 // resolver finds the id of a token by its spelling in the file.
 type resolver struct {
 	words *vocab
-	odd   map[string]int32 // tokens hidden in words, by their spelling
+	odd   map[string]int32 // tokens that cannot be found by their bytes, by their spelling
 	// unspell appends the bytes that a spelling represents; ok is false if it represents only itself.
 	unspell func(dst, word []byte) (_ []byte, ok bool)
 	buf     []byte

@@ -77,7 +77,7 @@ type regexMatcher struct{ re *regexp2.Regexp }
 
 func (m regexMatcher) matches(sc *scratch, s string, dst []span) ([]span, error) {
 	runes := sc.runes[:0]
-	for _, r := range s { // an invalid byte is one U+FFFD, one byte wide
+	for _, r := range s { // an invalid byte counts as one U+FFFD that is one byte long
 		runes = append(runes, r)
 	}
 	sc.runes = runes

@@ -14,7 +14,7 @@ type frame struct {
 func newFrame(value json.RawMessage) (f frame, err error) {
 	err = eachComponent("post_processor", "processors", value, func(kind string, value json.RawMessage) error {
 		switch kind {
-		case "ByteLevel": // moves offsets, which this package does not report
+		case "ByteLevel": // changes only offsets, which this package does not report
 			return nil
 		case "TemplateProcessing":
 			return f.addTemplate(value)

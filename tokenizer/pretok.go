@@ -14,7 +14,7 @@ type stage interface {
 // pipeline is the pre-tokenizer: every stage divides the pieces of the previous one, without their context.
 type pipeline struct {
 	stages    []stage
-	byteLevel bool // pieces are spelled in bytes afterwards
+	byteLevel bool // whether pieces are converted to bytes afterwards
 	// prefixAt is the stage before which a piece gets a leading space if it has
 	// none, -1 for never.
 	prefixAt int
@@ -22,7 +22,7 @@ type pipeline struct {
 
 // scratch holds the buffers of one Encode call; later calls reuse them.
 type scratch struct {
-	spans [][]span // [stages] the pieces a stage has made of its current input
+	spans [][]span // [stages] pieces that a stage has made of its current input
 	found []span
 	parts []part
 	runes []rune

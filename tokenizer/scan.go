@@ -32,7 +32,7 @@ var knownPatterns = map[string]stage{
 	patternGPT2:     ruleStage{gpt2Rule},
 }
 
-// rule returns the end of the match that begins at s[i], i if there is none.
+// rule returns the end of the match that begins at s[i]; i if there is no match.
 type rule func(t *classTable, s string, i int) int
 
 // ruleStage splits at the matches of a rule and keeps the text between them.
@@ -153,7 +153,7 @@ func cl100kRule(t *classTable, s string, i int) int {
 	return spaces(t, s, i, true)
 }
 
-// gpt2Rule is patternGPT2.
+// gpt2Rule implements patternGPT2.
 func gpt2Rule(t *classTable, s string, i int) int {
 	if end := contraction(s, i, 0); end > i {
 		return end

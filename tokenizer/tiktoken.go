@@ -126,7 +126,7 @@ func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 // mergeBelow merges the bytes of a word by pairs of ranks below a limit, lowest first, and leftmost among equals.
 func mergeBelow(rank map[string]int, word string, limit int) []string {
 	parts := strings.Split(word, "")
-	if len(parts) != len(word) { // bytes, not characters
+	if len(parts) != len(word) { // parts are bytes, not characters
 		parts = parts[:0]
 		for i := range len(word) {
 			parts = append(parts, word[i:i+1])

@@ -15,22 +15,22 @@ import (
 // for its cache of recent pieces, which changes no result.
 type Tokenizer struct {
 	model       bpe
-	out         *vocab   // tokens by the bytes they represent
-	longest     int      // bytes of the longest of them
-	raw, normed addedSet // added tokens looked for before and after normalising
+	out         *vocab   // tokens by the bytes that they represent
+	longest     int      // bytes of the longest token
+	raw, normed addedSet // added tokens that are searched for before (raw) and after (normed) normalisation
 	normalizers []normalizer
 	pieces      *pipeline
 	detok       *detok
 	frame       frame
 
 	added    map[string]int32 // ids of added tokens by content
-	special  []bool           // [size]
-	specials []int32          // ascending
+	special  []bool           // [size] whether the token is special
+	specials []int32          // ids of special tokens, ascending
 
-	bos, eos     int32 // -1 if there is none
+	bos, eos     int32 // tokens that begin and end a text; -1 if there is none
 	chatTemplate string
 
-	scratch sync.Pool // of *scratch
+	scratch sync.Pool // buffers (*scratch)
 }
 
 // Open reads the tokenizer of a checkpoint folder: tokenizer.json or, without it, tiktoken.model, and

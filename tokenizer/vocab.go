@@ -10,8 +10,8 @@ const maxID = 1<<22 - 1
 // empty string.
 type vocab struct {
 	text  string
-	raw   []byte   // the same bytes, for callers that want slices
-	off   []uint32 // [size+1] where each id begins
+	raw   []byte   // bytes of all tokens, for callers that need slices
+	off   []uint32 // [size+1] offset of each id's bytes in raw
 	slots []int32  // hash table of ids, -1 empty; linear probing
 }
 
@@ -19,13 +19,13 @@ type vocab struct {
 type vocabBuilder struct {
 	arena  []byte
 	words  []builtWord
-	unique bool // two tokens with the same bytes are an error; else the first is found
+	unique bool // whether two tokens with equal bytes are an error; otherwise the first is found
 }
 
 type builtWord struct {
 	id       int32
 	off, len uint32
-	hidden   bool // has bytes, but is not found by them
+	hidden   bool // whether the token has bytes but is not found by them
 }
 
 // add adds a token. A hidden token can be decoded but not looked up.

@@ -11,12 +11,12 @@ import (
 // Store caches compiled schemas of tools, for requests with the same tools: an agent sends its list with every turn. It
 // is safe for concurrent use. Above its limit, unused schemas are dropped, the least recently used first.
 type Store struct {
-	most int // bytes
+	most int // maximum number of bytes
 
 	mu       sync.Mutex
 	bytes    int
 	entries  map[storeKey]*entry
-	idle     *list.List // of *entry without users, the longest unused first
+	idle     *list.List // entries (*entry) without users, the least recently used first
 	compiled int64
 }
 
@@ -27,10 +27,10 @@ type storeKey [sha256.Size]byte
 type entry struct {
 	key   storeKey
 	args  *grammar.Grammar
-	whole bool // the schema cannot be followed as a whole: args is any object
+	whole bool // whether the schema cannot be followed, so that args accepts any object
 	bytes int
 	users int
-	place *list.Element // in idle; nil while there are users
+	place *list.Element // position in idle; nil if the entry has users
 }
 
 // NewStore makes a store of at most the given number of bytes.
@@ -62,14 +62,14 @@ func (s *Store) use(schema []byte, strict bool, compile func() (*grammar.Grammar
 	if e := s.take(key); e != nil {
 		return e, nil
 	}
-	args, whole, err := compile() // without the lock: it may take long
+	args, whole, err := compile() // compiled without the lock, because it may take long
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compiled++
-	if e := s.entries[key]; e != nil { // another request was faster
+	if e := s.entries[key]; e != nil { // another request has stored it in the meantime
 		args.Release()
 		s.begin(e)
 		return e, nil

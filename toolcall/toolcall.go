@@ -22,12 +22,12 @@ var ErrTools = errors.New("toolcall: the tools cannot be enforced")
 
 // Options holds the requirements of a request.
 type Options struct {
-	Demand    bool   // the answer must be a call
-	Only      string // the one tool it must call, or empty
-	Single    bool   // at most one call
-	Reasoning bool   // the reply begins inside reasoning
+	Demand    bool   // whether the answer must be a call
+	Only      string // name of the only tool that the answer may call, or empty
+	Single    bool   // whether at most one call is allowed
+	Reasoning bool   // whether the reply begins inside reasoning
 
-	Store *Store // of what was compiled for earlier requests; nil compiles everything
+	Store *Store // schemas that were compiled for earlier requests; if nil, all schemas are compiled
 }
 
 // Rules holds the call rules of one request, shared by its choices.
@@ -36,7 +36,7 @@ type Rules struct {
 	words   int
 	eos     []int32
 
-	start []int32 // Begin and Open
+	start []int32 // tokens of Begin and Open
 	open  []int32
 	end   []int32
 	close []int32
@@ -44,22 +44,23 @@ type Rules struct {
 	tools []tool
 
 	released atomic.Bool
-	// text is the mask of free text: every token except markers that do not begin a call; nil if calls contain no JSON
+	// text is the mask of free text: every token except markers that do not begin a call. It is nil if calls contain no
+	// JSON.
 	text sample.Mask
 }
 
 // tool is a name as tokens, including Sep, and the grammar of its arguments.
 type tool struct {
-	index int // among the request's
+	index int // index of the tool in the request
 	name  []int32
-	args  *grammar.Grammar // nil where arguments are not JSON
-	whole bool             // the schema cannot be followed as a whole: args is any object
-	from  *entry           // of the store that args belongs to; nil where it is the rules' own
+	args  *grammar.Grammar // grammar of the arguments; nil if arguments are not JSON
+	whole bool             // whether the schema cannot be followed, so that args accepts any object
+	from  *entry           // entry of the store that args belongs to; nil if args belongs to the rules
 }
 
 // Ignored is a keyword of a tool's schema that is not enforced. Without a keyword it is the whole schema.
 type Ignored struct {
-	Tool int // index
+	Tool int // index of the tool
 	grammar.Ignored
 }
 
@@ -212,20 +213,20 @@ const (
 	forced               // marker tokens, one after the other
 	naming               // a tool's name
 	arguing              // JSON arguments
-	between              // after a call: another one, or the end of the calls
-	ended                // nothing but the end of the sequence
+	between              // after a call: another call or the end of the calls
+	ended                // only the end of the sequence
 )
 
 // State is one reply in progress.
 type State struct {
 	rules *Rules
 	stage stage
-	queue []int32 // forced tokens that are left
-	then  stage   // after them
+	queue []int32 // forced tokens that have not come yet
+	then  stage   // stage after the forced tokens
 	depth int     // tokens of the name so far
-	alive []bool  // tools whose names still fit
+	alive []bool  // for each tool, whether its name still matches
 	args  *grammar.State
-	lead  bool // a call is demanded once reasoning ends
+	lead  bool // whether a call is required when reasoning ends
 }
 
 // Start begins a reply.
@@ -373,8 +374,8 @@ func (s *State) watch(token int32) {
 	}
 }
 
-// name accepts a token of a tool's name. A name is complete with its separator, so the longest name matches only if its
-// tokens come.
+// name accepts a token of a tool's name. A name is complete only with its separator, so a name that is a prefix of
+// another one does not hide it.
 func (s *State) name(token int32) error {
 	fits := false
 	for i, x := range s.rules.tools {

@@ -15,21 +15,22 @@ import (
 // addition to a
 // Golden.
 type Drafted struct {
-	// One for each step of a run that verifies every draft: the length before it, the token that the block begins with,
-	// the drafts, confidences, the target's tokens of all verified rows, and how many drafts were accepted.
+	// One element for each step of a run that verifies every draft: the length before the step, the token that the
+	// block begins with, the drafts, their confidences, the target's tokens of all verified rows, and the number of
+	// drafts that were accepted.
 	Position, Anchor, Accepted []int32
 	Draft, Target              [][]int32
 	Confidence                 [][]float32
 	// Logits of the drafts of the first steps, before and after the Markov head, [steps][block][vocabulary].
 	Base, Logits [][][]float32
-	// Blocks at other lengths of the prompt, which begin with the prompt's own token.
+	// Probe has blocks after other lengths of the prompt. They begin with the prompt's own token.
 	Probe struct {
 		Length     []int32
 		Draft      [][]int32
 		Base       [][]float32 // [probes*block][vocabulary]
 		Confidence [][]float32
 	}
-	// A run whose drafts are given, and the target's logits after the accepted ones.
+	// Forced is a run with given drafts, and the target's logits after the accepted ones.
 	Forced struct {
 		Position, Accepted []int32
 		Draft              [][]int32
@@ -37,7 +38,7 @@ type Drafted struct {
 	}
 }
 
-// readDrafted reads the part of a case about a drafter of blocks, nil for none.
+// readDrafted reads the part of a case about a drafter of blocks, or returns nil if there is none.
 func (r *reader) readDrafted(name string) *Drafted {
 	if _, ok := r.from.Tensor(name + ".spec.position"); !ok {
 		return nil
@@ -66,14 +67,14 @@ type Blocks struct {
 	Drafts          int     `json:"drafts"`
 	DraftsEqual     int     `json:"drafts_equal"`
 	Steps           int     `json:"steps"`
-	AcceptedEqual   int     `json:"accepted_equal"` // steps with the oracle's tokens of all verified rows
-	LogitError      float64 `json:"logit_error"`    // largest, of logits with the Markov head
-	BaseError       float64 `json:"base_error"`     // the same without
+	AcceptedEqual   int     `json:"accepted_equal"` // steps in which the tokens of all verified rows equal the oracle's
+	LogitError      float64 `json:"logit_error"`    // largest error of logits with the Markov head
+	BaseError       float64 `json:"base_error"`     // largest error of logits without the Markov head
 	ConfidenceError float64 `json:"confidence_error"`
-	MedianCosine    float64 `json:"median_cosine"` // of logits without the Markov head
+	MedianCosine    float64 `json:"median_cosine"` // median cosine of logits without the Markov head
 	Forced          int     `json:"forced"`
-	ForcedEqual     int     `json:"forced_equal"` // acceptance lengths
-	ForcedError     float64 `json:"forced_error"` // largest, of the target's logits after accepted drafts
+	ForcedEqual     int     `json:"forced_equal"` // runs with the oracle's acceptance length
+	ForcedError     float64 `json:"forced_error"` // largest error of the target's logits after accepted drafts
 	ForcedCosine    float64 `json:"forced_cosine"`
 }
 
@@ -82,7 +83,7 @@ type blockRun struct {
 	m      model.Model
 	r      *step.Runner
 	g      *Golden
-	tokens []int32 // of the prompt and the greedy continuation
+	tokens []int32 // tokens of the prompt and the greedy continuation
 	table  []int32
 	state  model.State
 	markov *markov
@@ -109,7 +110,7 @@ func draftBlocks(dir string, m model.Model, cfg plan.Config, g *Golden, chunk in
 	if x.markov, err = readMarkov(dir); err != nil {
 		return nil, err
 	}
-	for p := range pages { // not in order, and page 0 unused
+	for p := range pages { // pages are not in order, and page 0 is unused
 		x.table = append(x.table, int32(pages-p))
 	}
 	for _, run := range []func() error{x.steps, x.force} {
@@ -205,7 +206,7 @@ func (x *blockRun) force() error {
 	return nil
 }
 
-// block drafts after the given number of tokens and compares.
+// block drafts a block after the given number of tokens and compares the drafts with the oracle's.
 func (x *blockRun) block(length int, draft []int32, confidence []float32, base, logits [][]float32) error {
 	res, err := x.r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: x.tokens[length : length+1], Cached: length - 1,
 		Pages: x.table, State: x.state, Logits: true}}, false)
@@ -227,7 +228,7 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 			x.out.BaseError = max(x.out.BaseError, maxDiff(plain, base[i]))
 			x.cos = append(x.cos, cosine(plain, base[i]))
 		}
-		if equal { // otherwise the Markov head has read another token
+		if equal { // if they differ, the Markov head has read another token
 			if logits != nil {
 				x.out.LogitError = max(x.out.LogitError, maxDiff(got, logits[i]))
 			}
@@ -238,8 +239,8 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 	return nil
 }
 
-// verify computes the token after a length and the drafts after it, keeps the accepted drafts, and returns the logits
-// of all rows.
+// verify computes the rows of the token at position length and of the drafts after it, keeps the accepted drafts, and
+// returns the logits of all rows.
 func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32, error) {
 	tokens := append([]int32{x.tokens[length]}, draft...)
 	res, err := x.r.Run([]step.Work{{Kind: plan.ModeVerify, Tokens: tokens, Cached: length, Pages: x.table,
@@ -254,7 +255,7 @@ func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32,
 	return rows, x.state.Truncate(length + 1 + accepted)
 }
 
-// markov is the Markov head of a checkpoint: its part of the logits is subtracted, because the oracle has most logits
+// markov is the Markov head of a checkpoint. Its part of the logits is subtracted, because the oracle has most logits
 // without it.
 type markov struct {
 	before, after []float32 // [vocabulary, rank]
@@ -290,7 +291,7 @@ func readMarkov(dir string) (*markov, error) {
 	return m, nil
 }
 
-// without returns logits minus the head's part after a token.
+// without returns logits minus the Markov head's part after a token.
 func (m *markov) without(logits []float32, before int32) []float32 {
 	e := m.before[int(before)*m.rank : (int(before)+1)*m.rank]
 	out := make([]float32, len(logits))

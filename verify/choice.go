@@ -21,7 +21,7 @@ type choices struct {
 // choice is one operation that chooses.
 type choice struct {
 	ids    []int32
-	scores []float32 // nil where all are taken
+	scores []float32 // scores of the candidates; nil if all candidates are taken
 }
 
 // recorder is a device that records the choices of the passes it runs.
@@ -64,22 +64,24 @@ func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
 // margin of its own scores at these choices with the difference between its scores and those of the other run.
 type follower struct {
 	kernel.Device
-	given *choices // nil: its own choices
+	given *choices // choices that the follower uses; nil: its own choices
 	at    struct{ selections, experts int }
 	keys  margins
 	route margins
 }
 
-// margins are choices of another run that the reference would not have made.
+// margins counts the choices of another run that the reference would not have made.
 type margins struct {
-	Rows   int     `json:"rows"`    // compared
-	Differ int     `json:"differ"`  // of them
+	Rows   int     `json:"rows"`    // compared rows
+	Differ int     `json:"differ"`  // rows whose choices differ
 	Worst  float64 `json:"largest"` // distance from the cut, as a share of the scale of the row's scores
-	// Unexplained are those whose distance from the cut is larger than the difference of the two runs' scores.
+	// Unexplained is the number of rows whose distance from the cut is larger than the difference of the two runs'
+	// scores.
 	Unexplained int `json:"unexplained"`
 }
 
-// add counts a row. Its scores differ by up to most, so a key and the cut may have moved by that, each.
+// add counts a row whose choices differ. The scores of the two runs differ by up to most, so the scores of a key and
+// of the cut may each have moved by that.
 func (m *margins) add(distance, most, scale float64) {
 	m.Differ++
 	m.Worst = max(m.Worst, distance/scale)
@@ -147,7 +149,7 @@ func (d *follower) followKeys(a kernel.SelectArgs) error {
 }
 
 // apart returns the largest difference of two rows of scores, and the largest score. Blocks that are always kept have
-// infinite scores, which are not included.
+// infinite scores and are not included.
 func apart(a, b []float32) (most, scale float64) {
 	for i := range a {
 		if math.IsInf(float64(a[i]), 1) && a[i] == b[i] {
@@ -178,7 +180,7 @@ func selectionMargin(scores []float32, own, other []int32) (distance float64) {
 		}
 		distance = max(distance, cut-float64(scores[p]))
 	}
-	for p := range mine { // selected by the reference alone
+	for p := range mine { // keys that only the reference selected
 		if p < 0 {
 			return math.Inf(1)
 		}
@@ -187,7 +189,8 @@ func selectionMargin(scores []float32, own, other []int32) (distance float64) {
 	return distance
 }
 
-// followExperts replaces the reference's choice of experts, whose scores are score of their logits.
+// followExperts replaces the reference's choice of experts. score turns a logit into the score by which experts are
+// chosen.
 func (d *follower) followExperts(a *kernel.RouteArgs, score func(logit float64) float64) error {
 	given, err := next(d.given.experts, &d.at.experts, a.IDs)
 	if err != nil {
@@ -212,7 +215,7 @@ func (d *follower) followExperts(a *kernel.RouteArgs, score func(logit float64) 
 	return nil
 }
 
-// sigmoid and root are the scores of an expert's logit: of Route and of RouteRoot.
+// sigmoid and root turn an expert's logit into its score: sigmoid for Route, root for RouteRoot.
 func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 func root(z float64) float64    { return math.Sqrt(max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))) }
 
@@ -225,7 +228,7 @@ func scoresOf(logits []float32, score func(logit float64) float64) []float32 {
 	return out
 }
 
-// expertWeights computes the weights of chosen experts.
+// expertWeights computes the routing weights of chosen experts.
 func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
 	sum := 1.0
 	if a.Normalize {
@@ -239,10 +242,11 @@ func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
 	}
 }
 
-// expertMargin returns by how much scores would have to differ to change a choice of experts. It is a choice of the
-// best experts
-// of some groups: the groups that explain it with the least distance count, be it of the groups' ranks, which are sums
-// of two scores, or of the experts' scores from the worst that would be chosen.
+// expertMargin returns the amount by which scores would have to differ for a different choice of experts. Experts are
+// chosen in two steps: the best groups, by the sum of their two best scores, and then the best experts of these
+// groups. For each set of groups that allows the other choice, the margin is the larger of two distances: half the
+// distance of the groups' sums, because two scores may differ, and the distance of the experts' scores from the worst
+// expert that would be chosen. The smallest margin of all sets counts.
 func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distance float64) {
 	size := len(biased) / a.Groups
 	ranks := make([]float64, a.Groups)
@@ -262,7 +266,7 @@ func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distanc
 	return distance
 }
 
-// groupDistance returns how far the worst of the kept groups is below the best of the others.
+// groupDistance returns how far the worst of the kept groups is below the best of the other groups.
 func groupDistance(ranks []float64, kept uint64) float64 {
 	worst, best := math.Inf(1), math.Inf(-1)
 	for g, r := range ranks {

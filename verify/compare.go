@@ -12,15 +12,15 @@ type Case struct {
 	Logits int    `json:"logits"` // compared rows
 
 	MaxError     float64 `json:"max_error"`     // largest logit difference
-	MedianError  float64 `json:"median_error"`  // median over positions of the largest difference at each
+	MedianError  float64 `json:"median_error"`  // median over positions of the largest logit difference
 	MedianCosine float64 `json:"median_cosine"` // median over positions of the cosine of logits
-	LogitNoise   float64 `json:"logit_noise"`   // see noise: of the logits, in the mean over positions
+	LogitNoise   float64 `json:"logit_noise"`   // relative L2 error of logits over all positions (see noise)
 
-	Hidden       []float64 `json:"hidden_cosine"`     // for each layer, at the last position
-	Overlap      []float64 `json:"selection_overlap"` // for each indexer call, mean over the last positions
+	Hidden       []float64 `json:"hidden_cosine"`     // cosine of the hidden state at the last position, for each layer
+	Overlap      []float64 `json:"selection_overlap"` // mean share of the oracle's keys, for each indexer call
 	Visible      int       `json:"visible_keys"`      // keys the indexer chooses from at the last position
-	TopK         int       `json:"selected_keys"`     // most keys of a selection
-	Selections   int       `json:"selections"`        // compared rows
+	TopK         int       `json:"selected_keys"`     // maximum keys of a selection
+	Selections   int       `json:"selections"`        // compared rows of selections
 	SetsEqual    int       `json:"selections_equal"`
 	ArgmaxEqual  int       `json:"argmax_equal"`
 	ArgmaxOf     int       `json:"argmax_of"`
@@ -28,12 +28,12 @@ type Case struct {
 	GreedyOf     int       `json:"greedy_of"`
 	GreedyMargin float64   `json:"greedy_margin,omitempty"` // oracle's margin at the first token that differs
 	Reference    *Against  `json:"reference,omitempty"`
-	Blocks       *Blocks   `json:"blocks,omitempty"`   // drafts; nil where the oracle or the model has none
+	Blocks       *Blocks   `json:"blocks,omitempty"`   // comparison of drafts; nil if the oracle or the model has none
 	Replayed     int       `json:"replayed,omitempty"` // rows that were run again with their choices
 	Rule         string    `json:"rule"`               // rule of the verdict
 	Problems     []string  `json:"problems,omitempty"`
 
-	checked column // columns of the table that the rule looks at
+	checked column // columns of the table on which the rule depends
 }
 
 // column is a set of columns of the report's table.
@@ -50,7 +50,7 @@ const (
 	greedyColumn
 )
 
-// selective reports whether the prompt is longer than a selection, so that something is left out.
+// selective reports whether the prompt is longer than a selection, so that some keys are not selected.
 func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 
 // compare compares an outcome with the golden one. A selection has at most topK keys; in each selecting layer there
@@ -91,8 +91,8 @@ func compare(g *Golden, o *outcome, topK int, ratios []int) Case {
 	return c
 }
 
-// compareSelections compares the rows that were selected as sets. Rows that ran dense selected nothing: they saw
-// every key, and the golden selection must then be every key too.
+// compareSelections compares the selections of rows as sets. Rows in the dense form have no selection because they
+// attend to every key; the golden selection must then contain every key, too.
 func compareSelections(c *Case, g *Golden, o *outcome, ratios []int) {
 	n := len(g.Input)
 	layers := make([]int, 0, len(o.record.selections))
@@ -177,8 +177,8 @@ func cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// noise returns the size of the difference of two vectors relative to their own size, root mean square over pairs of
-// vectors of about equal size with these cosines: |a - b|^2 = 2 |a|^2 (1 - cos).
+// noise returns the relative L2 error of pairs of vectors with the given cosines: the root mean square over pairs of
+// |a - b| / |a|. For vectors of about equal size, |a - b|^2 = 2 |a|^2 (1 - cos).
 func noise(cosines []float64) float64 {
 	if len(cosines) == 0 {
 		return 0

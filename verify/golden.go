@@ -30,14 +30,15 @@ type Golden struct {
 	Logits     [][]float32 // [positions, vocabulary]
 	Argmax     []int32     // greedy next token at every position
 	Hidden     [][]float32 // [layers, width]: residual after each layer at the last position
-	// [indexer calls][4][k]: the last four positions; entries beyond the query's own position are masked
+	// Selections has shape [indexer calls][4][k]: the selections of the last four positions. Entries beyond the query's
+	// own position are masked.
 	Selections [][][]int32
 	Greedy     []int32
-	Margin     []float32 // distance between first and second choice at each greedy step
-	Drafted    *Drafted  // nil without drafts
+	Margin     []float32 // distance between the best and the second logit at each greedy step
+	Drafted    *Drafted  // drafts of a DSpark head; nil without drafts
 }
 
-// index is golden.json.
+// index is the content of golden.json.
 type index struct {
 	Cases []struct {
 		Name         string `json:"name"`

@@ -2,13 +2,12 @@ package verify
 
 import "math"
 
-// The change of values by rounding: its root mean square as a share of the root mean square of the values.
+// The relative L2 error of values by rounding.
 const (
-	// Half a step of three bits after the leading one: 1/8 / sqrt(12), in the mean over the position in a power of
-	// two.
+	// Half a step of three bits after the leading bit: 1/8 / sqrt(12), averaged over the position in a power of two.
 	e4m3Noise = 0.026
-	// Steps of 0.5, 1 and 2 for values up to 6 whose deviation is about 2: groups of 32 share an exponent that brings
-	// their largest value to between 3 and 6.
+	// Steps of 0.5, 1 and 2 for values up to 6 with a standard deviation of about 2: groups of 32 share an exponent
+	// that brings their largest value to between 3 and 6.
 	e2m1Noise = 0.114
 )
 

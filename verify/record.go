@@ -9,11 +9,11 @@ import (
 // recorded keeps, for the prompt of one case, the hidden states of the last position and the selections of the last
 // few.
 type recorded struct {
-	prompt int // tokens
-	pool   int // tokens of a selected pool, where pools are selected; else 0
+	prompt int // tokens of the prompt
+	pool   int // tokens of a pool if pools are selected; otherwise 0
 
 	hidden     [][]float32       // [layers][hidden]
-	selections map[int][][]int32 // layer -> the last positions' selections, -1 dropped
+	selections map[int][][]int32 // selections of the last positions for each layer, without entries of -1
 }
 
 // tail is the number of last positions for which golden files hold selections.
@@ -50,7 +50,7 @@ func (r *recorded) keep(res step.Result, first, n int) {
 }
 
 // tokens returns the tokens that the row of a position attends to: the selected tokens or, if pools are selected, the
-// tokens of its pools and those in no pool yet.
+// tokens of the selected pools and the tokens after the last complete pool.
 func (r *recorded) tokens(picked []int32, position int) []int32 {
 	if r.pool == 0 {
 		return picked

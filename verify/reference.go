@@ -19,7 +19,7 @@ import (
 
 // Reference is the same checkpoint on the reference, which rounds where the device does.
 //
-// Devices with activations of float32 are compared with it operation by operation where rows of the cache are rounded:
+// Devices with activations of float32 are compared with it operation by operation if rows of the cache are rounded:
 // the effect of rounding on logits of random weights hides small faults, which equal inputs reveal. Whole passes are
 // compared by tolerances (judge).
 //
@@ -27,8 +27,8 @@ import (
 // (judgeByReference):
 //
 //   - Operation by operation, with equal inputs: the results of the device equal those of the reference within 1 % of
-//     their scale, and within 0.8 % of the size of each head of a row of attention. The choices of keys and of
-//     experts are equal.
+//     their scale, and a head of a row of attention has a relative L2 error of at most 0.8 %. The choices of keys
+//     and of experts are equal.
 //   - As a whole: logits are within 1 % of their scale of those of the reference, which follows the choices of the
 //     device; or, because one flipped rounding with random weights changes all later values, within twice the
 //     distance between the reference and the reference with perturbed sums, as another order of terms would
@@ -38,13 +38,13 @@ import (
 //
 // For several ranks, each of which has a part of every operation, only the last of these is checked.
 type Reference struct {
-	both   *compared   // the device and the reference, side by side; nil for ranks
+	both   *compared   // the device and the reference with equal inputs; nil for ranks
 	own    *followed   // the reference; nil for activations of float32
 	moved  *followed   // the reference with perturbed sums; nil for ranks and for activations of float32
-	config plan.Config // of the reference where it judges ranks
+	config plan.Config // configuration of the reference, if it judges ranks
 }
 
-// followed is the checkpoint on the reference.
+// followed is the checkpoint on the reference, which follows the choices of the device.
 type followed struct {
 	model.Model
 	dev *follower
@@ -57,12 +57,12 @@ type compared struct {
 	found    pair.Differences
 }
 
-// mostReferenceBytes bounds the weights of a checkpoint that is judged by the reference: plain Go multiplies about 7e8
-// numbers a second.
+// mostReferenceBytes is the maximum size of the weights of a checkpoint that is judged by the reference: plain Go
+// multiplies about 7e8 numbers per second.
 const mostReferenceBytes = 1 << 30
 
-// NewReference loads a checkpoint on the reference, for a device on which it was opened. The device loads its weights
-// a second time.
+// NewReference loads a checkpoint on the reference, for comparison with the device on which the checkpoint was
+// opened. The device loads its weights a second time.
 func NewReference(src *family.Source, dev kernel.Device) (*Reference, error) {
 	var r Reference
 	var err error
@@ -111,9 +111,9 @@ func follow(src *family.Source, dev kernel.Machine, d ref.Device) (*followed, er
 // Against is the comparison of a case with the reference.
 type Against struct {
 	Scale    float64 `json:"logit_scale"`    // largest logit of the reference
-	Distance float64 `json:"distance"`       // median over positions of the largest difference, as a share of it
-	Floor    float64 `json:"distance_moved"` // the same between the reference and itself with moved sums
-	// Error and Noise are those of the reference against the oracle: see Case.MedianError and Case.LogitNoise.
+	Distance float64 `json:"distance"`       // median over positions of the largest difference, divided by Scale
+	Floor    float64 `json:"distance_moved"` // the Distance of the reference with perturbed sums from the reference
+	// Error and Noise are the errors of the reference against the oracle: see Case.MedianError and Case.LogitNoise.
 	Error float64 `json:"reference_error"`
 	Noise float64 `json:"reference_noise"`
 	// Keys and Experts are the choices of the device that the reference would not have made.
@@ -126,10 +126,10 @@ type Against struct {
 // OperationDifference is the difference between results of one kind of operation and the reference.
 type OperationDifference struct {
 	Calls   int     `json:"calls"`
-	Unequal float64 `json:"unequal"` // share of elements
+	Unequal float64 `json:"unequal"` // share of the elements
 	Worst   float64 `json:"worst"`   // largest difference, as a share of the largest value of its call
-	Noise   float64 `json:"noise"`   // RMS of the differences divided by RMS of the values
-	Row     float64 `json:"row"`     // the same for the worst row; for attention, for the worst head of a row
+	Noise   float64 `json:"noise"`   // relative L2 error
+	Row     float64 `json:"row"`     // relative L2 error of the worst row; for attention, of the worst head of a row
 }
 
 // compare runs a case on the reference and compares. out is the device's result.
@@ -218,7 +218,7 @@ func atOnce(first, second func() error) error {
 	return errors.Join(errs[:]...)
 }
 
-// rows are all logits of an outcome.
+// rows returns all logits of an outcome.
 func (o *outcome) rows() [][]float32 { return slices.Concat(o.logits, o.decoded) }
 
 // scale returns the largest logit.
@@ -250,20 +250,21 @@ func sameBits(a, b *outcome) bool {
 
 // The limits for a device that is compared with the reference.
 const (
-	// within is the largest share of a scale that results may differ by. bf16 rounds by at most half of 2^-7 of the
-	// largest value, so one flipped rounding is below it.
+	// within is the maximum difference of results, as a share of their largest value. bf16 rounds by at most half of
+	// 2^-7 of the largest value, so the difference of one flipped rounding is below the limit.
 	within = 0.01
-	// ofHead is the largest share of the size of a head of a row of attention that it may differ by. bf16 rounds
-	// results and probabilities; 0.0049 is the most that was measured on an H200, over up to 1,000 random keys. A head
-	// that is scaled by 1.01 differs by 0.01.
+	// ofHead is the maximum relative L2 error of a head of a row of attention. bf16 rounds results and probabilities;
+	// 0.0049 is the maximum that was measured on an H200, over up to 1,000 random keys. A head that is scaled by 1.01
+	// has an error of 0.01.
 	ofHead = 0.008
-	// exactRow is the same limit for any row of float32 activations: the order of sums changes results by 2e-6.
+	// exactRow is the maximum relative L2 error of a row of float32 activations: another order of sums gives an error
+	// of 2e-6.
 	exactRow = 1e-4
-	// twice bounds errors relative to the errors of the reference, plain or with perturbed sums.
+	// twice is the maximum ratio of errors to the errors of the reference, plain or with perturbed sums.
 	twice = 2.0
 )
 
-// judgeByReference lists the values out of tolerance. alone is how the reference compares with the oracle.
+// judgeByReference lists the values out of tolerance. alone is the comparison of the reference with the oracle.
 func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 	a := c.Reference
 	c.checked = medianErrorColumn
@@ -278,21 +279,21 @@ func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 			100*most)
 	}
 	if n := a.Keys.Unexplained + a.Experts.Unexplained; n > 0 {
-		c.addProblem("%d choices of keys or experts differ from the reference's at margins above what the scores "+
-			"differ by", n)
+		c.addProblem("%d choices of keys or experts differ from those of the reference although their margins are "+
+			"larger than the differences of the scores", n)
 	}
 	c.judgeErrors(alone)
 }
 
-// judgeErrors bounds errors against the oracle relative to those of the reference.
+// judgeErrors lists the errors against the oracle that are more than twice those of the reference.
 func (c *Case) judgeErrors(alone *Case) {
 	if !(c.MedianError <= twice*alone.MedianError) {
-		c.addProblem("median error %.3g against the oracle, want at most twice the reference's %.3g", c.MedianError,
-			alone.MedianError)
+		c.addProblem("logits have median error %.3g against the oracle, want at most %.3g, twice the reference's error",
+			c.MedianError, twice*alone.MedianError)
 	}
 	if !(c.LogitNoise <= twice*alone.LogitNoise) {
-		c.addProblem("logits differ from the oracle's by %.3g of their size, want at most twice the reference's %.3g",
-			c.LogitNoise, alone.LogitNoise)
+		c.addProblem("logits have relative L2 error %.3g against the oracle, want at most %.3g, twice the "+
+			"reference's error", c.LogitNoise, twice*alone.LogitNoise)
 	}
 	for call := range c.Overlap {
 		// A selection has few keys: half a key of the compared rows does not count as a difference.
@@ -310,34 +311,35 @@ func attends(name string) bool {
 		"LatentArgs.Out"}, name)
 }
 
-// judgeOperation bounds the differences of one argument of an operation; exact means that activations are float32.
+// judgeOperation lists the differences of one argument of an operation that are out of tolerance; exact means that
+// activations are float32.
 func (c *Case) judgeOperation(name string, d *pair.Difference, exact bool) {
 	share := float64(d.Unequal) / float64(max(d.Elements, 1))
 	switch {
-	case name == "IndexQueryArgs.Q": // whether it is overwritten is not specified
+	case name == "IndexQueryArgs.Q": // the contract allows this buffer to be overwritten
 	case d.DType == kernel.I32 && d.Unequal > 0:
-		c.addProblem("%s: %d of %d integers differ from the reference's", name, d.Unequal, d.Elements)
+		c.addProblem("%s: %d of %d integers differ from those of the reference, want 0", name, d.Unequal, d.Elements)
 	case d.DType == kernel.I32:
 	case d.DType == kernel.U8 || d.DType == kernel.E4M3:
-		// Codes of eight bits: a rounding that flips is one step of several percent.
+		// Codes of eight bits: a flipped rounding is one step, which is several percent of the value.
 		if share > within {
-			c.addProblem("%s: %.2f %% of the bytes differ from the reference's, want at most %.0f %%", name, 100*share,
-				100*within)
+			c.addProblem("%s: %.2f %% of the bytes differ from those of the reference, want at most %.0f %%", name,
+				100*share, 100*within)
 		}
 	case name == "ExpertArgs.Out" && !exact:
-		// Values between the products of FP8 experts are such codes too.
+		// Values between the products of FP8 experts are also codes of eight bits.
 		if n := d.Noise(); !(n <= within) {
-			c.addProblem("%s differs from the reference's by %.2f %% of its size, want at most %.0f %%", name, 100*n,
+			c.addProblem("%s has relative L2 error %.2f %% against the reference, want at most %.0f %%", name, 100*n,
 				100*within)
 		}
 	case exact && !(d.Row <= exactRow):
-		c.addProblem("%s differs from the reference's by %.2g of the size of a row, want at most %.0e", name, d.Row,
+		c.addProblem("%s: a row has relative L2 error %.2g against the reference, want at most %.0e", name, d.Row,
 			exactRow)
 	case attends(name) && !(d.Row <= ofHead):
-		c.addProblem("%s differs from the reference's by %.2f %% of the size of a head of a row, want at most %.1f %%",
+		c.addProblem("%s: a head of a row has relative L2 error %.2f %% against the reference, want at most %.1f %%",
 			name, 100*d.Row, 100*ofHead)
 	case !(d.Worst <= within):
-		c.addProblem("%s differs from the reference's by %.2f %% of its scale, want at most %.0f %%", name, 100*d.Worst,
-			100*within)
+		c.addProblem("%s: the largest difference from the reference is %.2f %% of the largest value, want at most "+
+			"%.0f %%", name, 100*d.Worst, 100*within)
 	}
 }

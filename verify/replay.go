@@ -30,8 +30,8 @@ func replay(c *Case, m model.Model, o *Options, g *Golden, first *outcome) error
 	return nil
 }
 
-// otherChoices returns rows that select the same number of keys but the first ones, and whose experts have their
-// weights in the opposite order.
+// otherChoices returns rows with the same number of selected keys, but the first keys, and with the weights of their
+// experts in the opposite order.
 func otherChoices(rows []record.Row) []record.Row {
 	out := slices.Clone(rows)
 	for i := range out {

@@ -15,11 +15,11 @@ import (
 // Options define what is verified.
 type Options struct {
 	Config plan.Config // resolved for the model
-	Chunk  int         // prompt tokens per step; 0: whole prompts
+	Chunk  int         // prompt tokens per step; 0 means whole prompts
 	// Reference is the reference that a device with bf16 activations is compared with; nil uses the tolerances of
 	// float32.
 	Reference *Reference
-	// Replay runs every case again with the choices that it made: logits must have the same bits.
+	// Replay runs every case again with the choices that the first run made. Its logits must be bitwise equal.
 	Replay bool
 }
 
@@ -32,7 +32,7 @@ type Report struct {
 	Decode  string   `json:"decode"`
 	Exact   bool     `json:"exact"`
 	Chunk   int      `json:"chunk"`
-	Forms   []string `json:"forms"` // what ran: row kind, form, kernel and conversion of every kind of segment
+	Forms   []string `json:"forms"` // forms that ran: row kind, form, kernel and conversion of every kind of segment
 	Cases   []Case   `json:"cases"`
 	Passed  bool     `json:"passed"`
 }
@@ -93,9 +93,9 @@ func drafterMissing(m model.Model) bool {
 	return !ok || d.DraftHead() != nil
 }
 
-// selectionRatios are, for each layer that selects, the tokens that one key of its indexer covers.
+// selectionRatios returns, for each layer that selects, the number of tokens that one indexer key covers.
 func selectionRatios(m *plan.Model) []int {
-	if m.Pooled() { // pools are compared as the tokens that they have
+	if m.Pooled() { // pools are compared as the tokens that they contain
 		return nil
 	}
 	var out []int
@@ -144,7 +144,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// cell returns a value of the table, in parentheses where the verdict does not depend on it.
+// cell returns a value of the table, in parentheses if the verdict does not depend on it.
 func (c *Case) cell(of column, format string, values ...any) string {
 	text := fmt.Sprintf(format, values...)
 	if c.checked&of == 0 {

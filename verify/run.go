@@ -20,11 +20,11 @@ type outcome struct {
 	chosen  []record.Row // the choices of every row, if requested
 }
 
-// options state how a case is run.
+// options states how a case is run.
 type options struct {
-	chunk  int     // tokens of the prompt in a pass; 0 for all
-	given  []int32 // decoded instead of the model's own tokens
-	rows   bool    // record the choices of rows
+	chunk  int     // prompt tokens per pass; 0 means all
+	given  []int32 // tokens that are decoded instead of the model's own
+	rows   bool    // whether the choices of rows are recorded
 	replay []record.Row
 }
 
@@ -65,7 +65,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 	for i := range copies {
 		c := &copies[i]
 		for p := range pages {
-			// Not in order, and page 0 unused: a kernel that ignored the table would be caught.
+			// Pages are not in order, and page 0 is unused, so that a kernel that ignores the page table gives wrong
+			// results.
 			c.table = append(c.table, int32(c.rank*(pages+1)+pages-p))
 		}
 		if s, ok := m.(model.Stateful); ok {
@@ -119,8 +120,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 	return o, nil
 }
 
-// copies are the sequences that a case is computed as: one, or where ranks share attention by requests one on the first
-// rank and one on the last, while those between have none.
+// copies has the sequences as which a case is computed: one or, if ranks share attention by requests, one on the
+// first and one on the last rank, with none on the ranks between them.
 type copies []sequence
 
 // sequence is one sequence: the rank that has it, its pages and its state.
@@ -137,8 +138,8 @@ func copiesOf(cfg *plan.Config) copies {
 	return copies{{}, {rank: cfg.Model.Ranks - 1}}
 }
 
-// run runs a pass of all copies, whose logits and records must have the same bits. The first rows of the result are
-// those of the first copy.
+// run runs a pass of all copies, whose logits and records must be bitwise equal. The result begins with the rows of
+// the first copy.
 func (c copies) run(r *step.Runner, layers int, w step.Work) (step.Result, error) {
 	var works []step.Work
 	for i := range c {

@@ -8,34 +8,36 @@ import (
 
 // Tolerances, with their reasons.
 const (
-	// exactLogit bounds logits of float32 caches. An independent float32 implementation differs by about 1e-4 through
-	// summation order.
+	// exactLogit is the maximum error of logits with float32 caches. Another order of sums changes logits of an
+	// independent float32 implementation by about 1e-4.
 	exactLogit = 2e-3
 
-	// A quantised cache, even bf16, flips some selections and expert choices on random weights, so single positions
-	// can be far off while the typical one is close: medians are checked, and single positions are not. Rounding to
-	// e4m3 (2.6 % of a value, typically) moves the typical position further than rounding to bf16 (0.17 %): 0.953 is
-	// the lowest median seen.
+	// A quantised cache, even bf16, flips some selections and expert choices on random weights, so single positions can
+	// have large errors although the typical position has a small one. Therefore medians are checked and single
+	// positions are not. Rounding to e4m3 (typically 2.6 % of a value) changes the typical position more than rounding
+	// to bf16 (0.17 %): the lowest median that was measured is 0.953.
 	bf16Cosine   = 0.99
 	fp8Cosine    = 0.93
 	quantOverlap = 0.95
 
-	// firstCosine bounds the state after the first layer, which no expert choice and no selection has touched yet.
+	// firstCosine is the minimum cosine of the state after the first layer, which does not depend on an expert choice
+	// or a selection.
 	firstCosine = 0.99
 
-	// For DeepSeek-V4, the layers before the first scored expert choice stay within 0.995 with 584-byte entries. Over
-	// 40 samples of the weights 0.9985 is the lowest median of logits in long cases, 0.9966 in short cases, and
-	// single positions fall to 0.5 (v4 spec, 8).
+	// For DeepSeek-V4 with 584-byte entries, the layers before the first scored expert choice have cosines above 0.995.
+	// Over 40 samples of the weights, the lowest median of logits is 0.9985 in long cases and 0.9966 in short cases,
+	// and single positions are as low as 0.5 (v4 spec, 8).
 	v4Cosine      = 0.99
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
 
-	// exactDraft bounds logits of drafts, confidences and logits after rejected drafts in float32. The independent
-	// implementations differ by at most 1e-5; the smallest mistake that was tried, a missing sink, gives 0.01.
+	// exactDraft is the maximum error in float32 of logits of drafts, of confidences and of logits after rejected
+	// drafts. The independent implementations differ by at most 1e-5; the smallest fault that was tried, a missing
+	// sink, gives 0.01.
 	exactDraft = 1e-4
 
-	// farCosine bounds the typical position where FP8 indexer keys have changed the selections of later layers with
-	// random weights. Logits of unrelated positions have a cosine near 0.
+	// farCosine is the minimum cosine of the typical position if FP8 indexer keys have changed the selections of later
+	// layers with random weights. Logits of unrelated positions have a cosine near 0.
 	farCosine = 0.7
 )
 
@@ -56,7 +58,7 @@ func judge(c *Case, main, index plan.Layout) {
 	case main == plan.BF16Row1152:
 		c.judgeMedians(bf16Cosine)
 		c.judgeGreedy()
-	case main == plan.BF16Row1024: // an expert that flips among the decoded tokens changes the states of all later ones
+	case main == plan.BF16Row1024: // a flipped expert choice changes all later decoded tokens
 		c.judgeMedians(bf16Cosine)
 	case main == plan.FP8Row528:
 		c.judgeMedians(fp8Cosine)
@@ -88,15 +90,15 @@ func (c *Case) judgeExact() {
 	}
 }
 
-// judgeBlocks requires the same of drafts as of logits: in float32 everything is equal except for rounding; otherwise
-// the typical row agrees.
+// judgeBlocks requires of drafts what is required of logits: in float32, equality except for rounding; otherwise
+// agreement of the typical row.
 func (c *Case) judgeBlocks(main plan.Layout) {
 	b := c.Blocks
 	if main == plan.V4F32Row2048 {
 		for _, x := range []struct {
 			what  string
 			value float64
-		}{{"logits of drafts", b.LogitError}, {"their logits without the Markov head", b.BaseError},
+		}{{"logits of drafts", b.LogitError}, {"logits of drafts without the Markov head", b.BaseError},
 			{"confidences", b.ConfidenceError}, {"logits after given drafts", b.ForcedError}} {
 			if !(x.value <= exactDraft) {
 				c.addProblem("%s are off by %.2e, want at most %.0e", x.what, x.value, exactDraft)
@@ -114,8 +116,7 @@ func (c *Case) judgeBlocks(main plan.Layout) {
 	}
 }
 
-// judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact
-// keys.
+// judgeMedians judges quantised rows whose selections contain every key, or were computed from exact keys.
 func (c *Case) judgeMedians(cosine float64) {
 	c.checked = cosineColumn | hiddenColumn
 	overlapping := ""
@@ -139,14 +140,16 @@ func (c *Case) judgeMedians(cosine float64) {
 
 // judgeGreedy compares greedy tokens of quantised rows.
 func (c *Case) judgeGreedy() {
-	// A single position may be off by as much as the worst one was; a choice with a larger margin cannot flip.
+	// A single position may have an error as large as the largest measured one; a choice with a larger margin cannot
+	// flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
 		c.addProblem("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
 			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
 
-// v41Cosine bounds the typical position over entries of four bits: 0.937 is the lowest median seen.
+// v41Cosine is the minimum cosine of the typical position with four-bit entries; the lowest median that was measured
+// is 0.937.
 const v41Cosine = 0.85
 
 // judgeV41 is for entries of four bits with windows of eight. The first layers read only windows; the first indexer
@@ -172,7 +175,7 @@ func (c *Case) judgeV41(key float64) {
 	}
 }
 
-// keyNoise returns how much rounding changes indexer keys and queries.
+// keyNoise returns the relative L2 error that rounding causes in indexer keys and queries.
 func keyNoise(index plan.Layout) float64 {
 	switch index {
 	case plan.IndexF32Row512:
@@ -222,11 +225,11 @@ func (c *Case) judgeV4(key float64) {
 	}
 }
 
-// judgeSelective is for FP8 indexer keys and prompts longer than a selection. The oracle scores with unquantised
-// keys, so a few of the selected keys differ in every row of every layer, and with random weights later layers then
-// give different results (with exact keys they do not). Results before the first difference must agree; later layers
-// are tested with trained weights, whose results change little with a few keys, and by comparison with the other paths
-// over the same bytes.
+// judgeSelective judges FP8 indexer keys with prompts longer than a selection. The oracle scores with unquantised
+// keys, so a few selected keys differ in every row of every layer, and with random weights later layers then give
+// different results; with exact keys they do not. Results before the first difference must agree. Later layers are
+// tested in two other ways: with trained weights, whose results change little if a few keys differ, and by comparison
+// with other kernels that read the same bytes.
 func (c *Case) judgeSelective() {
 	c.checked = cosineColumn | overlapColumn
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more "+
@@ -241,7 +244,7 @@ func (c *Case) judgeSelective() {
 	}
 }
 
-// first returns the first value, or 0 without one.
+// first returns the first value, or 0 if there is none.
 func first(v []float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -30,20 +30,20 @@ type Checkpoint struct {
 	Scheme Scheme
 
 	files    []FileInfo
-	maps     map[string]*mmap.File // by FileInfo.Path; empty for embedded bytes
-	stamps   map[string]stamp      // of the files as they were opened; empty for embedded bytes
+	maps     map[string]*mmap.File // mapped files by FileInfo.Path; empty for embedded bytes
+	stamps   map[string]stamp      // sizes and times of the files when they were opened; empty for embedded bytes
 	tensors  map[string]*Tensor
-	names    func() []string // sorted, on first use: sorting costs as much as reading the header
+	names    func() []string // sorted names, computed on first use: sorting costs as much as reading the header
 	metadata map[string]string
 	bytes    int64
-	drawn    bool // made by FromShapes
+	drawn    bool // whether the checkpoint was made by FromShapes
 	closed   bool
-	release  func() error // of memory that the caller of FromTensors mapped; nil without it
+	release  func() error // releases memory that the caller of FromTensors mapped; nil if there is none
 }
 
 // FileInfo describes one file of a checkpoint.
 type FileInfo struct {
-	Path     string // or the name given to FromBytes
+	Path     string // path of the file, or the name given to FromBytes
 	Bytes    int64  // size of the whole file
 	Tensors  int    // tensors of the checkpoint in this file
 	Unlisted int    // tensors in the file that the index does not place here; they are not part of the checkpoint
@@ -115,7 +115,7 @@ func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Che
 	c.files, c.release = files, release
 	for i := range files {
 		at, err := stampOf(files[i].Path)
-		if err != nil { // bytes of the program itself
+		if err != nil { // the path is the name of bytes inside the program, not of a file
 			clear(c.stamps)
 			break
 		}
@@ -162,16 +162,17 @@ func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
 // Len returns the number of tensors.
 func (c *Checkpoint) Len() int { return len(c.tensors) }
 
-// All yields the tensors in no order. They are shared: they must not be changed.
+// All yields the tensors in arbitrary order. They are shared and must not be changed.
 func (c *Checkpoint) All() iter.Seq[*Tensor] { return maps.Values(c.tensors) }
 
-// Tensor finds a tensor by its full name. The result is shared: it must not be changed.
+// Tensor finds a tensor by its full name. The result is shared and must not be changed.
 func (c *Checkpoint) Tensor(name string) (*Tensor, bool) {
 	t, ok := c.tensors[name]
 	return t, ok
 }
 
-// Metadata returns a copy of the files' key-value strings; where shards differ, the value of the first shard by path.
+// Metadata returns a copy of the files' key-value strings. If shards have different values for a key, it returns the
+// value of the first shard by path.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
 // Files lists the files, sorted by path. The slice belongs to the caller.
@@ -197,8 +198,8 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// Files lists which of the file names in the folder dir [Open] reads: the index and the shards it names, or one file
-// without an index. readIndex is called where there is an index. A shard may be missing in names.
+// Files returns the files among names that [Open] reads in the folder dir: the index and the shards that the index
+// names, or one file without an index. readIndex is called if there is an index. A shard may be missing in names.
 func Files(dir string, names []string, readIndex func(name string) ([]byte, error)) ([]string, error) {
 	if !slices.Contains(names, IndexName) {
 		one, err := onlyFile(dir, names)
@@ -215,7 +216,7 @@ func Files(dir string, names []string, readIndex func(name string) ([]byte, erro
 	return append([]string{IndexName}, slices.Sorted(maps.Keys(byFile))...), nil
 }
 
-// onlyFile picks the file of a folder without an index.
+// onlyFile returns the checkpoint file of a folder without an index.
 func onlyFile(dir string, names []string) (string, error) {
 	var found []string
 	for _, name := range names {
@@ -238,7 +239,7 @@ func onlyFile(dir string, names []string) (string, error) {
 		dir, len(found), extension, found[0], IndexName, ErrNotFound)
 }
 
-// shard is one checked file before its tensors join the checkpoint.
+// shard is one checked file whose tensors have not yet been added to the checkpoint.
 type shard struct {
 	info     FileInfo
 	tensors  []Tensor
@@ -264,7 +265,7 @@ func newShard(path string, data []byte) (*shard, error) {
 		metadata: h.metadata,
 	}
 	for i, e := range h.entries {
-		// In bounds: checkTiling has compared every range with len(data).
+		// The range is in bounds, because checkTiling has compared every range with len(data).
 		begin, end := h.dataStart+e.begin, h.dataStart+e.end
 		sh.tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[begin:end:end], File: path,
 			Offset: begin}
@@ -272,7 +273,7 @@ func newShard(path string, data []byte) (*shard, error) {
 	return sh, nil
 }
 
-// mapShard maps and checks one file. On an error Close unmaps it.
+// mapShard maps and checks one file. After an error, Close unmaps the file.
 func (c *Checkpoint) mapShard(path string) (*shard, error) {
 	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -303,7 +304,7 @@ func (c *Checkpoint) add(sh *shard, t *Tensor) {
 	sh.info.Tensors++
 }
 
-// addFile notes the file once its tensors are counted.
+// addFile adds the description of a file whose tensors have been counted.
 func (c *Checkpoint) addFile(sh *shard) {
 	sh.info.Unlisted = len(sh.tensors) - sh.info.Tensors
 	c.files = append(c.files, sh.info)

@@ -238,6 +238,26 @@ func TestOpenWrongKindOfPath(t *testing.T) {
 	}
 }
 
+// Downloads have links in place of files: an index and its files are read through them.
+func TestLinkedFilesAreRead(t *testing.T) {
+	blobs := writeFiles(t, map[string]string{"a": tiny("x"), "b": tiny("y"),
+		"index": `{"weight_map":{"x":"m1.safetensors","y":"m2.safetensors"}}`})
+	dir := t.TempDir()
+	for name, blob := range map[string]string{"m1.safetensors": "a", "m2.safetensors": "b", IndexName: "index"} {
+		if err := os.Symlink(filepath.Join(blobs, blob), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n := len(slices.Collect(c.All())); n != 2 {
+		t.Errorf("%d tensors were found", n)
+	}
+}
+
 func TestAClosedCheckpointHasNoTensors(t *testing.T) {
 	c, err := Open(writeFiles(t, map[string]string{"model.safetensors": tiny("x", "y")}))
 	if err != nil {

@@ -74,14 +74,14 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// columnForm is the stored tensors of a matrix, and how they are packed.
+// columnForm has the stored tensors of a matrix, and how they are packed.
 type columnForm struct {
 	q, zeros, scales *Tensor
 	scheme           *Scheme
 	bits             int
-	awq              bool // in the order of AWQ, else of GPTQ
-	noZeros          bool // the zero point is the middle of the codes
-	mapped           bool // the codes are pages of a file
+	awq              bool // codes are in the order of AWQ, otherwise in the order of GPTQ
+	noZeros          bool // the zero point is the middle of the range of codes
+	mapped           bool // the codes are in mapped pages of a file
 }
 
 // gptqBits returns the number of bits of codes: from the configuration, or the only number that fits the zero points.
@@ -143,7 +143,7 @@ func (f *columnForm) arrange(m *Matrix) error {
 	}
 	data, scale := *m.Data, *m.Scale
 	data.Data, scale.Data = make([]byte, m.Rows*m.RowBytes), scales
-	words := m.RowBytes / 4 // of a row
+	words := m.RowBytes / 4 // 4-byte words of a row
 	if f.awq {
 		eachBand(m.Rows/8, func(first, end int) { f.awqRows(data.Data, m, first, end) })
 	} else {
@@ -185,7 +185,7 @@ func (f *columnForm) zeroPoints(rows, groups int) ([]byte, error) {
 // awqNibble is the nibble of an AWQ word that contains each of eight outputs.
 var awqNibble = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// awqRows writes the rows of words first to end of AWQ, eight each, eight columns at a time.
+// awqRows writes the rows of AWQ words first to end. A word has eight rows; eight columns are written at a time.
 func (f *columnForm) awqRows(to []byte, m *Matrix, first, end int) {
 	stride := f.q.Shape[1]
 	for w := first; w < end; w++ {

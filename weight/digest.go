@@ -16,8 +16,8 @@ import (
 // Digest identifies every byte of weights.
 type Digest [sha256.Size]byte
 
-// ErrNoDigest is wrapped where the digest of a checkpoint is not available: its tensors are random, or a file has
-// changed since it was opened.
+// ErrNoDigest is wrapped if a checkpoint has no digest: its tensors are random, or a file has changed since it was
+// opened.
 var ErrNoDigest = errors.New("the weights have no digest")
 
 // digestSuffix is the suffix of the text file that stores the digest of a file of weights, in the same folder:
@@ -41,8 +41,8 @@ func stampOf(path string) (stamp, error) {
 	return stamp{info.Size(), info.ModTime().UnixNano()}, nil
 }
 
-// KeepDigest stores the SHA-256 of a file that was just written next to it: next to the target of path, where it is a
-// link.
+// KeepDigest stores the SHA-256 of a file that was just written in the same folder. If path is a link, it stores it
+// next to the link's target.
 func KeepDigest(path string, sum Digest) error {
 	at, err := stampOf(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func keepDigest(path string, sum Digest, at stamp) error {
 	})
 }
 
-// keptDigest returns the digest that is stored next to a file, where it belongs to this version of it.
+// keptDigest returns the digest that is stored next to a file, if it belongs to this version of the file.
 func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -84,8 +84,8 @@ func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	return sum, err == nil && n == len(sum)
 }
 
-// KnownDigest returns the digest of all weights without reading files: from the digests stored next to them. Weights
-// that are in memory, without files, are hashed.
+// KnownDigest returns the digest of all weights without reading them, from the digests that are stored next to their
+// files. Weights in memory, without files, are hashed.
 func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	d, err := c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {
@@ -96,8 +96,8 @@ func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	return d, err == nil
 }
 
-// ReadDigest returns the digest of all weights. It reads the files whose digests are not stored next to them, and
-// stores these; kept is an error if that was not possible, as in a read-only folder.
+// ReadDigest returns the digest of all weights. It reads the files without a stored digest, and stores their digests;
+// kept is an error if that was not possible, for example in a read-only folder.
 func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error) {
 	d, err = c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {
@@ -116,8 +116,8 @@ func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error)
 	return d, kept, err
 }
 
-// digest is SHA-256 over the digest of each file and the names of the tensors that are taken from it, sorted by digest:
-// names of files do not count. of is the digest of a file.
+// digest returns the SHA-256 over the digest of each file and the names of the tensors that are read from it, sorted
+// by digest, so names of files do not matter. of returns the digest of a file.
 func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d Digest, err error) {
 	if c.drawn {
 		return d, fmt.Errorf("%w: its tensors are random", ErrNoDigest)
@@ -125,7 +125,7 @@ func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d D
 	if len(c.stamps) == 0 {
 		return c.hashTensors(), nil
 	}
-	from := map[string][]string{} // names by file
+	from := map[string][]string{} // names of tensors by file
 	for _, name := range c.names() {
 		t := c.tensors[name]
 		from[t.File] = append(from[t.File], name)
@@ -186,8 +186,8 @@ func hashFile(ctx context.Context, path string) (d Digest, err error) {
 	return d, ctx.Err()
 }
 
-// LocalFingerprint is Fingerprint and the size and time of modification of every file: files that were edited have
-// another one, and so have copies on other machines.
+// LocalFingerprint returns a hash of Fingerprint and of the size and time of modification of every file. It is
+// different for edited files and for copies on other machines.
 func (c *Checkpoint) LocalFingerprint() Digest {
 	h := sha256.New()
 	sampled := c.Fingerprint()

@@ -9,7 +9,7 @@ import (
 // DType is the element type of a tensor.
 type DType uint8
 
-// The zero DType is not a type, so that a forgotten field is not mistaken for a real one.
+// The zero DType is invalid, so that a field that was not set is not mistaken for a type.
 const (
 	Invalid DType = iota
 	Bool
@@ -27,7 +27,7 @@ const (
 	BF16
 	F8E4M3
 	F8E5M2
-	// F8E8M0 is a bare exponent: byte b means 2^(b-127), and 0xFF is NaN.
+	// F8E8M0 is an exponent without mantissa: byte b means 2^(b-127), and 0xFF is NaN.
 	F8E8M0
 	// F4E2M1x2 packs two e2m1 values per byte, the earlier one in the low nibble. Shapes count values, not bytes, as
 	// the format has it; checkpoints that store the same bytes as I8 or U8 count bytes (Matrix distinguishes the two).
@@ -50,7 +50,7 @@ func (d DType) Block() (block.Format, bool) {
 	return f, d > firstBlock && f.Valid()
 }
 
-// dtypes has, for each DType, its spelling in the format and the bits of one element.
+// dtypes has, for each DType, its spelling in the file format and the bits of one element.
 var dtypes = [...]struct {
 	name string
 	bits int
@@ -101,11 +101,11 @@ func (d DType) Bits() int {
 	return 0
 }
 
-// Size returns the size in bytes of the smallest addressable piece: one element, or the pair of elements that shares a
-// byte for F4E2M1x2 (so Size is 1 there, and bytes = elements * Bits() / 8 holds for every type).
+// Size returns the size in bytes of the smallest addressable unit: one element or, for F4E2M1x2, the pair of elements
+// that shares a byte (so Size is 1, and bytes = elements * Bits() / 8 holds for every type).
 func (d DType) Size() int { return (d.Bits() + 7) / 8 }
 
-// dtypeNamed reads the safetensors spelling: Invalid when it is unknown.
+// dtypeNamed returns the type of a safetensors spelling, or Invalid if the spelling is unknown.
 func dtypeNamed(s []byte) DType {
 	for d := Bool; int(d) < len(dtypes); d++ {
 		if dtypes[d].name == string(s) {

@@ -30,7 +30,7 @@ var (
 type FileError struct {
 	File   string // path of the file
 	Tensor string // name of the tensor concerned, or empty
-	Offset int64  // byte of the file where the problem is written down
+	Offset int64  // byte of the file at which the problem is
 	Reason string
 	Kind   error
 }
@@ -46,17 +46,18 @@ func (e *FileError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the sentinel.
+// Unwrap returns the sentinel error, ErrMalformed or ErrNotFound.
 func (e *FileError) Unwrap() error { return e.Kind }
 
-// maxProblems bounds how many problems of one file are spelled out: a file can have one per tensor.
+// maxProblems is the maximum number of problems of one file that are described; a file can have one problem per
+// tensor.
 const maxProblems = 16
 
 // problems collects the errors of one file, so that all of them are reported together.
 type problems struct {
 	file   string
 	errs   []error
-	hidden int // found beyond maxProblems
+	hidden int // number of problems beyond maxProblems
 }
 
 // add records one problem at a byte offset of the file.
@@ -82,7 +83,7 @@ func (p *problems) err() error {
 	return errors.Join(p.errs...)
 }
 
-// clip shortens a name that comes from a file, so that a hostile one cannot flood a log.
+// clip shortens a name from a file, so that a hostile file cannot flood a log.
 func clip(s string) string {
 	const limit = 200
 	if len(s) <= limit {

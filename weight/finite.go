@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// NotFinite is an element of a tensor that is NaN or infinite: no trained weight is.
+// NotFinite is an element of a tensor that is NaN or infinite, which does not occur in trained weights.
 type NotFinite struct {
 	Tensor  string
 	Element int
@@ -44,7 +44,7 @@ func (c *Checkpoint) FindNotFinite(most time.Duration) (found *NotFinite, all bo
 // finiteScales checks the scales of a matrix.
 func finiteScales(m *Matrix) error { return finite(m.Scale) }
 
-// finite returns an error that names the first of the scales that is NaN or infinite. U8 are e8m0 bytes.
+// finite returns an error that names the first scale that is NaN or infinite. A scale of type U8 has e8m0 bytes.
 func finite(scale *Tensor) error {
 	at := -1
 	switch scale.DType {
@@ -68,7 +68,8 @@ func finite(scale *Tensor) error {
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale)
 }
 
-// elementBytes returns the size of an element, of a block for block formats, 0 for types without floats.
+// elementBytes returns the bytes of an element or, for block formats, of a block; 0 for types that are not floating
+// point.
 func (t *Tensor) elementBytes() int {
 	if f, ok := t.DType.Block(); ok {
 		return f.Bytes()

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Values that share a scale in the two forms of FP4.
+// Values of a row that share a scale in the two forms of FP4.
 const (
-	mxGroup = 32 // e8m0 scales
-	nvGroup = 16 // e4m3 scales under a factor of the whole matrix
+	mxGroup = 32 // for e8m0 scales
+	nvGroup = 16 // for e4m3 scales and a factor for the whole matrix
 )
 
-// mostFactor bounds the factor of an NVFP4 matrix: the largest value 6 * 448 * factor of a trained weight is far below
-// a thousand, and reciprocals that were taken for factors are far above.
+// mostFactor is the maximum factor of an NVFP4 matrix. The largest value of trained weights, 6 * 448 * factor, is far
+// below a thousand; a reciprocal that was mistaken for a factor gives far more.
 const mostFactor = 1000.0 / (6 * 448)
 
 // fp4 reads two e2m1 codes to a byte, the earlier column in the low nibble, with one of
@@ -103,7 +103,7 @@ func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// scalar returns the value of a tensor of one float32.
+// scalar returns the value of a tensor with one float32.
 func scalar(t *Tensor) (float32, error) {
 	if t.DType != F32 || t.Elements() != 1 || len(t.Data) != 4 {
 		return 0, fmt.Errorf("weight: %s is %s %s in %s, want one F32: %w", t.Name, t.DType, shapeText(t.Shape), t.File,
@@ -119,8 +119,9 @@ func scalar(t *Tensor) (float32, error) {
 	return v[0], nil
 }
 
-// asMXFP4 returns an NVFP4 matrix as MXFP4 where that is exact: its factor and all scales are powers of two, the scales
-// of two groups in a row are equal, and their products are normal numbers of e8m0. Codes stay where they are.
+// asMXFP4 returns an NVFP4 matrix as MXFP4 if that is exact: the factor and all scales are powers of two, the scales
+// of adjacent groups are equal in pairs, and the products of factor and scale are normal e8m0 numbers. The codes do
+// not change.
 func (m Matrix) asMXFP4() Matrix {
 	exponent, ok := powerOfTwo(m.Factor)
 	if !ok || m.Cols%mxGroup != 0 {

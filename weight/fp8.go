@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fp8Block is the side of FP8 blocks where the configuration does not set it.
+// fp8Block is the side of FP8 blocks if the configuration does not set it.
 const fp8Block = 128
 
 // fp8 reads values of e4m3 with scales for blocks, for rows or for the whole matrix:
@@ -54,7 +54,8 @@ func (m *module) blocksFit(out *Matrix, shape []int) bool {
 	return b[0] > 0 && b[1] > 0 && slices.Equal(shape, []int{blocks(out.Rows, b[0]), blocks(out.Cols, b[1])})
 }
 
-// fp8Blocks finds the size of blocks: from the configuration, otherwise the usual size that gives the shape.
+// fp8Blocks sets the size of blocks: from the configuration or, without one, the usual size that agrees with the
+// shape of the scales.
 func (m *module) fp8Blocks(out *Matrix, scale *Tensor, shape []int) error {
 	size := m.c.Scheme.Block
 	given := size[0] > 0 && size[1] > 0

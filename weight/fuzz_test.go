@@ -34,7 +34,7 @@ func FuzzHeader(f *testing.F) {
 			return
 		}
 		text := data[8 : 8+binary.LittleEndian.Uint64(data)]
-		var plain map[string]map[string]json.RawMessage // exact keys: a struct would take "DType" too
+		var plain map[string]map[string]json.RawMessage // exact keys, because a struct would also accept "DType"
 		if err := json.Unmarshal(text, &plain); err != nil {
 			t.Fatalf("accepted, but the standard decoder says: %v", err)
 		}
@@ -108,7 +108,7 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var plain map[string]json.RawMessage // exact keys: a struct would take "Weight_Map" too
+		var plain map[string]json.RawMessage // exact keys, because a struct would also accept "Weight_Map"
 		if err := json.Unmarshal(text, &plain); err != nil {
 			t.Fatalf("accepted, but the standard decoder says: %v", err)
 		}

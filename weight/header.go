@@ -14,8 +14,8 @@ const (
 	maxHeaderBytes = 100_000_000 // the format's own limit
 	metadataKey    = "__metadata__"
 
-	// typicalEntryBytes is the text of one tensor in published checkpoints; it sizes tables before the entries are
-	// counted.
+	// typicalEntryBytes is the length of the text of one tensor in published checkpoints. Tables are allocated by it
+	// before the entries are counted.
 	typicalEntryBytes = 110
 )
 
@@ -25,7 +25,7 @@ type entry struct {
 	dtype      DType
 	shape      []int
 	begin, end int64 // bytes of the data section, half open
-	at         int64 // byte of the file where the entry is written
+	at         int64 // byte of the file at which the entry begins
 }
 
 // header is the checked header of one file.
@@ -58,7 +58,7 @@ func parseHeader(file string, data []byte) (*header, error) {
 		p.add(prefixBytes+int64(syntax.Pos), h.current, "header is not valid: %s", syntax.Reason)
 		return nil, p.err()
 	}
-	if len(p.errs) == 0 { // ranges of broken entries cannot be compared
+	if len(p.errs) == 0 { // ranges of invalid entries cannot be compared
 		checkTiling(p, h.entries, int64(len(data))-h.dataStart)
 	}
 	if err := p.err(); err != nil {
@@ -95,9 +95,9 @@ type headerParser struct {
 	jsonscan.Scanner
 	*problems
 	*header
-	seen    map[string]struct{} // names read so far, "__metadata__" among them
-	current string              // tensor being read, for errors
-	dims    []int               // scratch
+	seen    map[string]struct{} // names read so far, including "__metadata__"
+	current string              // name of the tensor that is being read, for errors
+	dims    []int               // reused buffer for the dimensions of a shape
 }
 
 func (h *headerParser) parse() error {
@@ -154,7 +154,7 @@ func (h *headerParser) readMetadata() error {
 	return err
 }
 
-// fields of an entry, as bits of a set
+// The fields of an entry, as bits of a set.
 const (
 	hasDType = 1 << iota
 	hasShape

@@ -14,14 +14,14 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// typicalPlacementBytes is the text of one tensor in published indexes; it sizes a table before the tensors are
-// counted.
+// typicalPlacementBytes is the length of the text of one tensor in published indexes. A table is allocated by it
+// before the tensors are counted.
 const typicalPlacementBytes = 110
 
 // placement states where the index puts one tensor.
 type placement struct {
 	tensor string
-	at     int64 // byte of the index where this is written
+	at     int64 // byte of the index at which the placement begins
 }
 
 // openSharded opens the files that the index at indexPath names. The index defines the checkpoint: a tensor of a shard
@@ -97,7 +97,7 @@ func IndexedTensors(file string, text []byte) ([]string, error) {
 	return names, nil
 }
 
-// readIndex reads the whole index; like a header it may not exceed maxHeaderBytes.
+// readIndex reads the whole index, which may not exceed maxHeaderBytes, like a header.
 func readIndex(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -181,8 +181,8 @@ func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placeme
 	})
 }
 
-// shardNameProblem states why an index may not name this file: a shard is a plain file name in the folder of its index,
-// so that a downloaded index cannot reach anything else.
+// shardNameProblem returns the reason why an index may not name a file, or an empty text. A shard must be a plain
+// file name in the folder of its index, so that a downloaded index cannot refer to other files.
 func shardNameProblem(name string) string {
 	switch {
 	case name == "" || name == "." || name == "..":

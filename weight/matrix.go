@@ -10,38 +10,38 @@ import (
 //	W[r, c] = (value(Data, r, c) - zero) * (scale * Factor)
 //
 // where scale and zero are those of the block: row r/BlockRows, column c/BlockCols (integer divisions). The last blocks
-// may be ragged. The scale multiplies, also where its name ends in "_inv".
+// may be ragged. The scale multiplies, also if its name ends in "_inv".
 type Matrix struct {
 	Data *Tensor
-	// [ceil(Rows/BlockRows), ceil(Cols/BlockCols)]: F32, BF16, F16, F8_E4M3, F8_E8M0, or U8 holding e8m0 bytes; nil
-	// when unscaled
+	// Scale has shape [ceil(Rows/BlockRows), ceil(Cols/BlockCols)] and type F32, BF16, F16, F8_E4M3, F8_E8M0, or U8
+	// with e8m0 bytes; nil if the values have no scales.
 	Scale *Tensor
-	// Zero has the zero points of integers, U8 of the shape of Scale. Where it is nil the zero point is 8 for U4x2, 128
+	// Zero has the zero points of integers, U8 in the shape of Scale. If it is nil, the zero point is 8 for U4x2, 128
 	// for U8, and 0 for other values.
 	Zero   *Tensor
-	Factor float32 // of all scales; 0 where there is none
+	Factor float32 // factor of all scales; 0 if there is none
 
-	BlockRows, BlockCols int // of a scale; 0 x 0 when unscaled
+	BlockRows, BlockCols int // rows and columns that share a scale; 0 x 0 without scales
 
-	Rows, Cols int // in values; Data's own shape counts bytes or words where values are packed
-	// how Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (also if Data.DType is I8 or U8),
-	// U4x2, U8 or I8
+	Rows, Cols int // values; the shape of Data counts bytes or words if values are packed
+	// Values is the type in which Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (also if
+	// Data.DType is I8 or U8), U4x2, U8 or I8.
 	Values   DType
-	RowBytes int // from a row of Data to the next
+	RowBytes int // bytes from a row of Data to the next row
 
-	Parts []string // names of all tensors that belong to it, also those that are not needed
+	Parts []string // names of all tensors of the matrix, including those that are not needed
 
-	// arrange is the function that Arrange runs; nil where there is nothing to do, or it is done.
+	// arrange is the function that Arrange runs; nil if there is nothing to do, or after it has run.
 	arrange func(m *Matrix) error
 }
 
-// Reordered reports whether the stored order is not that of rows: Data, Scale and Zero have no bytes before
+// Reordered reports whether the matrix is not stored by rows: Data, Scale and Zero have no bytes before
 // [Matrix.Arrange].
 func (m *Matrix) Reordered() bool { return m.Data.Data == nil && m.Data.Drawn == nil }
 
-// Arrange prepares a matrix for reading. One that is not stored by rows is brought into its own memory, and the pages
-// of the file that it was read from are dropped. Scales of groups are checked: NaN and infinity are errors. NVFP4 that
-// is an exact cast of MXFP4 becomes MXFP4 again.
+// Arrange prepares a matrix for reading. A matrix that is not stored by rows is rearranged in newly allocated memory,
+// and the file pages that it was read from are dropped. Scales of groups are checked: NaN and infinity are errors.
+// NVFP4 values that were converted exactly from MXFP4 become MXFP4 again.
 func (m *Matrix) Arrange() error {
 	if m.arrange == nil {
 		return nil
@@ -53,10 +53,10 @@ func (m *Matrix) Arrange() error {
 	return err
 }
 
-// stores are the ends of the names under which the values of a matrix may be stored, instead of ".weight".
+// stores has the endings of names under which the values of a matrix may be stored.
 var stores = []string{".weight", ".weight_packed", ".qweight"}
 
-// HasMatrix reports whether there is a matrix called name, in whatever form.
+// HasMatrix reports whether there is a matrix with the given name, in any form.
 func (c *Checkpoint) HasMatrix(name string) bool {
 	if _, ok := c.tensors[name]; ok {
 		return true
@@ -97,9 +97,9 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 // module holds the tensors of one matrix.
 type module struct {
 	c     *Checkpoint
-	name  string   // of the weight
-	stem  string   // the name without .weight
-	named bool     // it ends so; other names have no forms but that of today's FP8
+	name  string   // name of the weight
+	stem  string   // name of the weight without .weight
+	named bool     // whether the name ends in .weight; other names can only have the current form of FP8
 	parts []string // names of the tensors that were found
 }
 
@@ -195,7 +195,7 @@ func (m *module) read(data *Tensor) (Matrix, error) {
 		data.Name, data.File, ErrDType, data.DType)
 }
 
-// unused marks the scales of static activations as read: products with float rows do not need them.
+// unused marks the scales of static activations as read. Products with floating-point rows do not need them.
 func (m *module) unused(names ...string) {
 	for _, name := range names {
 		m.part("." + name)
@@ -249,7 +249,7 @@ func shaped(t *Tensor, shape ...int) *Tensor {
 	return &out
 }
 
-// blocks is ceil(n/size), without overflow for any n >= 0.
+// blocks returns ceil(n/size), without overflow for any n >= 0.
 func blocks(n, size int) int {
 	if n == 0 {
 		return 0
@@ -264,7 +264,7 @@ func scaleError(data, scale *Tensor, reason string) error {
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale, reason)
 }
 
-// missingScale is the error for a quantised matrix without the scale that its values need.
+// missingScale returns the error for a quantised matrix without the scale that its values need.
 func missingScale(data *Tensor, names ...string) error {
 	quoted := make([]string, len(names))
 	for i, n := range names {

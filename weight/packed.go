@@ -80,7 +80,7 @@ func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 		return scaleError(out.Data, scale, "a scale of integers is F32, BF16 or F16")
 	}
 	shape := scale.Shape
-	if len(shape) == 1 { // a scale for each row
+	if len(shape) == 1 { // one scale for each row
 		shape = []int{shape[0], 1}
 	}
 	if len(shape) != 2 || shape[0] != out.Rows || shape[1] < 1 || out.Cols%shape[1] != 0 {
@@ -98,7 +98,7 @@ func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 	return m.inOrder(m.part(".weight_g_idx"), out.Cols, out.BlockCols)
 }
 
-// inOrder checks that a list of the groups of columns, nil for none, is in the order of the columns.
+// inOrder returns an error unless a list of the groups of columns, if there is one, is in the order of the columns.
 func (m *module) inOrder(index *Tensor, cols, size int) error {
 	if index == nil {
 		return nil
@@ -144,7 +144,7 @@ func (m *module) packedZeros(out *Matrix, bits int) error {
 	return nil
 }
 
-// zeroTensor are zero points that were read from t.
+// zeroTensor returns a tensor of zero points that were read from t.
 func zeroTensor(t *Tensor, zeros []byte, rows, groups int) *Tensor {
 	return &Tensor{Name: t.Name, DType: U8, Shape: []int{rows, groups}, Data: zeros, File: t.File, Offset: t.Offset}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Ends of the names of tensors without parameters: scales and zero points, and tensors that loading needs only to be
-// present.
+// Endings of names of tensors that hold no parameters: scales and zero points, and tensors that must exist but whose
+// contents are not needed.
 var (
 	scaleEnds = []string{"_scale_inv", ".scale", ".weight_scale", ".weight_scale_2", ".weight_global_scale",
 		".weight_zero_point", ".scales", ".qzeros"}
@@ -14,12 +14,13 @@ var (
 		".output_scale", ".k_scale", ".v_scale", ".inv_freq"}
 )
 
-// Parameters returns how many values of the network a tensor holds, packed ones counted one by one, and how many scales
-// and zero points. They follow from its shape and name; no data is read except the few numbers of weight_shape.
+// Parameters returns the number of network values in a tensor, counting packed values one by one, and the number of
+// scales and zero points. They are computed from the tensor's shape and name; no data is read except the few numbers
+// of weight_shape.
 func (c *Checkpoint) Parameters(t *Tensor) (values, scales int64) {
 	is := func(end string) bool { return strings.HasSuffix(t.Name, end) }
 	n := int64(t.Elements())
-	plain := is(".weight") // most are, and none of the lists' ends is
+	plain := is(".weight") // most tensors end so, and then are in neither list of endings
 	switch {
 	case !plain && slices.ContainsFunc(otherEnds, is):
 		return 0, 0

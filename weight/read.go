@@ -40,7 +40,7 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 		return decode(t, 2, func(b []byte) float32 { return num.FromBF16(le.Uint16(b)) })
 	case F8E4M3:
 		return decode(t, 1, func(b []byte) float32 { return num.FromE4M3(b[0]) })
-	case F8E5M2: // the upper byte of a half
+	case F8E5M2: // the byte is the upper byte of an F16
 		return decode(t, 1, func(b []byte) float32 { return num.FromF16(uint16(b[0]) << 8) })
 	case F8E8M0:
 		return decode(t, 1, func(b []byte) float32 { return num.FromE8M0(b[0]) })
@@ -115,7 +115,7 @@ func ReadI32(t *Tensor) ([]int32, error) {
 	return out, err
 }
 
-// decode calls one for every element of size bytes.
+// decode returns the result of one for every element of size bytes.
 func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 	if len(t.Data)%size != 0 {
 		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are not a whole number of %s", t.Name, ErrMalformed,
@@ -145,7 +145,7 @@ func (m Matrix) ReadRows(first, end int) ([]float32, error) {
 	if err != nil || len(out) == 0 {
 		return out, err
 	}
-	if wide := len(out) / (end - first); wide > m.Cols { // rows are padded
+	if wide := len(out) / (end - first); wide > m.Cols { // rows are padded with further columns
 		for r := range end - first {
 			copy(out[r*m.Cols:][:m.Cols], out[r*wide:])
 		}
@@ -157,8 +157,8 @@ func (m Matrix) ReadRows(first, end int) ([]float32, error) {
 	return out, m.scaleRows(out, first, end)
 }
 
-// Scales returns the scales of all blocks as float32, the factor applied, in the order of Scale. All of them are
-// finite.
+// Scales returns the scales of all blocks, multiplied by the factor, as float32 in the order of Scale. All of them
+// are finite.
 func (m *Matrix) Scales() ([]float32, error) {
 	if err := finite(m.Scale); err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (m *Matrix) scaleRows(out []float32, first, end int) error {
 	if err != nil {
 		return err
 	}
-	zero := float32(0) // of codes without zero points
+	zero := float32(0) // zero point of codes without zero points
 	switch m.Values {
 	case U4x2:
 		zero = 8

@@ -10,16 +10,16 @@ import (
 // forms of matrices then follow from the tensors, and ambiguous ones are refused.
 type Scheme struct {
 	Method     string  // quant_method
-	Block      [2]int  // weight_block_size, rows and columns of a block of FP8; zeros where it is not given
-	Groups     []Group // of integers; without any all are accepted
-	Symmetric  bool    // GPTQ: the zero point is the middle of the codes, whatever qzeros holds
-	PlainZeros bool    // GPTQ: qzeros holds zero points (gptq_v2), else zero points minus one
+	Block      [2]int  // weight_block_size: rows and columns of a block of FP8; zeros if it is not given
+	Groups     []Group // groups of integers that are accepted; empty: all are accepted
+	Symmetric  bool    // GPTQ: the zero point is the middle of the range of codes, whatever qzeros contains
+	PlainZeros bool    // GPTQ: qzeros contains zero points (gptq_v2), otherwise zero points minus one
 }
 
 // Group is a size of groups of integers that share a scale.
-type Group struct{ Bits, Size int } // Size 0: the whole row
+type Group struct{ Bits, Size int } // Size 0 means the whole row
 
-// String returns the group as messages have it.
+// String returns the text of the group in messages.
 func (g Group) String() string {
 	if g.Size == 0 {
 		return fmt.Sprintf("int%d with a scale for each row", g.Bits)

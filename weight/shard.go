@@ -23,7 +23,7 @@ func CreateSharded(dir string, tensors []Source, metadata map[string]string, max
 		return fmt.Errorf("weight: shard size of %d bytes: %w; give a positive size, or 0 for one file", maxBytes,
 			ErrSource)
 	}
-	if _, err := arrange(tensors); err != nil { // all problems before the first byte
+	if _, err := arrange(tensors); err != nil { // reports all problems before the first byte is written
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -72,11 +72,11 @@ type shardIndex struct {
 	Metadata struct {
 		TotalSize int64 `json:"total_size"`
 	} `json:"metadata"`
-	WeightMap map[string]string `json:"weight_map"` // tensor to file
+	WeightMap map[string]string `json:"weight_map"` // file of each tensor
 }
 
 func writeIndex(path string, index *shardIndex) error {
-	text, err := json.MarshalIndent(index, "", "  ") // sorts the tensors
+	text, err := json.MarshalIndent(index, "", "  ") // Marshal sorts the tensors
 	if err != nil {
 		return fmt.Errorf("weight: checkpoint index: %w", err)
 	}
@@ -113,7 +113,7 @@ func Vacant(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("weight: checkpoint folder: %w", err)
 	}
-	var found []string // sorted, as ReadDir is
+	var found []string // names in sorted order, because ReadDir sorts
 	for _, e := range entries {
 		if e.Name() == IndexName || strings.HasSuffix(e.Name(), extension) {
 			found = append(found, e.Name())

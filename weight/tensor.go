@@ -10,9 +10,9 @@ type Tensor struct {
 	Data  []byte // zero-copy view of the mapped file or the embedded bytes: read-only, valid until Checkpoint.Close
 
 	File   string // path of the file, or the name given to FromBytes
-	Offset int64  // where Data begins in File
+	Offset int64  // byte of File at which Data begins
 
-	Drawn *Distribution // of the values of a tensor without data; nil where there is Data
+	Drawn *Distribution // distribution of the values of a tensor without data; nil if there is Data
 }
 
 // Distribution is the distribution of random values, close to a normal one.
@@ -30,7 +30,7 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Bytes returns the size of the data, also where it is random.
+// Bytes returns the size of the data, including random data.
 func (t *Tensor) Bytes() int64 {
 	if t.Drawn == nil {
 		return int64(len(t.Data))
@@ -50,7 +50,7 @@ func dataBytes(d DType, shape []int) (n int64, ok bool) {
 		}
 		empty = empty || dim == 0
 	}
-	if empty { // regardless of the other dimensions
+	if empty { // the number of values is 0 regardless of the other dimensions
 		return 0, true
 	}
 	for _, dim := range shape {
@@ -71,5 +71,5 @@ func dataBytes(d DType, shape []int) (n int64, ok bool) {
 	if hi != 0 || total%8 != 0 {
 		return 0, false
 	}
-	return int64(total / 8), true // below 2^61
+	return int64(total / 8), true // less than 2^61
 }

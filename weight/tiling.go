@@ -17,10 +17,10 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	slices.SortFunc(order, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
-	covered := int64(0) // everything before this byte belongs to some tensor
+	covered := int64(0) // every byte before this one belongs to a tensor
 	var last *entry     // the entry that ends at covered
-	var past *entry     // the first that runs past the end, as all after it do in a truncated file
-	more := 0           // of them
+	var past *entry     // first entry that runs past the end; in a truncated file all later entries do, too
+	more := 0           // number of other entries that run past the end
 	for _, e := range order {
 		switch {
 		case e.end > size:
@@ -53,7 +53,7 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	}
 }
 
-// shapeText spells a shape as the header does, shortened when a hostile header makes it long.
+// shapeText returns a shape as the header spells it. A very long shape, as a hostile header may have, is shortened.
 func shapeText(shape []int) string {
 	const limit = 8
 	if len(shape) > limit {

@@ -23,7 +23,7 @@ import (
 type Source struct {
 	Name  string
 	DType DType
-	Shape []int // in values: the last dimension of F4E2M1x2 counts two per byte
+	Shape []int // numbers of values: the last dimension of F4E2M1x2 counts two per byte
 	Fill  func(w io.Writer) error
 }
 
@@ -43,11 +43,11 @@ func (s *Source) Bytes() (n int64, ok bool) {
 	return dataBytes(s.DType, s.Shape)
 }
 
-// alignBytes is the boundary on which data begins, and every tensor whose size is a multiple of it: a cache line, which
-// is also the widest vector register.
+// alignBytes is the alignment of the data, and of every tensor whose size is a multiple of it: the size of a cache
+// line, which is also the widest vector register.
 const alignBytes = 64
 
-// writeBuffer is so large that the cost of a system call is negligible.
+// writeBuffer is the size in bytes above which the cost of a system call is negligible.
 const writeBuffer = 1 << 20
 
 // Write writes one safetensors file to w: the header, then each tensor as its Fill delivers it.
@@ -92,14 +92,14 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			f.Close() // its own error adds nothing: the file goes away, and it may be closed already
+			f.Close() // the error of Close adds nothing: the file is removed, and it may be closed already
 			err = errors.Join(fmt.Errorf("weight: create %s: %w", path, err), os.Remove(f.Name()))
 		}
 	}()
 	if err := write(f); err != nil {
 		return err
 	}
-	if err := f.Chmod(0o644); err != nil { // a temporary file begins readable by its owner alone
+	if err := f.Chmod(0o644); err != nil { // a temporary file is initially readable only by its owner
 		return err
 	}
 	if err := f.Close(); err != nil {
@@ -152,7 +152,7 @@ func alignment(s Source) int {
 	return 1 << min(bits.TrailingZeros64(uint64(n)), bits.TrailingZeros(alignBytes))
 }
 
-// encodeHeader builds length, JSON text and padding, a multiple of alignBytes together.
+// encodeHeader returns the header length, the JSON text and padding, which together are a multiple of alignBytes.
 func encodeHeader(order []Source, metadata map[string]string) ([]byte, error) {
 	buf := make([]byte, prefixBytes, prefixBytes+128*(len(order)+1))
 	buf = append(buf, '{')
@@ -162,7 +162,7 @@ func encodeHeader(order []Source, metadata map[string]string) ([]byte, error) {
 				return nil, fmt.Errorf("weight: metadata %q: %w: not valid UTF-8", k, ErrSource)
 			}
 		}
-		text, err := json.Marshal(metadata) // sorts the keys
+		text, err := json.Marshal(metadata) // Marshal sorts the keys
 		if err != nil {
 			return nil, fmt.Errorf("weight: metadata: %w", err)
 		}
@@ -214,7 +214,7 @@ func writeData(w io.Writer, t *Source) error {
 	return nil
 }
 
-// exactWriter passes on up to left bytes and refuses a write that would exceed them.
+// exactWriter passes on at most left bytes and refuses a write that would exceed them.
 type exactWriter struct {
 	w    io.Writer
 	left int64

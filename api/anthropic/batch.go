@@ -120,8 +120,8 @@ type BatchResult struct {
 // BatchAnswer is the outcome of one request.
 type BatchAnswer struct {
 	Type    string          `json:"type"`
-	Message json.RawMessage `json:"message,omitempty"` // of one that succeeded
-	Error   any             `json:"error,omitempty"`   // the body of the error
+	Message json.RawMessage `json:"message,omitempty"` // message of a request that succeeded
+	Error   any             `json:"error,omitempty"`   // body of the error of a request that failed
 }
 
 // The types of answers.

@@ -47,7 +47,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 	return c
 }
 
-// thinks reports whether the model reasons before its reply.
+// thinks reports whether the request turns reasoning on.
 func (r *Request) thinks() bool {
 	last := r.Messages[len(r.Messages)-1].Content
 	results := slices.ContainsFunc(last, func(b Block) bool { return b.Type == BlockResult })
@@ -72,13 +72,13 @@ func (r *Request) addTo(list []openai.Message, m *Message) []openai.Message {
 		}
 	}
 	if said.Content == nil && said.ReasoningContent == "" && said.ToolCalls == nil {
-		return list // results only, or nothing at all
+		return list // the message has only results, or no content
 	}
 	n := len(list) - 1
 	switch {
 	case n < 0 || list[n].Role != m.Role,
 		m.Role == RoleSystem,
-		m.Role == RoleAssistant && said.ReasoningContent != "": // reasoning begins a turn
+		m.Role == RoleAssistant && said.ReasoningContent != "": // reasoning begins a new turn
 		return append(list, said)
 	}
 	list[n].Content = append(list[n].Content, said.Content...)

@@ -18,35 +18,35 @@ const (
 // Message is one message of a conversation.
 type Message struct {
 	Role    string
-	Content []Block // a string on the wire is one block of text; nil means no content at all
+	Content []Block // a string on the wire is one block of text; nil means that the message has no content
 }
 
 // The types of blocks.
 const (
 	BlockText     = "text"
 	BlockThinking = "thinking"
-	BlockRedacted = "redacted_thinking" // in requests only, and without effect: nobody here can read it
+	BlockRedacted = "redacted_thinking" // in requests only; ignored, because another server has encrypted it
 	BlockToolUse  = "tool_use"
 	BlockResult   = "tool_result" // in requests only
 
-	BlockReference = "tool_reference" // inside a result only: a tool that was searched for
+	BlockReference = "tool_reference" // inside a result only: a tool that a search has found
 )
 
 // Block is one piece of a message. Its fields depend on its type.
 type Block struct {
 	Type string
-	Text string // of text and of thinking
+	Text string // text of blocks of text and of thinking
 
-	ID    string          // of a call
-	Name  string          // of a call: the tool
-	Input json.RawMessage // of a call: an object
+	ID    string          // id of a call
+	Name  string          // name of the tool of a call
+	Input json.RawMessage // arguments of a call: an object
 
-	ToolUseID string   // of a result: the call it answers
-	Result    []string // of a result: its texts
+	ToolUseID string   // id of the call that a result answers
+	Result    []string // texts of a result
 	// References are names of tools: for a result, those that a search found; for BlockReference, one.
 	References []string
 
-	Omit bool // of thinking in a response: the signature alone holds the text
+	Omit bool // thinking in a response: only the signature contains the text
 }
 
 var messageFields = wire.Fields[Message]{
@@ -60,7 +60,7 @@ var messageFields = wire.Fields[Message]{
 type blockReader struct {
 	Block
 	text, thinking *string
-	sealed         string // thinking that the signature holds
+	sealed         string // thinking that the signature contains
 }
 
 // blockFields holds the fields of a message's content blocks.
@@ -77,7 +77,7 @@ var plainFields = wire.Fields[blockReader]{
 	"input":       {Read: func(c *wire.Reader, b *blockReader) { b.Input = readObject(c, "an object") }},
 	"tool_use_id": wire.TextField(func(b *blockReader) *string { return &b.ToolUseID }),
 
-	"cache_control": wire.IgnoreAny[blockReader](), // every page of a prompt can be reused, wherever it is cut
+	"cache_control": wire.IgnoreAny[blockReader](), // every page of a prompt can be reused, with or without breakpoints
 	"citations":     wire.IgnoreAny[blockReader](),
 	"caller":        wire.IgnoreAny[blockReader](),
 	"is_error":      {Read: readIsError},

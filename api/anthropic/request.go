@@ -17,30 +17,30 @@ type Request struct {
 	Messages []Message
 	System   []string // a string on the wire is one text
 
-	MaxTokens   *int // thinking included; 0 only reads the prompt into the cache
+	MaxTokens   *int // includes thinking; 0 only reads the prompt into the cache
 	Temperature *float64
 	TopP        *float64
 	TopK        *int
-	Stop        []string // stop_sequences
+	Stop        []string // stop sequences
 	Stream      bool
 
 	Tools      []Tool
 	ToolChoice *ToolChoice
-	Thinking   string          // one of the types below; empty is the model's default
-	Omit       bool            // thinking.display is omitted: blocks of thinking hold their signature alone
-	Budget     *int            // thinking.budget_tokens: the most tokens of thinking
-	Effort     string          // output_config.effort: how much to think
+	Thinking   string          // one of the types below; empty means the model's default
+	Omit       bool            // thinking.display is omitted: only the signatures of thinking blocks contain the text
+	Budget     *int            // thinking.budget_tokens: maximum tokens of thinking
+	Effort     string          // output_config.effort: amount of reasoning
 	Schema     json.RawMessage // output_config.format.schema
 }
 
 // Tool is a function that the model may call.
 type Tool struct {
-	Type        string // "custom", or empty for the same
+	Type        string // "custom" or empty, which have the same meaning
 	Name        string
 	Description string
 	Schema      json.RawMessage // input_schema
 	Strict      *bool
-	Deferred    bool // it is not listed: a result of a tool that searches tools shows it, by a tool_reference
+	Deferred    bool // the tool is not listed; the result of a search for tools shows it by a tool_reference
 }
 
 // hostedTools lists the prefixes of types of tools that only a provider can run; the date of a version follows.
@@ -68,7 +68,7 @@ func (r *Request) LeftOut() []string {
 // ToolChoice restricts the model's use of tools.
 type ToolChoice struct {
 	Type   string // one of the choices below
-	Name   string // with ChoiceTool
+	Name   string // name of the tool, with ChoiceTool
 	Single bool   // disable_parallel_tool_use
 }
 
@@ -85,10 +85,10 @@ const (
 	ThinkingEnabled  = "enabled"
 	ThinkingDisabled = "disabled"
 	ThinkingAdaptive = "adaptive"
-	ThinkingBetween  = "between_tools" // only where the results of tools came last
+	ThinkingBetween  = "between_tools" // think only after results of tools
 )
 
-// DisplayOmitted as thinking.display omits the text of thinking.
+// DisplayOmitted, as the value of thinking.display, omits the text of thinking.
 const DisplayOmitted = "omitted"
 
 // MaxNameBytes is the maximum length of the name of a tool.
@@ -134,8 +134,8 @@ var requestFields = wire.Fields[Request]{
 	"output_config": {Read: func(c *wire.Reader, r *Request) { wire.ReadObject(c, r, outputFields) }},
 	"output_format": {Read: readFormat}, // the older place of output_config.format
 
-	"metadata":           wire.IgnoreAs[Request](jsonscan.Object), // labels; nothing is kept per user
-	"service_tier":       wire.IgnoreAs[Request](jsonscan.String), // there is one tier
+	"metadata":           wire.IgnoreAs[Request](jsonscan.Object), // labels; no data is stored per user
+	"service_tier":       wire.IgnoreAs[Request](jsonscan.String), // there is only one tier
 	"cache_control":      wire.IgnoreAny[Request](),               // every page of a prompt can be reused
 	"context_management": wire.IgnoreAny[Request](),               // the conversation is used as it was sent
 

@@ -17,7 +17,7 @@ type Response struct {
 	Content      []Block `json:"content"`
 	StopReason   *string `json:"stop_reason"` // null at the beginning of a stream
 	StopSequence *string `json:"stop_sequence"`
-	StopDetails  *string `json:"stop_details"` // always null: it is about refusals
+	StopDetails  *string `json:"stop_details"` // always null: the field describes refusals
 	Usage        Usage   `json:"usage"`
 }
 
@@ -33,7 +33,7 @@ const (
 // Usage counts the tokens of a message. The tokens of a prompt are the sum of the first three.
 type Usage struct {
 	InputTokens              int `json:"input_tokens"`
-	CacheCreationInputTokens int `json:"cache_creation_input_tokens"` // always 0: nothing is charged for it
+	CacheCreationInputTokens int `json:"cache_creation_input_tokens"` // always 0: writing to the cache is not charged
 	CacheReadInputTokens     int `json:"cache_read_input_tokens"`
 	OutputTokens             int `json:"output_tokens"`
 
@@ -55,8 +55,8 @@ func NewResponse(id, model string) *Response {
 	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
 }
 
-// unsigned is the signature of our thinking blocks, where Anthropic has its own. Blocks that clients send back are
-// accepted with any signature.
+// unsigned is the signature of our thinking blocks, in which Anthropic's servers put their own. Blocks that clients
+// send back are accepted with any signature.
 const unsigned = "unsigned"
 
 // signature returns the signature of a thinking block. It is the thinking itself if the block omits it, so that it can
@@ -157,7 +157,7 @@ type Model struct {
 	Lifecycle   string `json:"lifecycle"`  // "active"
 
 	MaxInputTokens int `json:"max_input_tokens"`
-	MaxTokens      int `json:"max_tokens"` // of an answer
+	MaxTokens      int `json:"max_tokens"` // maximum tokens of an answer
 }
 
 // NewModel returns the description of a model with a context of the given number of tokens.

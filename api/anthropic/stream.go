@@ -41,7 +41,7 @@ func AppendDelta(dst []byte, i int, kind, text string) []byte {
 	return end(append(wire.AppendString(out, text), '}'))
 }
 
-// AppendBlockStop writes that block i is complete; a thinking block is signed before.
+// AppendBlockStop writes that block i is complete. Before that, it writes the signature of a thinking block.
 func AppendBlockStop(dst []byte, i int, b Block) []byte {
 	if b.Type == BlockThinking {
 		dst = appendIndex(open(dst, "content_block_delta"), i)

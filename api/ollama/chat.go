@@ -24,7 +24,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 		c.Messages = append(c.Messages, openai.Message{Role: openai.RoleUser, Content: openai.Content{r.Prompt}})
 		return c
 	}
-	var open []openai.ToolCall // calls without a result, of the last message that made any
+	var open []openai.ToolCall // calls without a result, of the last message with calls
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		out := openai.Message{Role: m.Role, Content: openai.Content{m.Content}}
@@ -65,7 +65,7 @@ func (r *Request) sampling() openai.Options {
 	o := r.Options
 	o.Model, o.ResponseFormat, o.Stream = ModelName(r.Model), r.Format, r.Streams()
 	if o.TopP != nil && *o.TopP == 0 {
-		o.TopP = nil // off, as here
+		o.TopP = nil // in Ollama's interface 0 turns it off
 	}
 	return o
 }
@@ -78,8 +78,8 @@ func (r *Request) limit() *int {
 	return r.MaxTokens
 }
 
-// answers returns the id of the call whose result a message is: the call that it names, else the first open call of its
-// tool, else the first open one.
+// answers returns the id of the call whose result a message is: the call that the message names, otherwise the first
+// call of its tool without a result, otherwise the first call without a result.
 func (m *Message) answers(open []openai.ToolCall) (id string, left []openai.ToolCall) {
 	at := -1
 	for i := range open {

@@ -13,22 +13,22 @@ import (
 // Request is the body of POST /api/chat or of POST /api/generate. For nil and zero the server chooses the value.
 type Request struct {
 	Model   string
-	Options openai.Options // sampling: the object options, and log probabilities
+	Options openai.Options // sampling options of the object options, and log probabilities
 	// MaxTokens is options.num_predict; a negative value means no limit.
 	MaxTokens *int
-	Stream    *bool // nil is true
+	Stream    *bool // nil means true
 	Format    *openai.ResponseFormat
 	Think     *bool
-	Effort    string // how much to think, where think is a word
+	Effort    string // amount of reasoning, if think is a word
 
-	// Of /api/chat.
+	// Fields of /api/chat.
 	Messages []Message
 	Tools    []openai.Tool
 
-	// Of /api/generate.
+	// Fields of /api/generate.
 	Prompt string
 	System string
-	Raw    bool // the prompt is completed as it is
+	Raw    bool // whether the prompt is completed unchanged
 }
 
 // Streams reports whether the answer is sent in pieces.
@@ -40,8 +40,8 @@ type Message struct {
 	Content  string
 	Thinking string
 	Calls    []Call // assistant only
-	ToolName string // tool only: the tool whose result it is
-	ToolCall string // tool only: the call's id, where there is one
+	ToolName string // tool messages only: name of the tool whose result it is
+	ToolCall string // tool messages only: id of the call, if there is one
 }
 
 // Call is a call of a tool, in a request or in a response.
@@ -75,7 +75,7 @@ func DecodeShow(d *wire.Decoder, body []byte) (*ShowRequest, *wire.Error) {
 
 var showFields = wire.Fields[ShowRequest]{
 	"model":   wire.TextField(func(r *ShowRequest) *string { return &r.Model }),
-	"name":    wire.TextField(func(r *ShowRequest) *string { return &r.Model }), // its older name
+	"name":    wire.TextField(func(r *ShowRequest) *string { return &r.Model }), // older name of the field
 	"verbose": wire.IgnoreAs[ShowRequest](jsonscan.Bool),
 }
 
@@ -105,7 +105,7 @@ var chatFields = wire.Join(commonFields, wire.Fields[Request]{
 		r.Tools = openai.ReadTools(c)
 		for i := range r.Tools {
 			if r.Tools[i].Type == "" {
-				r.Tools[i].Type = "function" // the only one
+				r.Tools[i].Type = "function" // the only type
 			}
 		}
 	}},
@@ -150,7 +150,7 @@ var functionFields = wire.Fields[Call]{
 		switch c.Shape() {
 		case jsonscan.Object:
 			t.Arguments = c.Raw()
-		case jsonscan.String: // as in OpenAI's interface; the chat format checks it
+		case jsonscan.String: // a string as in OpenAI's interface, which the chat format checks
 			t.Arguments = json.RawMessage(c.Text())
 		default:
 			c.WrongShape("an object")

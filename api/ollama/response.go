@@ -15,7 +15,7 @@ const Version = "0.12.6"
 type Chunk struct {
 	Model     string
 	CreatedAt time.Time
-	Generated bool // of /api/generate, whose text stands outside a message
+	Generated bool // whether the chunk is of /api/generate, whose text is not inside a message
 	Content   string
 	Thinking  string
 	Calls     []Call
@@ -27,7 +27,7 @@ type Done struct {
 	Reason          string // one of the reasons below
 	Total           time.Duration
 	PromptTokens    int
-	PromptTime      time.Duration // to the first token
+	PromptTime      time.Duration // time to the first token
 	GeneratedTokens int
 	GeneratedTime   time.Duration
 }
@@ -36,7 +36,7 @@ type Done struct {
 const (
 	DoneStop   = "stop"
 	DoneLength = "length"
-	DoneLoad   = "load" // nothing was asked
+	DoneLoad   = "load" // the request had no question
 )
 
 type wireCall struct {
@@ -65,7 +65,7 @@ type wireChunk struct {
 	Done       bool   `json:"done"`
 	DoneReason string `json:"done_reason,omitempty"`
 
-	TotalDuration      *int64 `json:"total_duration,omitempty"` // nanoseconds, as those below
+	TotalDuration      *int64 `json:"total_duration,omitempty"` // nanoseconds, like the durations below
 	LoadDuration       *int64 `json:"load_duration,omitempty"`  // always 0: the model is loaded
 	PromptEvalCount    *int   `json:"prompt_eval_count,omitempty"`
 	PromptEvalDuration *int64 `json:"prompt_eval_duration,omitempty"`
@@ -118,10 +118,10 @@ type Model struct {
 	Model      string    `json:"model"`
 	ModifiedAt time.Time `json:"modified_at"`
 	Size       int64     `json:"size"`   // bytes of weights
-	Digest     string    `json:"digest"` // of what decides its answers
+	Digest     string    `json:"digest"` // digest of everything that determines the model's answers
 	Details    Details   `json:"details"`
 
-	// Of /api/ps.
+	// Fields of /api/ps.
 	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
 	SizeVRAM      *int64     `json:"size_vram,omitempty"`
 	ContextLength int        `json:"context_length,omitempty"`

@@ -10,7 +10,7 @@ import (
 
 // fieldNote documents one field of a request that has no effect on the answer.
 type fieldNote struct {
-	Name string // as on the wire
+	Name string // name as sent on the wire
 	Why  string
 }
 

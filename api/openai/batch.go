@@ -60,7 +60,7 @@ type Batch struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"` // "batch"
 	Endpoint         string            `json:"endpoint"`
-	Errors           *struct{}         `json:"errors"` // of the whole batch; lines fail alone
+	Errors           *struct{}         `json:"errors"` // always null, because each line fails by itself
 	InputFileID      string            `json:"input_file_id"`
 	CompletionWindow string            `json:"completion_window"`
 	Status           string            `json:"status"`
@@ -106,7 +106,7 @@ type BatchRequest struct {
 // BatchEndpoints lists the endpoints that lines can be sent to.
 var BatchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses"}
 
-// CompletionWindow is the only supported window, as with OpenAI.
+// CompletionWindow is the only supported window, as in OpenAI's interface.
 const CompletionWindow = "24h"
 
 var batchFields = wire.Fields[BatchRequest]{

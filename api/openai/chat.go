@@ -11,14 +11,14 @@ type ChatRequest struct {
 	Messages []Message `json:"messages"`
 
 	MaxTokens           *int `json:"max_tokens,omitempty"`            // older name of MaxCompletionTokens
-	MaxCompletionTokens *int `json:"max_completion_tokens,omitempty"` // reasoning included
+	MaxCompletionTokens *int `json:"max_completion_tokens,omitempty"` // includes reasoning
 
 	Logprobs    bool `json:"logprobs,omitempty"`
-	TopLogprobs *int `json:"top_logprobs,omitempty"` // [0, 20], with Logprobs only
+	TopLogprobs *int `json:"top_logprobs,omitempty"` // [0, 20], only with Logprobs
 
 	Tools             []Tool      `json:"tools,omitempty"`
 	ToolChoice        *ToolChoice `json:"tool_choice,omitempty"`
-	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil is true
+	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil means true
 	// Functions reports that tools were sent in their older form, functions, in which the answer has at most one call.
 	Functions bool `json:"-"`
 
@@ -26,7 +26,7 @@ type ChatRequest struct {
 	Thinking           *Thinking                  `json:"thinking,omitempty"`
 	ChatTemplateKwargs map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
 
-	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`  // nil is true unless ContinueFinalMessage
+	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`  // nil means not ContinueFinalMessage
 	ContinueFinalMessage bool  `json:"continue_final_message,omitempty"` // continue the last assistant message
 }
 
@@ -90,7 +90,7 @@ func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
 	return list
 }
 
-// thinkingKwargs holds the names of that switch in chat templates: DeepSeek's and GLM's.
+// thinkingKwargs has the names of the switch for reasoning in chat templates: DeepSeek's and GLM's.
 var thinkingKwargs = []string{"thinking", "enable_thinking"}
 
 // ThinkingMode reports whether the request turns reasoning on or off, with any of its switches: thinking,

@@ -10,7 +10,7 @@ import (
 type ChatChunk struct {
 	Head                    // with ObjectChatChunk
 	Choices []ChunkChoice   `json:"choices"` // empty in the closing chunk
-	Usage   *Usage          `json:"usage"`   // absent unless asked for; null before the closing chunk
+	Usage   *Usage          `json:"usage"`   // absent unless requested; null before the closing chunk
 	Sparrow json.RawMessage `json:"sparrow,omitempty"`
 }
 
@@ -20,11 +20,11 @@ type ChunkChoice struct {
 	Delta        Delta         `json:"delta"`
 	Logprobs     *ChatLogprobs `json:"logprobs"`
 	FinishReason FinishReason  `json:"finish_reason"`
-	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // the rows of its tokens, if requested
+	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // recorded rows of the chunk's tokens, if requested
 }
 
-// Delta is a piece of a message. Empty fields are omitted, with one exception: a delta with a role opens a message and
-// carries its content even if that is empty, as OpenAI's first chunk does.
+// Delta is a piece of a message. Empty fields are omitted, with one exception: a delta with a role begins a message
+// and has its content even if that is empty, like OpenAI's first chunk.
 type Delta struct {
 	Role             string          `json:"role,omitempty"`
 	Content          string          `json:"content,omitempty"`
@@ -39,9 +39,9 @@ type Delta struct {
 type ToolCallDelta struct {
 	Index    int           `json:"index"`
 	ID       string        `json:"id,omitempty"`
-	Type     string        `json:"type,omitempty"` // "function" or "custom", when there is an id
+	Type     string        `json:"type,omitempty"` // "function" or "custom", if there is an id
 	Function FunctionDelta `json:"function"`
-	Custom   bool          `json:"-"` // of a custom tool: arguments are its input, and function is custom on the wire
+	Custom   bool          `json:"-"` // belongs to a custom tool, whose input is in Arguments
 }
 
 // FunctionDelta is a piece of a function call.

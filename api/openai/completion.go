@@ -12,10 +12,10 @@ type CompletionRequest struct {
 	Options
 	Prompt    Prompt `json:"prompt"`
 	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 with Echo or PromptLogprobs, or Unlimited; see NewTokens
-	Echo      bool   `json:"echo,omitempty"`       // the prompt is part of the text, and of the logprobs
-	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil means no logprobs at all
+	Echo      bool   `json:"echo,omitempty"`       // whether the prompt is part of the text and of the logprobs
+	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil means no logprobs
 
-	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"` // nil is true; text prompts only
+	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"` // nil means true; for text prompts only
 }
 
 // NewTokens returns the limit on generated tokens; [Unlimited] means none.
@@ -26,8 +26,8 @@ func (r *CompletionRequest) NewTokens() int {
 	return *r.MaxTokens
 }
 
-// completionReader is a request that is being read: best_of and suffix are checked but not kept, and the limit may have
-// the name that chats use.
+// completionReader is a request that is being read. best_of and suffix are checked but not kept, and the token limit
+// may have the name that chats use.
 type completionReader struct {
 	CompletionRequest
 	bestOf        *int

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// customMember is the name of the one argument that holds the input of a custom tool, because the models support only
-// functions.
+// customMember is the name of the only argument of the function that stands for a custom tool, because the models
+// support only functions.
 const customMember = "input"
 
 // CustomArguments returns the input of a custom tool as the arguments of a function.
@@ -17,8 +17,8 @@ func CustomArguments(input string) string {
 	return `{"` + customMember + `": ` + string(wire.AppendString(nil, input)) + `}`
 }
 
-// CustomSchema returns the JSON schema of such arguments. pattern, if not empty, is a regular expression that the input
-// must match.
+// CustomSchema returns the JSON schema of the arguments that CustomArguments returns. pattern, if not empty, is a
+// regular expression that the input must match.
 func CustomSchema(pattern string) json.RawMessage {
 	text := []byte(`{"type": "object", "properties": {"` + customMember + `": {"type": "string"`)
 	if pattern != "" {
@@ -30,19 +30,19 @@ func CustomSchema(pattern string) json.RawMessage {
 // CustomInput reads the streamed arguments of a call of a custom tool and returns the tool's input.
 type CustomInput struct {
 	state  inputState
-	name   []byte // of the member
-	depth  int    // brackets open inside a value that is not a string
-	quoted bool   // inside a string of such a value
-	escape []byte // the escape so far, from the backslash on; empty outside of one
-	high   string // the escape of the first half of a surrogate pair, or empty
+	name   []byte // name of the member that is being read
+	depth  int    // number of open brackets inside a value that is not a string
+	quoted bool   // whether the position is inside a string of such a value
+	escape []byte // escape sequence so far, from the backslash on; empty outside of one
+	high   string // escape of the first half of a surrogate pair, or empty
 }
 
 type inputState uint8
 
 const (
 	inputOutside inputState = iota // before a member
-	inputName                      // inside its name
-	inputColon                     // before its value
+	inputName                      // inside the name of a member
+	inputColon                     // before the value of a member
 	inputText                      // inside a string
 	inputOther                     // inside a value that is not a string
 )

@@ -12,16 +12,16 @@ const (
 	FormatText       = "text"
 	FormatJSONObject = "json_object"
 	FormatJSONSchema = "json_schema"
-	FormatRegex      = "regex"  // text that a regular expression matches as a whole
+	FormatRegex      = "regex"  // text that matches a regular expression as a whole
 	FormatChoice     = "choice" // one of a list of texts
 )
 
 // ResponseFormat constrains the answer's text.
 type ResponseFormat struct {
 	Type       string      `json:"type"`
-	JSONSchema *JSONSchema `json:"json_schema,omitempty"` // with FormatJSONSchema only
-	Regex      string      `json:"regex,omitempty"`       // with FormatRegex
-	Choice     []string    `json:"choice,omitempty"`      // with FormatChoice
+	JSONSchema *JSONSchema `json:"json_schema,omitempty"` // only with FormatJSONSchema
+	Regex      string      `json:"regex,omitempty"`       // only with FormatRegex
+	Choice     []string    `json:"choice,omitempty"`      // only with FormatChoice
 
 	// Param is the request field that contains the constraint, such as guided_regex; empty means response_format.
 	Param string `json:"-"`
@@ -31,7 +31,7 @@ type ResponseFormat struct {
 type JSONSchema struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
-	Schema      json.RawMessage `json:"schema,omitempty"` // names in the order sent
+	Schema      json.RawMessage `json:"schema,omitempty"` // schema with names in the order in which they were sent
 	Strict      *bool           `json:"strict,omitempty"`
 }
 

@@ -58,10 +58,10 @@ func readFunctionChoice(c *wire.Reader, r *ChatRequest) {
 // oldCalls assigns ids to calls in the older form, which have none.
 type oldCalls struct {
 	count int
-	last  string // the id of the last such call
+	last  string // id of the last such call
 }
 
-// settle converts the older form in a message to tool calls and results.
+// settle converts the older form of calls and results in a message to tool calls and results.
 func (o *oldCalls) settle(m *messageReader) {
 	if m.call != nil && m.ToolCalls == nil {
 		o.count++

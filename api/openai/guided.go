@@ -35,10 +35,10 @@ var structuredFields = wire.Fields[Options]{
 	"grammar": wire.Refuse[Options]("use json, regex or choice"),
 }
 
-// constrain sets the response format, which can be set only once.
+// constrain sets the response format. It reports an error if the format is already set.
 func (o *Options) constrain(c *wire.Reader, f *ResponseFormat) {
 	switch {
-	case f == nil: // reported already
+	case f == nil: // the error has been reported already
 	case o.ResponseFormat != nil:
 		c.Problem(wire.CodeInvalidValue, "the answer is constrained twice; send one of response_format, guided_json, "+
 			"guided_regex, guided_choice and structured_outputs")

@@ -4,15 +4,15 @@ package openai
 // OpenAI's if OpenAI has one.
 const (
 	MaxMessages     = 8192
-	MaxParts        = 1024 // text parts of one message
+	MaxParts        = 1024 // text parts of a message
 	MaxTools        = 512
-	MaxToolCalls    = 512  // of one message
-	MaxPrompts      = 1024 // of one text completion
-	MaxChoices      = 1024 // prompts times n
+	MaxToolCalls    = 512  // tool calls of a message
+	MaxPrompts      = 1024 // prompts of a text completion
+	MaxChoices      = 1024 // choices of a request: prompts times n
 	MaxStops        = 16
-	MaxStopBytes    = 1024 // of one stop string
+	MaxStopBytes    = 1024 // bytes of a stop string
 	MaxStopTokenIDs = 256
-	MaxLogitBias    = 1024 // entries
+	MaxLogitBias    = 1024 // entries of logit_bias
 	MaxKwargs       = 64   // entries of chat_template_kwargs
 	MaxSaltBytes    = 256
 	MaxPriority     = 1 << 20
@@ -21,12 +21,12 @@ const (
 	MaxTopLogprobs = 20
 	MaxDraft       = 7
 	MaxTopK        = 1 << 30
-	MaxTokens      = 1 << 30 // of max_tokens and similar fields; the server checks the context length
+	MaxTokens      = 1 << 30 // maximum of max_tokens and similar fields; the server checks the context length
 	MaxTokenID     = 1<<31 - 1
 
 	MaxTemperature = 2.0
-	MaxPenalty     = 2.0  // of frequency_penalty and presence_penalty, either sign
-	MaxRepetition  = 10.0 // of repetition_penalty; its reciprocal is the least
+	MaxPenalty     = 2.0  // maximum magnitude of frequency_penalty and presence_penalty
+	MaxRepetition  = 10.0 // maximum of repetition_penalty; its reciprocal is the minimum
 	MaxBias        = 100.0
 )
 
@@ -34,5 +34,5 @@ const (
 // without a limit runs until the model stops or the context is full.
 const DefaultCompletionTokens = 16
 
-// Unlimited as max_tokens or max_completion_tokens requests as many tokens as the context holds.
+// Unlimited, as the value of max_tokens or max_completion_tokens, requests as many tokens as the context holds.
 const Unlimited = -1

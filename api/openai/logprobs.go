@@ -22,7 +22,7 @@ func (l *ChatLogprobs) MarshalJSON() ([]byte, error) { return appendChatLogprobs
 
 // TokenLogprob is a chosen token with the most probable alternatives at its position.
 type TokenLogprob struct {
-	Token       string       `json:"token"` // see [TokenText]
+	Token       string       `json:"token"` // in the form of [TokenText]
 	Logprob     Logprob      `json:"logprob"`
 	Bytes       TokenBytes   `json:"bytes"`
 	TopLogprobs []TopLogprob `json:"top_logprobs"`
@@ -37,11 +37,12 @@ type TopLogprob struct {
 
 // CompletionLogprobs is the older, columnar form: every slice has one entry per token.
 type CompletionLogprobs struct {
-	Tokens        []string   `json:"tokens"`         // see [BytesText]
+	Tokens        []string   `json:"tokens"`         // in the form of [BytesText]
 	TokenLogprobs []*Logprob `json:"token_logprobs"` // null for the first token of an echoed prompt
-	// an entry is null if nothing was predicted; the slice is nil if no alternatives were requested
+	// TopLogprobs has a null entry if no token was predicted at the position. It is nil if no alternatives were
+	// requested.
 	TopLogprobs []RankedLogprobs `json:"top_logprobs"`
-	TextOffset  []int            `json:"text_offset"` // in characters from the start of the choice's text
+	TextOffset  []int            `json:"text_offset"` // characters from the start of the choice's text
 }
 
 // MarshalJSON writes the same text as a stream.
@@ -56,7 +57,7 @@ type PromptLogprobs []map[int32]PromptLogprob
 // PromptLogprob is one token at a position of a prompt.
 type PromptLogprob struct {
 	Logprob Logprob `json:"logprob"`
-	Rank    int     `json:"rank"` // 1 is the likeliest
+	Rank    int     `json:"rank"` // 1 for the most probable token
 	Token   string  `json:"decoded_token"`
 }
 

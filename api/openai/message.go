@@ -19,7 +19,7 @@ type Message struct {
 	Role    string  `json:"role"`
 	Content Content `json:"content"`
 	Name    string  `json:"name,omitempty"`
-	// assistant only; also read under vLLM's name reasoning
+	// ReasoningContent is only for assistant messages. It is also read under vLLM's name, reasoning.
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`   // assistant only
 	ToolCallID       string     `json:"tool_call_id,omitempty"` // tool only
@@ -52,11 +52,11 @@ func (c Content) MarshalJSON() ([]byte, error) {
 	return wire.Marshal(parts)
 }
 
-// ToolCall is a call the model made, in a response or replayed in a request.
+// ToolCall is a call that the model made, in a response or sent back in a request.
 type ToolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`     // "function" or "custom"
-	Function FunctionCall `json:"function"` // of a custom tool with the arguments of [CustomArguments]
+	Function FunctionCall `json:"function"` // the call; for a custom tool, the arguments are those of [CustomArguments]
 }
 
 // MarshalJSON writes a call as the model made it. The arguments of a custom tool are its input; they are written in its

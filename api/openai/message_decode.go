@@ -20,7 +20,7 @@ func readMessages(c *wire.Reader) []Message {
 type messageReader struct {
 	Message
 	reasoning string
-	call      *FunctionCall // in the older form of a call
+	call      *FunctionCall // call in the older form
 }
 
 var messageFields = wire.Fields[messageReader]{
@@ -192,7 +192,7 @@ type namedChoice struct{ kind, name, namespace string }
 var namedChoiceFields = wire.Fields[namedChoice]{
 	"type":          wire.TextField(func(n *namedChoice) *string { return &n.kind }),
 	"function":      {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
-	"allowed_tools": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // its type is refused
+	"allowed_tools": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // its type of choice is refused
 	"custom":        {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
 }
 

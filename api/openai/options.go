@@ -16,7 +16,7 @@ type Options struct {
 
 	Temperature       *float64 `json:"temperature,omitempty"`        // [0, 2]
 	TopP              *float64 `json:"top_p,omitempty"`              // (0, 1]
-	TopK              *int     `json:"top_k,omitempty"`              // 0 is off; vLLM's -1 is read as 0
+	TopK              *int     `json:"top_k,omitempty"`              // 0 turns it off; vLLM's -1 is read as 0
 	MinP              *float64 `json:"min_p,omitempty"`              // [0, 1]
 	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`  // [-2, 2]
 	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`   // [-2, 2]
@@ -72,7 +72,7 @@ type KVTransfer struct {
 	RemoteDecode  bool     `json:"do_remote_decode"`
 	RemotePrefill bool     `json:"do_remote_prefill"`
 	EngineID      string   `json:"remote_engine_id"`
-	BlockIDs      []string `json:"remote_block_ids"` // not read: pages are known by their tokens
+	BlockIDs      []string `json:"remote_block_ids"` // not read: pages are identified by their tokens
 	Host          string   `json:"remote_host"`
 	Port          int      `json:"remote_port"`
 }

@@ -12,13 +12,13 @@ import (
 
 // Selections requests the keys that rows attended to (docs/format/selections.md).
 type Selections struct {
-	Layers []int          // nil is all
-	Tokens RecordedTokens // whose rows
+	Layers []int          // nil means all layers
+	Tokens RecordedTokens // tokens whose rows are recorded
 	Scores bool
 }
 
-// RecordedTokens selects the tokens whose rows are recorded: those of the answer, also those of the prompt, or a range
-// of positions.
+// RecordedTokens selects the tokens whose rows are recorded: only those of the answer, also those of the prompt, or a
+// range of positions.
 type RecordedTokens struct {
 	All   bool
 	Range *record.Range
@@ -63,7 +63,7 @@ func readSelections(c *wire.Reader, e *Extension) {
 	wire.ReadObject(c, e.Selections, selectionFields)
 }
 
-// readLayers reads "all" or numbers.
+// readLayers reads "all" or a list of layer numbers.
 func readLayers(c *wire.Reader, s *Selections) {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -129,7 +129,7 @@ var recordedFields = wire.Fields[record.Rows]{
 		r.Rows = wire.ReadList(c, c.Size(), "rows", filled(c, rowFields, "layers or experts",
 			func(r *record.Row) bool { return len(r.Layers) > 0 || len(r.Experts) > 0 }))
 	}},
-	// Fields of an answer other than its rows are ignored, because they are generated again.
+	// Fields of an answer other than its rows are ignored, because they are computed again.
 	"not_computed": {Read: func(c *wire.Reader, r *record.Rows) {
 		for _, x := range wire.ReadList(c, c.Size(), "ranges", func() (*record.Range, bool) {
 			x := readRange(c)

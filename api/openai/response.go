@@ -24,8 +24,8 @@ func (f FinishReason) MarshalJSON() ([]byte, error) { return appendFinish(nil, f
 
 // The reasons to finish.
 const (
-	FinishStop      FinishReason = "stop"       // the model ended, or a stop string was met
-	FinishLength    FinishReason = "length"     // the limit on tokens or the context was met
+	FinishStop      FinishReason = "stop"       // the model ended its answer, or a stop string was reached
+	FinishLength    FinishReason = "length"     // the token limit or the end of the context was reached
 	FinishToolCalls FinishReason = "tool_calls" // the model called tools
 	// FinishFunction is FinishToolCalls in the older form of calls.
 	FinishFunction FinishReason = "function_call"
@@ -45,11 +45,11 @@ type ChatResponse struct {
 	Head
 	Choices []ChatChoice    `json:"choices"`
 	Usage   Usage           `json:"usage"`
-	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
+	Sparrow json.RawMessage `json:"sparrow,omitempty"` // trace, if requested
 	// PromptLogprobs holds the logprobs of the prompt that all choices share, if requested.
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
-	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for
-	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // when asked for
+	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // token ids of the prompt, if requested
+	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // fields of SGLang, if requested
 	// KVTransfer is the address from which the pages of the prompt can be pulled, if requested.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
@@ -58,9 +58,9 @@ type ChatResponse struct {
 type ChatChoice struct {
 	Index        int             `json:"index"`
 	Message      ResponseMessage `json:"message"`
-	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless asked for
+	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless requested
 	FinishReason FinishReason    `json:"finish_reason"`
-	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // the rows of its tokens, if requested
+	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // recorded rows of the choice's tokens, if requested
 	Rollout
 }
 
@@ -80,8 +80,8 @@ type SGLExt struct {
 // ResponseMessage is the model's message.
 type ResponseMessage struct {
 	Role    string  `json:"role"`
-	Content *string `json:"content"` // null when there are only tool calls
-	// always null: the field is part of the format, but the models have no such channel
+	Content *string `json:"content"` // null if there are only tool calls
+	// Refusal is always null: the field is part of the format, but the models have no separate channel for refusals.
 	Refusal          *string    `json:"refusal"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
@@ -96,21 +96,21 @@ type CompletionResponse struct {
 	Choices []CompletionChoice `json:"choices"`
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
-	SGLExt  *SGLExt            `json:"sglext,omitempty"` // when asked for; never in a stream
+	SGLExt  *SGLExt            `json:"sglext,omitempty"` // fields of SGLang, if requested; never in a stream
 	// KVTransfer is the address from which the pages of the prompt can be pulled, if requested; never in a stream.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
-// CompletionChoice is one text, or in a stream a piece of one, unfinished until the last piece.
+// CompletionChoice is a text or, in a stream, a piece of a text without a finish reason until the last piece.
 type CompletionChoice struct {
 	Index        int                 `json:"index"`
 	Text         string              `json:"text"`
 	Logprobs     *CompletionLogprobs `json:"logprobs"`
 	FinishReason FinishReason        `json:"finish_reason"`
 
-	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`  // when asked for; never in a stream
-	Sparrow        *record.Rows   `json:"sparrow,omitempty"`          // the rows of its tokens, if requested
-	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for; never in a stream
+	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`  // if requested; never in a stream
+	Sparrow        *record.Rows   `json:"sparrow,omitempty"`          // recorded rows of its tokens, if requested
+	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // if requested; never in a stream
 	Rollout
 }
 
@@ -125,15 +125,15 @@ type Usage struct {
 
 // PromptTokensDetails counts prompt tokens by origin.
 type PromptTokensDetails struct {
-	CachedTokens int `json:"cached_tokens"` // not computed again: their prefix was in the cache
+	CachedTokens int `json:"cached_tokens"` // tokens that were not computed, because their prefix was in the cache
 }
 
 // CompletionTokensDetails counts completion tokens by kind. Rejected drafts are not part of completion_tokens: they
 // cost only time.
 type CompletionTokensDetails struct {
 	ReasoningTokens          int `json:"reasoning_tokens"`
-	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted and verified
-	RejectedPredictionTokens int `json:"rejected_prediction_tokens"` // drafted without effect
+	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted tokens that were accepted
+	RejectedPredictionTokens int `json:"rejected_prediction_tokens"` // drafted tokens that were rejected
 }
 
 // ModelList is the response to GET /v1/models.

@@ -20,7 +20,7 @@ type Response struct {
 	IncompleteDetails *IncompleteDetails `json:"incomplete_details"`
 	Model             string             `json:"model"`
 	Output            []Item             `json:"output"`
-	Usage             *ResponseUsage     `json:"usage"` // null until the end
+	Usage             *ResponseUsage     `json:"usage"` // null until the response ends
 
 	Instructions       *string           `json:"instructions"`
 	MaxOutputTokens    *int              `json:"max_output_tokens"`
@@ -37,7 +37,7 @@ type Response struct {
 	TopLogprobs        int               `json:"top_logprobs"`
 	Truncation         string            `json:"truncation"`
 
-	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
+	Sparrow json.RawMessage `json:"sparrow,omitempty"` // trace, if requested
 }
 
 // ResponseError is the reason why a response failed after its stream had begun.
@@ -51,7 +51,7 @@ type IncompleteDetails struct {
 	Reason string `json:"reason"`
 }
 
-// IncompleteTokens is the reason for reaching max_output_tokens or the end of the context.
+// IncompleteTokens is the reason if max_output_tokens or the end of the context was reached.
 const IncompleteTokens = "max_output_tokens"
 
 // ReasoningEcho repeats the reasoning fields of the request; there are no summaries.
@@ -89,8 +89,8 @@ type ResponseUsage struct {
 
 // InputTokensDetails counts input tokens by origin.
 type InputTokensDetails struct {
-	CachedTokens     int `json:"cached_tokens"`      // not computed again: their prefix was in the cache
-	CacheWriteTokens int `json:"cache_write_tokens"` // always 0: nothing is charged for it
+	CachedTokens     int `json:"cached_tokens"`      // tokens that were not computed: their prefix was in the cache
+	CacheWriteTokens int `json:"cache_write_tokens"` // always 0: writing to the cache is not charged
 }
 
 // OutputTokensDetails counts output tokens by kind.

@@ -39,7 +39,7 @@ type ResponseStream struct {
 // Place is a position in the output.
 type Place struct {
 	Output int    // index of the item
-	ItemID string // its id
+	ItemID string // id of the item
 }
 
 // open writes an event up to the members that all events have.
@@ -54,7 +54,7 @@ func (s *ResponseStream) open(dst []byte, event string) []byte {
 
 func end(dst []byte) []byte { return append(dst, "}\n\n"...) }
 
-// member writes a member whose value is marshalled.
+// member appends a member whose value is encoded as JSON.
 func member(dst []byte, name string, v any) ([]byte, error) {
 	text, err := wire.Marshal(v)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	ItemResult    = "function_call_output"
 	ItemCustom    = "custom_tool_call"
 	ItemAnswer    = "custom_tool_call_output"
-	ItemReference = "item_reference" // of a stored item, by its id
+	ItemReference = "item_reference" // refers to a stored item by its id
 	ItemTools     = "additional_tools"
 )
 
@@ -30,22 +30,22 @@ const (
 // Item is one piece of a conversation, in a request or in a response. Its fields depend on its type.
 type Item struct {
 	Type   string
-	ID     string // given by the server
+	ID     string // set by the server
 	Status string
 
-	Role string // of a message
+	Role string // role of a message
 	// Content is the text of a message, of a reasoning item or of a call's result.
 	Content  Content
-	Summary  bool           // of a reasoning item in a response: its text is in the summary
-	Sealed   bool           // of a reasoning item in a response: its text also comes as encrypted_content
-	Logprobs []TokenLogprob // of a message, when asked for
+	Summary  bool           // for a reasoning item in a response: its text is in the summary
+	Sealed   bool           // for a reasoning item in a response: its text is also returned as encrypted_content
+	Logprobs []TokenLogprob // log probabilities of a message, if requested
 
-	CallID    string // of a call and of its result
-	Namespace string // of a call: that of the tool, or empty
-	Name      string // of a call: the tool
-	Arguments string // of a call: JSON as text, or the input of a custom tool
+	CallID    string // id of a call, in the call and in its result
+	Namespace string // namespace of the called tool, or empty
+	Name      string // name of the called tool
+	Arguments string // arguments of a call as JSON text, or the input of a custom tool
 
-	Tools []ResponseTool // of ItemTools: tools in addition to those of the request
+	Tools []ResponseTool // for ItemTools: tools in addition to those of the request
 }
 
 // wireItem is an item on the wire.
@@ -71,8 +71,8 @@ type wireItem struct {
 type Part struct {
 	Type        string          `json:"type"`
 	Text        string          `json:"text"`
-	Annotations *[]struct{}     `json:"annotations,omitempty"` // always empty, and there for output_text only
-	Logprobs    *[]TokenLogprob `json:"logprobs,omitempty"`    // for output_text only; empty unless requested
+	Annotations *[]struct{}     `json:"annotations,omitempty"` // always empty; only for output_text
+	Logprobs    *[]TokenLogprob `json:"logprobs,omitempty"`    // only for output_text; empty unless requested
 }
 
 // The types of parts.
@@ -330,7 +330,7 @@ func checkItems(p *wire.Problems, items []Item) {
 // message.
 func Messages(items []Item) []Message {
 	var list []Message
-	open := false // the last message is the model's and may grow
+	open := false // whether the last message is the model's and may grow
 	said := func(fresh bool) *Message {
 		if !open || fresh {
 			list = append(list, Message{Role: RoleAssistant})
@@ -367,7 +367,7 @@ func Messages(items []Item) []Message {
 		default:
 			role := it.Role
 			if role == RoleDeveloper {
-				// this interface calls system messages developer messages; some models distinguish the two roles
+				// This interface calls system messages developer messages. Some models distinguish the two roles.
 				role = RoleSystem
 			}
 			list = append(list, Message{Role: role, Content: it.Content})

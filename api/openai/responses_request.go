@@ -17,13 +17,13 @@ type ResponsesRequest struct {
 	Input        []Item `json:"input"` // a string on the wire is one message of the user
 	Instructions string `json:"instructions,omitempty"`
 
-	MaxOutputTokens *int     `json:"max_output_tokens,omitempty"` // reasoning included
+	MaxOutputTokens *int     `json:"max_output_tokens,omitempty"` // includes reasoning
 	TopLogprobs     *int     `json:"top_logprobs,omitempty"`      // [0, 20]
 	Include         []string `json:"include,omitempty"`           // see [ResponsesRequest.WantsLogprobs]
 
 	Tools             []ResponseTool `json:"tools,omitempty"`
 	ToolChoice        *ToolChoice    `json:"-"`
-	ParallelToolCalls *bool          `json:"parallel_tool_calls,omitempty"` // nil is true
+	ParallelToolCalls *bool          `json:"parallel_tool_calls,omitempty"` // nil means true
 
 	Text      TextConfig `json:"text"`
 	Reasoning Reasoning  `json:"reasoning"`
@@ -32,7 +32,7 @@ type ResponsesRequest struct {
 	ChatTemplateKwargs map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
 
 	PreviousResponseID string            `json:"previous_response_id,omitempty"`
-	Store              *bool             `json:"store,omitempty"` // nil is true
+	Store              *bool             `json:"store,omitempty"` // nil means true
 	Truncation         string            `json:"truncation,omitempty"`
 	Metadata           map[string]string `json:"metadata,omitempty"`
 }
@@ -47,7 +47,7 @@ type TextFormat struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name,omitempty"`
 	Description string          `json:"description,omitempty"`
-	Schema      json.RawMessage `json:"schema,omitempty"` // with FormatJSONSchema only
+	Schema      json.RawMessage `json:"schema,omitempty"` // only with FormatJSONSchema
 	Strict      *bool           `json:"strict,omitempty"`
 }
 
@@ -67,7 +67,7 @@ var summaries = []string{"", "auto", "concise", "detailed", "none"}
 
 // The values of truncation.
 const (
-	TruncationAuto     = "auto"     // older turns are left out where the conversation does not fit the context
+	TruncationAuto     = "auto"     // older turns are omitted if the conversation does not fit the context
 	TruncationDisabled = "disabled" // a conversation that does not fit is refused; the default
 )
 
@@ -156,7 +156,7 @@ var responsesFields = wire.Join(
 		"metadata":             {Read: func(c *wire.Reader, r *ResponsesRequest) { r.Metadata = readMetadata(c) }},
 		"background":           {Read: readBackground},
 
-		// Limits of calls of tools that OpenAI runs, and the padding of events: neither exists here.
+		// Limits on calls of tools that OpenAI runs, and padding of events: this server has neither.
 		"max_tool_calls": wire.IgnoreAs[ResponsesRequest](jsonscan.Number),
 		"stream_options": wire.IgnoreAs[ResponsesRequest](jsonscan.Object),
 
@@ -209,7 +209,7 @@ var textFormatFields = wire.Fields[TextFormat]{
 var reasoningFields = wire.Fields[Reasoning]{
 	"effort":           wire.TextField(func(r *Reasoning) *string { return &r.Effort }),
 	"summary":          wire.TextField(func(r *Reasoning) *string { return &r.Summary }),
-	"generate_summary": wire.TextField(func(r *Reasoning) *string { return &r.Summary }), // its older name
+	"generate_summary": wire.TextField(func(r *Reasoning) *string { return &r.Summary }), // older name of the field
 	"context":          wire.IgnoreAny[Reasoning](),
 }
 

@@ -15,12 +15,12 @@ type ResponseTool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters"` // of a function
-	Strict      *bool           `json:"strict"`     // of a function
-	Format      *ToolFormat     `json:"-"`          // of a custom tool
-	Tools       []ResponseTool  `json:"-"`          // of a namespace
+	Parameters  json.RawMessage `json:"parameters"` // parameters of a function
+	Strict      *bool           `json:"strict"`     // whether a function's arguments must follow its schema
+	Format      *ToolFormat     `json:"-"`          // input format of a custom tool
+	Tools       []ResponseTool  `json:"-"`          // tools of a namespace
 
-	Sent json.RawMessage `json:"-"` // as it came, where it is not a function
+	Sent json.RawMessage `json:"-"` // JSON text as it was sent, if the tool is not a function
 }
 
 // MarshalJSON writes a tool as a response repeats it.
@@ -170,9 +170,9 @@ var responseChoiceFields = wire.Fields[namedChoice]{
 	"type":      wire.TextField(func(n *namedChoice) *string { return &n.kind }),
 	"name":      wire.TextField(func(n *namedChoice) *string { return &n.name }),
 	"namespace": wire.TextField(func(n *namedChoice) *string { return &n.namespace }),
-	"mode":      {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // of allowed_tools, whose type is refused
+	"mode":      {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // for allowed_tools, which is refused
 	"tools": {Read: func(c *wire.Reader, _ *namedChoice) {
 		c.Skip()
 	}},
-	"server_label": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // of mcp
+	"server_label": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // for mcp
 }

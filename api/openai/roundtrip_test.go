@@ -136,7 +136,7 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 				"tokens")
 		}
 		if sent.Stream && sent.Choices() > 1 {
-			sent.Echo = false // the decoder refuses echo with logprobs
+			sent.Echo = false // the decoder refuses echo together with logprobs
 		}
 		if !sent.Stream {
 			sent.PromptLogprobs = optional(t, rapid.IntRange(0, 20), "prompt logprobs")

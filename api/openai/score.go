@@ -11,11 +11,11 @@ import (
 // Nothing is generated.
 type ScoreRequest struct {
 	Model         string `json:"model"`
-	Prompt        Prompt `json:"prompt"`             // one, as text or token ids
-	Continuations Prompt `json:"continuations"`      // of the same kind
+	Prompt        Prompt `json:"prompt"`             // one prompt, as text or token ids
+	Continuations Prompt `json:"continuations"`      // continuations of the same kind as the prompt
 	Logprobs      *int   `json:"logprobs,omitempty"` // [0, 20]: alternatives per token
 
-	AddSpecialTokens *bool  `json:"add_special_tokens,omitempty"` // nil is true; a text prompt only
+	AddSpecialTokens *bool  `json:"add_special_tokens,omitempty"` // nil means true; for a text prompt only
 	TokensAsIDs      bool   `json:"return_tokens_as_token_ids,omitempty"`
 	CacheSalt        string `json:"cache_salt,omitempty"`
 }
@@ -30,8 +30,8 @@ type ScoreResponse struct {
 // ScoredContinuation holds the log probabilities of one continuation.
 type ScoredContinuation struct {
 	Index    int                 `json:"index"`
-	Logprob  Logprob             `json:"logprob"` // of all its tokens after the prompt
-	Greedy   bool                `json:"greedy"`  // each of them is the likeliest at its place
+	Logprob  Logprob             `json:"logprob"` // sum over all tokens of the continuation after the prompt
+	Greedy   bool                `json:"greedy"`  // whether each token is the most probable one at its position
 	Logprobs *CompletionLogprobs `json:"logprobs"`
 }
 

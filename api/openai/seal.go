@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// sealed begins reasoning that [Seal] wrote.
+// sealed is the prefix of text that [Seal] wrote.
 const sealed = "sparrow1."
 
 // Seal writes reasoning in the form that clients send back unchanged: encrypted_content of a reasoning item, the

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// stream holds the constant text of a stream's events, made once.
+// stream holds the text that all events of a stream share; it is created once.
 type stream struct {
 	head []byte // from "data: " to the opening bracket of choices
 	tail []byte // from the closing bracket of choices to the end of the event
@@ -38,7 +38,7 @@ func newStream(h Head, usage bool) stream {
 // Counts holds the token counts of a stream so far.
 type Counts struct{ Prompt, Completion int }
 
-// close ends an event, with the usage so far or with the announced null.
+// close ends an event. It writes the usage so far or, if usage is announced, null.
 func (s *stream) close(dst []byte, so *Counts) []byte {
 	if so == nil {
 		return append(dst, s.tail...)

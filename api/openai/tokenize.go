@@ -28,7 +28,7 @@ type TokenizeResponse struct {
 	Count       int      `json:"count"`
 	MaxModelLen int      `json:"max_model_len"`
 	Tokens      []int32  `json:"tokens"`
-	TokenStrs   []string `json:"token_strs"` // null unless asked for
+	TokenStrs   []string `json:"token_strs"` // null unless requested
 }
 
 // DetokenizeRequest is the body of POST /detokenize.

@@ -16,11 +16,11 @@ import (
 const (
 	typeFunction  = "function"
 	TypeCustom    = "custom"    // a tool whose input is text
-	typeNamespace = "namespace" // of /v1/responses: tools whose names belong together
+	typeNamespace = "namespace" // of /v1/responses: a group of tools with a common prefix
 )
 
-// hostedTools lists the types of tools that only a provider can run, and those whose calls have a form that only its
-// models support. They are not offered.
+// hostedTools lists the types of tools that only a provider can run, and of tools whose calls have a form that only
+// the provider's models support. They are not offered to the model.
 var hostedTools = []string{"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
 	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch", "tool_search"}
 
@@ -35,10 +35,10 @@ func Hosted(kind string) bool {
 // Tool is a function or custom tool that the model may call.
 type Tool struct {
 	Type     string   `json:"type"`     // function or custom; hosted tools are kept only for messages that name them
-	Function Function `json:"function"` // of a custom tool its name and description
+	Function Function `json:"function"` // for a custom tool: its name and description
 
-	Format    *ToolFormat `json:"-"` // of a custom tool: the format of its input; nil means any text
-	Namespace string      `json:"-"` // of a tool inside one, in /v1/responses
+	Format    *ToolFormat `json:"-"` // for a custom tool: format of its input; nil means any text
+	Namespace string      `json:"-"` // namespace of the tool, in /v1/responses; empty if none
 	// Deferred tools can be called but are not listed: the conversation itself shows them after a search.
 	Deferred bool `json:"-"`
 }
@@ -69,7 +69,7 @@ func (t *Tool) Declaration() string {
 		Parameters  json.RawMessage `json:"parameters,omitempty"`
 	}{t.Name(), t.Function.Description, parameters})
 	if err != nil {
-		return t.Name() // a schema that was read as JSON can be written
+		return t.Name() // a schema that was read as JSON can always be encoded
 	}
 	return string(text)
 }
@@ -103,15 +103,16 @@ func LeftOut(tools []Tool) []string {
 type Function struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// JSON schema of the arguments, names in the order sent; nil means no arguments
+	// Parameters is the JSON schema of the arguments, with names in the order in which they were sent; nil means no
+	// arguments.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
-	Strict     *bool           `json:"strict,omitempty"` // arguments must follow the schema
+	Strict     *bool           `json:"strict,omitempty"` // whether arguments must follow the schema
 }
 
 // ToolFormat is the format that the input of a custom tool must have.
 type ToolFormat struct {
 	Type       string `json:"type"`             // text or grammar
-	Syntax     string `json:"syntax,omitempty"` // of a grammar
+	Syntax     string `json:"syntax,omitempty"` // syntax of a grammar
 	Definition string `json:"definition,omitempty"`
 }
 
@@ -174,13 +175,13 @@ const (
 	ChoiceNone     = "none"
 	ChoiceAuto     = "auto"
 	ChoiceRequired = "required"
-	ChoiceFunction = "function" // on the wire an object with the function's name
+	ChoiceFunction = "function" // an object with the function's name on the wire
 )
 
 // ToolChoice restricts the model's use of tools.
 type ToolChoice struct {
 	Mode string
-	Name string // the function, when Mode is ChoiceFunction
+	Name string // name of the function, if Mode is ChoiceFunction
 	// Custom reports that Name is a custom tool: a response repeats the choice with the type custom.
 	Custom bool
 }

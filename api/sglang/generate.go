@@ -12,14 +12,14 @@ import (
 
 // Request is the body of POST /generate. Exactly one of Text and InputIDs is set.
 type Request struct {
-	openai.CompletionRequest        // the sampling parameters
-	Text                     string // a prompt as text
+	openai.CompletionRequest        // sampling parameters
+	Text                     string // prompt as text
 	InputIDs                 []int32
 	ReturnLogprob            bool
 	// LogprobStart is the first token of the prompt whose log probability is requested; a negative value requests none.
 	LogprobStart  int
 	RoutedExperts bool
-	ExpertsStart  int // the first row of RoutedExperts
+	ExpertsStart  int // first row of RoutedExperts
 	IndexerTopK   bool
 }
 
@@ -38,7 +38,7 @@ var samplingFields = wire.Fields[Request]{
 	"sampling_seed":      {Read: func(c *wire.Reader, r *Request) { wire.SetPointer(&r.Seed, c.Integer) }},
 	"top_k": {Read: func(c *wire.Reader, r *Request) {
 		if n, ok := c.IntegerIn(-1, openai.MaxTopK); ok {
-			k := max(int(n), 0) // -1 is all of them
+			k := max(int(n), 0) // -1 means all tokens
 			r.TopK = &k
 		}
 	}},
@@ -51,7 +51,7 @@ var samplingFields = wire.Fields[Request]{
 	}},
 	"stop_token_ids": {Read: func(c *wire.Reader, r *Request) { r.StopTokenIDs = readIDs(c, openai.MaxStopTokenIDs) }},
 	"n":              wire.FixedAs[Request]("1", "send a request for each"),
-	// what is done to texts
+	// Settings for the conversion of tokens to text, which have no effect here.
 	"skip_special_tokens":           wire.IgnoreAny[Request](),
 	"spaces_between_special_tokens": wire.IgnoreAny[Request](),
 }
@@ -161,7 +161,7 @@ type Meta struct {
 type FinishReason struct {
 	Type    string `json:"type"` // length or stop
 	Length  int    `json:"length,omitempty"`
-	Matched any    `json:"matched,omitempty"` // a stop string or token
+	Matched any    `json:"matched,omitempty"` // stop string or token that ended the answer
 }
 
 // Logprob is a token and its log probability, on the wire [logprob, id, null]. The first token of a prompt has none.

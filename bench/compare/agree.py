@@ -2,14 +2,15 @@
 
     python3 agree.py FILE.gguf [ITEMS]
 
-Prompts are the first ITEMS (15) of every task of internal/eval/tasks that have one message, rendered as chats; both
-servers continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a
-tool call here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log
-probabilities of both sides at that place are printed; the last line has how far apart they are before. SPARROW and
-LLAMA_SERVER name the two programs when they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are
-those of sparrow serve. LLAMA_FILE is the file's path as llama-server sees it. LLAMA_OTHER is a second llama-server,
-with other arguments or another back end, which is then compared with the first in place of sparrow: by how much
-llama.cpp differs from itself. Exit status 1 means that an answer differs.
+Prompts are the first ITEMS items (default 15) with one message of every task in internal/eval/tasks, rendered as
+chats; both servers continue the token ids of a prompt by at most 48 tokens. The script does not send chats, because
+their answers differ for other reasons: sparrow begins no tool call in a chat without tools, and the texts of control
+tokens and of incomplete characters differ. If tokens differ, the script prints the log probabilities of both servers
+at the first difference; the last line states how much log probabilities differ before that. SPARROW and LLAMA_SERVER
+name the two programs if they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are the arguments of
+sparrow serve. LLAMA_FILE is the path of the file for llama-server. LLAMA_OTHER is a second llama-server, with other
+arguments or another back end; it is compared with the first in place of sparrow, which shows how much llama.cpp
+differs from itself. Exit status 1 means that an answer differs.
 """
 
 import glob
@@ -42,11 +43,11 @@ def post(name, path, body):
 
 
 def llama(ids, name="llama"):
-    """Greedy tokens, and the likeliest ones with their log probabilities at each place."""
+    """Returns the greedy tokens, and for each position the most probable tokens with their log probabilities."""
     body = {"prompt": ids, "n_predict": 48, "temperature": 0, "n_probs": 3, "return_tokens": True,
             "cache_prompt": False}
     reply = post(name, "/completion", body)
-    # Tokens that end inside a character have no entry: the ids of the others show which are missing.
+    # Tokens that end inside a character have no entry: the ids of the entries show which tokens have one.
     tokens, entries = reply["tokens"], iter(reply["completion_probabilities"])
     top, entry = [], next(entries, None)
     for token in tokens:
@@ -71,7 +72,7 @@ def sparrow(ids, model):
 
 
 def difference(theirs, ours):
-    """The first place at which tokens differ, or None. The token that ends a text is listed by one side only."""
+    """Returns the first position at which tokens differ, or None. Only one server lists the token that ends a text."""
     for i, (a, b) in enumerate(zip(theirs, ours)):
         if a != b:
             return i
@@ -98,12 +99,12 @@ INSTALL = {
 
 
 def check(gguf, commands):
-    """Ends with one line for what is missing, before a server is started."""
+    """Exits with one line that names a missing file or program, before a server is started."""
     if not os.path.isfile(gguf):
-        sys.exit(f"agree.py: {gguf}: there is no such file; 'sparrow quantize SRC FILE.gguf' writes one")
+        sys.exit(f"agree.py: {gguf}: the file does not exist; 'sparrow quantize SRC FILE.gguf' writes one")
     for name, command in commands.items():
         if not command or shutil.which(command[0]) is None:
-            sys.exit(f"agree.py: {command[0] if command else name}: there is no such program; {INSTALL[name]}")
+            sys.exit(f"agree.py: {command[0] if command else name}: the program was not found; {INSTALL[name]}")
 
 
 def main():
@@ -130,7 +131,7 @@ def main():
         with urllib.request.urlopen(f"http://127.0.0.1:{PORTS[second]}/v1/models", timeout=60) as reply:
             model = json.load(reply)["data"][0]["id"]
         total = same = tokens = 0
-        apart = []  # differences of the likeliest token's log probability, up to the first other token
+        apart = []  # differences of the most probable token's log probability, up to the first difference of tokens
         for messages in prompts(most):
             if second == "other":
                 text = post("llama", "/apply-template", {"messages": messages})["prompt"]
@@ -149,8 +150,9 @@ def main():
             if at is not None:
                 print(f"prompt of {len(ids)} tokens, {messages[0]['content']!r}: token {at} differs\n"
                       f"  llama   {their_top[at:at + 1]}\n  {second:7} {our_top[at:at + 1]}")
-        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference; the likeliest "
-              f"token's log probability differs by {sum(apart) / len(apart):.5f} in the mean, {max(apart):.5f} at most")
+        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference; log "
+              f"probabilities of the most probable token differ by {sum(apart) / len(apart):.5f} on average, "
+              f"{max(apart):.5f} at most")
     finally:
         for process in running.values():
             process.terminate()

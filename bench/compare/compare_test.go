@@ -67,11 +67,11 @@ func TestScriptsSayWhatIsMissing(t *testing.T) {
 		cmd.Env = append(os.Environ(), append(c.environment, "PYTHONDONTWRITEBYTECODE=1")...)
 		out, err := cmd.CombinedOutput()
 		if text := strings.TrimSpace(string(out)); err == nil || strings.Contains(text, "\n") {
-			t.Errorf("%s: %v, want one line:\n%s", c.name, err, text)
+			t.Errorf("%s: error %v, want an error and one line:\n%s", c.name, err, text)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(string(out), want) {
-				t.Errorf("%s: %s lacks %q", c.name, out, want)
+				t.Errorf("%s: output %s does not contain %q", c.name, out, want)
 			}
 		}
 	}

@@ -2,10 +2,11 @@
 
     python3 convert.py CHECKPOINT FILE.gguf [OUTTYPE]
 
-OUTTYPE is the converter's --outtype, bf16 without it. The converter knows vocabularies by their fingerprint, and that
-of a synthetic checkpoint is in no list, so the file is labelled with the rule of DeepSeek-V3. A checkpoint without a
-vocabulary, as those of testdata/oracle, is given the first tokens of the built-in model's. Everything else is the
-converter's own work. TOOLS and SCRIPT say where its modules and the script are when not where the package has them.
+OUTTYPE is the value of the converter's option --outtype; the default is bf16. The converter identifies vocabularies
+by a fingerprint, and it does not know the fingerprints of synthetic checkpoints, so this script sets the
+pre-tokenizer of DeepSeek-V3. A checkpoint without a vocabulary, such as those in testdata/oracle, gets the first
+tokens of the built-in model's vocabulary. The converter does everything else. TOOLS and SCRIPT are the paths of its
+modules and of its script, if they differ from those of the package.
 """
 
 import json
@@ -21,17 +22,18 @@ BUILTIN = pathlib.Path(__file__).resolve().parents[2] / "builtin"
 
 
 def with_vocabulary(checkpoint, folder):
-    """Links the files of the checkpoint into the folder, beside as many tokens as its embedding has rows."""
+    """Links the files of the checkpoint into the folder, and writes a vocabulary of as many tokens as its embedding has
+    rows."""
     for file in checkpoint.iterdir():
         if file.name != "config.json":
             (folder / file.name).symlink_to(file.resolve())
     config = json.loads((checkpoint / "config.json").read_text())
-    config.setdefault("scoring_func", "sigmoid")  # what transformers computes and does not write
+    config.setdefault("scoring_func", "sigmoid")  # the default of transformers, which it does not write
     (folder / "config.json").write_text(json.dumps(config))
     size = config["vocab_size"]
     tokenizer = json.loads((BUILTIN / "tokenizer.json").read_text())
     model = tokenizer["model"]
-    merged = len(model["vocab"]) - len(model["merges"])  # ids from here on are those of merges, in their order
+    merged = len(model["vocab"]) - len(model["merges"])  # ids from this number on belong to merges, in order
     if not merged <= size <= len(model["vocab"]):
         sys.exit(f"{checkpoint} has {size} tokens and no vocabulary; the built-in model's can be cut to {merged} to "
                  f"{len(model['vocab'])} tokens")
@@ -43,13 +45,13 @@ def with_vocabulary(checkpoint, folder):
 
 
 def check(checkpoint):
-    """Ends with one line for what is missing, before anything is converted."""
+    """Exits with one line that names a missing file, before the conversion."""
     if not (checkpoint / "config.json").exists():
-        sys.exit(f"convert.py: {checkpoint}: there is no checkpoint with a config.json; 'sparrow synth' writes one")
+        sys.exit(f"convert.py: {checkpoint}: no checkpoint with a config.json exists there; 'sparrow synth' writes one")
     for name, variable, path in (("modules", "TOOLS", TOOLS), ("script", "SCRIPT", SCRIPT)):
         if not os.path.exists(path):
-            sys.exit(f"convert.py: the {name} of llama.cpp's converter: there is no {path}; apt-get install "
-                     f"llama.cpp-tools (Debian sid), or let {variable} say where it is")
+            sys.exit(f"convert.py: the {name} of llama.cpp's converter: {path} does not exist; apt-get install "
+                     f"llama.cpp-tools (Debian sid), or set {variable} to the path")
 
 
 def main():
@@ -62,8 +64,8 @@ def main():
     except ModuleNotFoundError as missing:
         package = missing.name.partition(".")[0]
         if package == "conversion":
-            sys.exit(f"convert.py: {TOOLS} has no module {missing.name}: let TOOLS name the converter's modules, of "
-                     "llama.cpp 0.7.0, or apt-get install llama.cpp-tools (Debian sid)")
+            sys.exit(f"convert.py: {TOOLS} has no module {missing.name}: set TOOLS to the folder of the "
+                     "converter's modules of llama.cpp 0.7.0, or apt-get install llama.cpp-tools (Debian sid)")
         sys.exit(f"convert.py: llama.cpp's converter needs the Python package {package}: apt-get install "
                  f"python3-{package}, or pip install {package}; docs/benchmarks/record-cpu.md lists all of them")
 

@@ -1,16 +1,16 @@
 #!/bin/sh
-# How decode and single products use the cores of a machine.
+# Measures how decode steps and single GEMMs use the cores of a machine.
 #
 #   bench/compare/cores.sh [CORES] [FOLDER]
 #
-# 1. Products of 1 and 16 rows by 32 MiB of bf16, e4m3 and e2m1 weights out of memory with CORES threads, against
-#    plain reading by as many threads in the same rounds.
+# 1. GEMMs of 1 and 16 rows with 32 MiB of bf16, e4m3 and e2m1 weights from memory with CORES threads, compared with
+#    plain reads by as many threads in the same rounds.
 # 2. Decode of v32-mini with 1 worker, 2, 4, ... CORES: best and median step.
-# 3. Decode of a slice of DeepSeek-V3.2 at its width, 2 layers of 32 experts in FP8, and of DeepSeek-V4-Flash,
-#    1 layer of 64 experts in FP4, with CORES workers, and the share of the plain read at which they read weights.
+# 3. Decode of slices of two models at full width: DeepSeek-V3.2 with 2 layers of 32 FP8 experts, and DeepSeek-V4-Flash
+#    with 1 layer of 64 FP4 experts. CORES workers; the rate of reading weights is compared with that of plain reads.
 #
-# CORES is all of them by default. Checkpoints are written to FOLDER, 10 GB, or to a folder that is removed. SPARROW
-# names the program when it is not on the path. Run it on an idle machine, from the repository.
+# The default of CORES is the number of cores. Checkpoints of 10 GB are written to FOLDER, or to a temporary folder.
+# SPARROW names the program if it is not on the path. Run this script on an idle machine, from the repository.
 set -eu
 sparrow=${SPARROW:-sparrow} cores=${1:-$(nproc)} folder=${2:-}
 case $cores in
@@ -25,7 +25,7 @@ if [ -z "$folder" ]; then
 fi
 presets=$(dirname "$0")/../../model/synth/preset
 
-# shape NAME PRESET LAYERS EXPERTS: a preset with fewer layers and experts.
+# shape NAME PRESET LAYERS EXPERTS: writes a preset with the given numbers of layers and experts.
 shape() {
 	python3 - "$presets/$2.json" "$3" "$4" > "$folder/$1.json" <<-'END'
 		import json, sys
@@ -36,14 +36,14 @@ shape() {
 	END
 }
 
-# synth NAME CONFIG [FLAGS]: the checkpoint, unless it is there.
+# synth NAME CONFIG [FLAGS]: writes a checkpoint, unless it exists.
 synth() {
 	name=$1 config=$2
 	shift 2
 	[ -d "$folder/$name" ] || "$sparrow" synth "$folder/$name" --config "$config" --repeat "$@"
 }
 
-# decode NAME WORKERS: the step of one sequence.
+# decode NAME WORKERS: prints the times of a decode step of one sequence.
 decode() {
 	"$sparrow" bench model "$folder/$1" --kernels cpu --contexts 0 --batch 1 --workers "$2" --budget 5s |
 		grep -E "step ms| decode |^decode "

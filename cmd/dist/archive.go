@@ -17,7 +17,7 @@ import (
 
 // entry is a file in an archive.
 type entry struct {
-	name string // with slashes, below the archive's folder
+	name string // path below the archive's folder, with slashes
 	mode fs.FileMode
 	text []byte
 }
@@ -34,7 +34,7 @@ func pack(b build, folder string, files []entry, at time.Time) (name string, arc
 }
 
 func writeTar(w io.Writer, folder string, files []entry, at time.Time) error {
-	z, err := gzip.NewWriterLevel(w, gzip.BestCompression) // its header has neither name nor time unless they are set
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression) // the header has neither name nor time unless they are set
 	if err != nil {
 		return err
 	}

@@ -44,9 +44,9 @@ func main() {
 
 // build describes one kind of binary.
 type build struct {
-	name     string // in the archive's name
+	name     string // name of the build, in the archive's name
 	os, arch string
-	cuda     bool // needs glibc, and for GPUs NVIDIA's driver; others need nothing
+	cuda     bool // whether the program needs glibc, and on GPUs NVIDIA's driver; other builds need nothing
 }
 
 func builds() []build {

@@ -33,16 +33,16 @@ func interrupted(err error) error {
 // asker sends questions to an engine and prints the answers as they arrive.
 type asker struct {
 	engine   *sparrow.Engine
-	out      io.Writer // the answer
-	side     io.Writer // everything about it
-	terminal bool      // out is one
+	out      io.Writer // writer for the answer
+	side     io.Writer // writer for everything except the answer
+	terminal bool      // whether out is a terminal
 	trace    bool
 
-	request  sparrow.Request // without a prompt
-	chat     chat.Request    // with the system message, if any
-	document string          // is before the next question
-	last     sparrow.Event   // the end of the latest answer
-	assumed  bool            // request.MaxTokens is a default: it is lowered where the context is shorter
+	request  sparrow.Request // request without a prompt
+	chat     chat.Request    // chat with the system message, if there is one
+	document string          // document that is put before the next question
+	last     sparrow.Event   // last event of the latest answer
+	assumed  bool            // whether request.MaxTokens is a default, which is lowered if the context is shorter
 }
 
 // conversation returns the request for the next answer after messages.
@@ -136,9 +136,9 @@ func (a *asker) limit(u *sparrow.Usage) string {
 // printer writes the pieces of an answer, and keeps reasoning separate from content.
 type printer struct {
 	out, reasoning io.Writer
-	dim            bool // reasoning goes to a terminal
-	thinking       bool // the latest piece was reasoning
-	open           bool // the line of the answer is not ended
+	dim            bool // whether reasoning is written to a terminal
+	thinking       bool // whether the latest piece was reasoning
+	open           bool // whether the line of the answer is incomplete
 	err            error
 }
 
@@ -175,7 +175,7 @@ func (p *printer) content(text string) {
 	p.write(p.out, text)
 }
 
-// thought ends reasoning with a line of its own.
+// thought ends reasoning with an empty line.
 func (p *printer) thought() {
 	if !p.thinking {
 		return

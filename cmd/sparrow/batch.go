@@ -23,7 +23,7 @@ type batchFlags struct {
 
 func (f *batchFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.batchDir, "batch-dir", "", "folder for files and batches (/v1/files, /v1/batches, "+
-		"/v1/messages/batches), of this server alone; without it they are off")
+		"/v1/messages/batches), used by this server only; without it they are disabled")
 	s.StringVar(&f.batchBudget, "batch-budget", "4G", "maximum bytes of --batch-dir, such as 512M")
 }
 
@@ -41,7 +41,8 @@ func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
 	return nil
 }
 
-// open opens the folder; nil without one. Half of the maximum number of running sequences is for lines of batches.
+// open opens the folder; it returns nil if none is configured. Lines of batches may use half of the maximum number of
+// running sequences.
 func (f *batchFlags) open(i sparrow.Info, log *slog.Logger) (*batch.Store, error) {
 	if f.batchDir == "" {
 		return nil, nil

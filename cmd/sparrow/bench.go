@@ -47,7 +47,7 @@ type benchServeFlags struct {
 	temperature, topP        float64
 	allowRemote, eos, asJSON bool
 	dummy                    bool
-	longest                  func() time.Duration // the longest step of the server here
+	longest                  func() time.Duration // returns the longest step of the server that runs here
 }
 
 func benchServeCommand() *cobra.Command {
@@ -206,7 +206,7 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 		list = append(list, o)
 	}
 	for i := range list {
-		list[i].Seed += uint64(i) // other prompts, which are not in the cache from the load before
+		list[i].Seed += uint64(i) // other prompts, because those of the previous load are in the cache
 	}
 	return list, errors.Join(errs...)
 }
@@ -214,7 +214,7 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 // serveHere runs a server during the load.
 func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (err error) {
 	for _, o := range list {
-		o.URL = "http://127.0.0.1" // to be replaced; everything else is checked before a model is loaded
+		o.URL = "http://127.0.0.1" // a placeholder, so that all other options are checked before a model is loaded
 		if err := o.Validate(); err != nil {
 			return err
 		}
@@ -223,13 +223,13 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	if err != nil {
 		return err
 	}
-	defer l.Close() // the server has closed it already unless loading failed
+	defer l.Close() // the server has already closed it unless loading failed
 	if f.dummy {
 		if f.drawn, err = drawn(f.model, f.seed, nil, nil); err != nil {
 			return fmt.Errorf("bench serve: --dummy: %w", err)
 		}
 	}
-	if f.maxRunning > 0 { // else the device decides
+	if f.maxRunning > 0 { // otherwise the device decides
 		if err := f.fit(list, f.maxRunning, f.stepTokens); err != nil {
 			return err
 		}
@@ -265,7 +265,8 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 }
 
 // fit refuses a number of streams that leaves no sequence for the load at the maximum concurrency, because requests
-// would wait for them. steps is the largest step in tokens, 0 if unknown; no more sequences run than a step has tokens.
+// would then wait. steps is the size of the largest step in tokens, 0 if unknown; the number of running sequences is
+// at most the number of tokens of a step.
 func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
 	streams := f.streams * max(f.streamChoices, 1)
 	if streams == 0 || streams < running {
@@ -324,7 +325,7 @@ func (f *benchServeFlags) measure(cmd *cobra.Command, list []load.Options) error
 	}
 	switch {
 	case cmd.Context().Err() != nil:
-		return cmd.Context().Err() // what was measured before is printed
+		return cmd.Context().Err() // results so far are printed
 	case answered == 0:
 		return errReported
 	}

@@ -31,9 +31,10 @@ func benchKernelsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kernels",
 		Short: "Time the kernels of a device, one operation at a time",
-		Long: `Bench kernels runs every kernel at the shapes that matter, checks its result first, and prints its time, rates and its share of what the device
-can do. On a CPU the ceilings are timed in the same rounds: plain reading of the same memory, and multiplying in registers; the targets of
-the project are printed with what was reached. On a GPU it also prints the share of another engine's speed where that is known.`,
+		Long: `Bench kernels runs every kernel at the shapes of released models, checks its result, and prints its time, its rates and its share of the
+device's limits. On a CPU the limits are measured in the same rounds: the rate of plain reads of the same memory, and the rate of the multiply
+instruction with operands in registers; the project's targets are printed with the measured figures. On a GPU it also prints the speed relative to
+another engine, if that is known.`,
 		Example: `  sparrow bench kernels
   sparrow bench kernels --only multiply,scores --threads 1
   sparrow bench kernels --kernels cpu-avx2 --json
@@ -91,7 +92,8 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 		}
 		return f.runCUDA(cmd)
 	}
-	f.kernels = slices.DeleteFunc(f.kernels, func(name string) bool { return name == "cpu" }) // the best
+	// "cpu" stands for the best kernels, which run if no name is left.
+	f.kernels = slices.DeleteFunc(f.kernels, func(name string) bool { return name == "cpu" })
 	if err := f.without(cmd, "pause"); err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 // cudaKernels is the name of the kernels for GPUs.
 const cudaKernels = op.Name
 
-// without refuses flags that have no meaning for the chosen device.
+// without refuses flags that have no effect for the chosen kernels.
 func (f *benchKernelsFlags) without(cmd *cobra.Command, names ...string) error {
 	for _, n := range names {
 		if cmd.Flags().Changed(n) {

@@ -50,17 +50,17 @@ func benchModelCommand() *cobra.Command {
 		Use:   "model [DIR, GGUF file or SHAPE]",
 		Short: "Time decode and prefill steps of a model at depths of context",
 		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
-scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
-steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
-step; the median of all steps and their spread are printed next to it. Without a model the small one inside the binary is measured. Cells that do not fit
-are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time; of a model with a DSpark
-head also a draft pass and the step that verifies all its drafts.
+scan, selection, attention, products, the head and the rest. Contexts are not computed: the KV cache is filled with random rows, and for
+DeepSeek-V4 the sequence state is that after a reused prefix. The measured steps are complete forward passes. "step ms", tokens/s and the
+shares are those of the best step; the median of all steps and their spread are printed next to it. Without a model the small one inside the
+binary is measured. Cases that do not fit the memory are listed with the reason. With --draft, answers to a few questions are timed with drafts
+and without, one at a time; for a model with a DSpark head, also a draft pass and the step that verifies all its drafts.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types of
-GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits
-for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
-microsecond for each, and the shares are of that step.`,
+released, are random values that a GPU generates in its own memory. FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types
+of GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits for the host. The launches of one
+more step are timed one by one, without overlapping. "launches", "kernels ms" (the sum of these times, with about a microsecond for each launch)
+and the shares are those of this step.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
@@ -152,14 +152,15 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	return o, nil
 }
 
-// counts parses numbers such as 512 or 8k.
+// counts parses whole numbers such as 512 or 8k, where k means 1024.
 func counts(flag string, list []string) ([]int, error) {
 	var out []int
 	for _, s := range list {
 		digits, k := strings.CutSuffix(strings.ToLower(s), "k")
 		n, err := strconv.Atoi(digits)
 		if err != nil || n < 0 || n > 1<<30 {
-			return nil, fmt.Errorf("%s: %q is not a number; want one such as 512 or 8k", flag, s)
+			return nil, fmt.Errorf("%s: %q is not a whole number from 0 to %d; give one such as 512 or 8k",
+				flag, s, 1<<30)
 		}
 		if k {
 			n <<= 10
@@ -252,7 +253,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	steps := o
 	if m, ok := src.Model.(*config.V4); ok && m.DraftBlock() > 0 && f.draft != "" && f.draft != "off" {
-		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // its passes are measured in addition to steps
+		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // drafting passes are measured in addition to steps
 	}
 	r, err := model.Run(cmd.Context(), src, dev, steps)
 	bar.end()
@@ -263,7 +264,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		}
 	}
 	if err != nil {
-		if r != nil { // what was measured before took long
+		if r != nil { // results so far are printed, because they took long
 			err = errors.Join(err, r.Print(cmd.OutOrStdout()))
 		}
 		return err
@@ -369,7 +370,7 @@ func blockType(name string) (block.Format, error) {
 	return 0, fmt.Errorf("type %q is not supported; want one of %s", name, strings.Join(names, ", "))
 }
 
-// peer returns the results to compare with. It reads them before anything is measured.
+// peer returns the results for comparison. It reads them before any measurement.
 func (f *benchModelFlags) peer() (io.Reader, error) {
 	if f.against == "" {
 		return nil, nil

@@ -49,7 +49,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		want string
 		args []string
 	}{
-		{`"many" is not a number`, []string{"--contexts", "many"}},
+		{`"many" is not a whole number`, []string{"--contexts", "many"}},
 		{"--batch", []string{"--batch", "-1"}},
 		{"a batch has 600", []string{"--batch", "600"}},
 		{"--chunk -1", []string{"--chunk", "-1"}},

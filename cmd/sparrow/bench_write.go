@@ -25,8 +25,8 @@ func writeSection(file, name string, print func(io.Writer) error) error {
 	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-// aroundSection returns the document before and after the part, with the comments. Commands also call it before they
-// measure, which takes minutes.
+// aroundSection returns the text of the document before and after the part, including the two comments. Commands also
+// call it before a measurement, which takes minutes.
 func aroundSection(file, name string) (head, tail []byte, err error) {
 	text, err := textfile.Read(file, textfile.Document)
 	if err != nil {

@@ -62,7 +62,7 @@ func addCompletions(c *cobra.Command) {
 func completeFlag(c *cobra.Command, name string, values []string) {
 	for _, n := range folderFlags {
 		if n == name {
-			_ = c.MarkFlagDirname(name) // fails only for a flag that is not there
+			_ = c.MarkFlagDirname(name) // fails only for a flag that does not exist
 		}
 	}
 	if values == nil {
@@ -74,7 +74,7 @@ func completeFlag(c *cobra.Command, name string, values []string) {
 			directive = cobra.ShellCompDirectiveDefault
 		}
 	}
-	// This fails only if the flag already has completions, and those are better.
+	// Registration fails only if the flag already has completions, which are then kept.
 	_ = c.RegisterFlagCompletionFunc(name,
 		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			var fits []string

@@ -19,13 +19,13 @@ type deviceFlags struct {
 	kernels string
 	gpu     int
 	workers int
-	spared  bool // workers are the default, set by spareProcessor
+	spared  bool // whether spareProcessor set workers
 	pack    bool
 	numa    bool
 	precise bool
 	limitFlags
 
-	processors int // Go's before spareProcessor added one; 0 where it did not
+	processors int // Go's number of processors before spareProcessor added one; 0 if it added none
 }
 
 func (d *deviceFlags) add(f *pflag.FlagSet) {
@@ -42,7 +42,7 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"the block formats of GGUF files, whose GEMMs otherwise use 8-bit activations")
 }
 
-// settings returns the given flags that change the speed of a CPU, or its bits.
+// settings returns the given flags that change the speed or the result bits of a CPU.
 func (d *deviceFlags) settings(i sparrow.Info) []string {
 	if i.Memory.Device > 0 {
 		return nil
@@ -54,7 +54,7 @@ func (d *deviceFlags) settings(i sparrow.Info) []string {
 	return append(out, d.arithmetic(i)...)
 }
 
-// arithmetic returns the settings that change the device's bits.
+// arithmetic returns the flags that change the result bits of the device.
 func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
 	if i.Memory.Device > 0 || !d.precise {
 		return nil
@@ -69,7 +69,8 @@ func addKernels(f *pflag.FlagSet, kernels *string) {
 			"NVIDIA GPU from Ampere on), cpu (best of this machine), ref, or a name from 'sparrow version'")
 }
 
-// rankFlags select the devices that share a model, and how; for commands that run whole models.
+// rankFlags selects the devices that share a model, and the division of attention; for commands that run whole
+// models.
 type rankFlags struct {
 	ranks           int
 	gpus, attention string
@@ -91,7 +92,7 @@ func addRanks(f *pflag.FlagSet, ranks *int) {
 // addAttention adds --attention.
 func addAttention(f *pflag.FlagSet, attention *string) {
 	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole "+
-		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
+		"cache), dp (by requests; each holds the pages of its own), auto (tp if the ranks divide the heads)")
 }
 
 // devices returns the devices that the flags select, for the kernels of --kernels.

@@ -3,10 +3,10 @@ package main
 import "strings"
 
 // draft assembles a message from lines. A line that ends with a backslash continues on the next line; """ begins and
-// ends a text of several lines; pasted lines belong together.
+// ends a text of several lines; pasted lines form one message.
 type draft struct {
 	lines  []string
-	quoted bool // between """
+	quoted bool // whether the line is between """
 }
 
 const quotes = `"""`

@@ -18,7 +18,7 @@ var errCtrlC = errors.New("Ctrl-C")
 // line is one line of input.
 type line struct {
 	text   string
-	pasted bool // more of the same paste follows
+	pasted bool // whether more lines of the same paste follow
 }
 
 // lineReader reads lines that a person types. One goroutine reads at a time.
@@ -67,11 +67,11 @@ func (p *plainLines) close() {}
 type editor struct {
 	in, out *os.File
 	past    *past
-	keys    *keys          // what edit reads from
-	edit    *term.Terminal // made anew after Ctrl-C, which leaves the line in it
+	keys    *keys          // source of the typed bytes
+	edit    *term.Terminal // recreated after Ctrl-C, because the typed line remains in it
 
 	mu    sync.Mutex
-	saved *term.State // nil while the terminal is as it was
+	saved *term.State // settings of the terminal; nil while they are unchanged
 }
 
 func (e *editor) read(prompt string) (line, error) {
@@ -159,5 +159,5 @@ func (p *past) Add(entry string) {
 // Len returns the number of lines.
 func (p *past) Len() int { return len(p.lines) }
 
-// At returns the line idx before the latest.
+// At returns a line of the history; idx 0 is the latest line.
 func (p *past) At(idx int) string { return p.lines[len(p.lines)-1-idx] }

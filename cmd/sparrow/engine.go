@@ -39,9 +39,9 @@ type engineFlags struct {
 	watchdog                time.Duration
 	maxStall                string
 
-	events prefix.Listener // of the prefix cache; set by serve
-	drawn  *family.Source  // in place of model; set by bench serve
-	noChat bool            // no chat is requested; set by run
+	events prefix.Listener // listener of the prefix cache; set by serve
+	drawn  *family.Source  // random model used instead of model; set by bench serve
+	noChat bool            // whether no chat is requested; set by run
 	tierFlags
 }
 
@@ -54,31 +54,34 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 or template")
 	f.deviceFlags.add(s)
 	f.rankFlags.add(s)
-	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
-		"others wait for it, before all are aborted; 0 waits forever")
-	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens, rounded up to pages; 0 means four full "+
-		"contexts or a quarter of the free memory, on a GPU what is left of its memory")
+	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "maximum time that a rank may spend in one "+
+		"operation while the other ranks wait for it; then all ranks are aborted. 0 means no limit")
+	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the KV cache in tokens, rounded up to pages; 0 means four "+
+		"full contexts, at most a quarter of the free memory, and on a GPU what is left of its memory")
 	s.IntVar(&f.context, "context", 0,
-		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
+		"longest sequence in tokens; 0 means the model's own limit, or the size of the cache if that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
-		"maximum number of new tokens of one step: prompts are cut into chunks of it; 0 means 512, on a GPU 8192")
+		"maximum number of new tokens of one step: longer prompts are cut into chunks of this size; 0 means 512, on a "+
+			"GPU 8192")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "disable prefix reuse: compute every prompt from its "+
 		"first token")
 	s.StringVar(&f.controlTokens, "control-tokens", "text",
 		"how control tokens spelled in messages are treated: text, or allow to parse them as tokens")
 	f.policyFlags.add(s)
 	f.addDraft(s)
-	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step separately instead of "+
-		"captured steps: slower, but the watchdog reports the stage of a hang")
+	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation instead of replaying captured "+
+		"steps: slower, but the watchdog reports the stage of a hang")
 	s.BoolVar(&f.noOverlap, "no-overlap", false,
-		"on a GPU, form the next step when the previous one has ended instead of while it runs: slower, for comparing")
-	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
-		"other models are, so that they share captured steps")
+		"on a GPU, form the next step after the previous one has ended instead of while it runs: slower, only for "+
+			"comparisons")
+	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode batches of DeepSeek-V4 to a few fixed sizes, "+
+		"as for other models, so that they can share captured steps")
 	f.expertFlags.add(s)
 	s.StringVar(&f.expertUsage, "expert-usage", "", "`FILE` with counts of how often each expert is chosen: read "+
 		"if it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
-		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
+		"model opens, and do not open the model if they differ: auto (on a GPU, and on a CPU if the test is "+
+		"quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
 		"log the current operation of a step that takes longer than this; 0 means never")
 }
@@ -88,7 +91,7 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "the model's name in the API; default the folder's name")
 	s.IntVar(&f.maxRunning, "max-running", 0, "maximum number of sequences in a batch; 0 means 64, on a GPU 256")
 	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may delay running streams, such as "+
-		"50ms: prompts are cut into chunks accordingly; 0 means no limit, auto 100ms, on a GPU 50ms")
+		"50ms: prompts are cut into chunks accordingly; 0 means no limit, auto means 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0,
 		"maximum number of sequences that wait; more are refused with status 429; 0 means 2048")
 	s.IntVar(&f.planHistory, "plan-history", 0, "number of recent plans that /debug/plans shows; 0 means 64")
@@ -186,7 +189,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	}
 	watchdog := f.watchdog
 	if watchdog == 0 {
-		watchdog = -1 // the configuration's 0 is its default
+		watchdog = -1 // in the configuration, 0 means the default
 	}
 	if f.rankTimeout < 0 {
 		return sparrow.Config{}, fmt.Errorf("--rank-timeout %v: want a positive time, or 0 for no limit", f.rankTimeout)
@@ -236,7 +239,7 @@ func (f *engineFlags) stall() (time.Duration, error) {
 	switch f.maxStall {
 	case "auto":
 		return 0, nil
-	case "": // a command that does not serve and has no such flag
+	case "": // a command that does not serve has no such flag
 		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)
@@ -320,7 +323,7 @@ func (f *engineFlags) source() string {
 	switch {
 	case dir == "" && err == nil:
 		return "the built-in small model (--model DIR runs another)"
-	case err != nil: // gone since it was opened
+	case err != nil: // the folder was removed after it was opened
 		return f.model
 	}
 	return dir

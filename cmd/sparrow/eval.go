@@ -242,7 +242,7 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range plans { // before the first runs, which may take long
+	for _, p := range plans { // before the first plan runs, which may take long
 		if err := resolvable(base, p); err != nil {
 			return nil, unfinished(cmd.Context(), p, 0, len(plans), err)
 		}
@@ -332,7 +332,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	for _, r := range runs {
 		r.Plan, r.About, r.By.Settings = p.Name, p.About, f.settings(e.Info())
 	}
-	last := runs[len(runs)-1] // the engine counts rows and drafts of all runs
+	last := runs[len(runs)-1] // counters of the engine include all runs
 	last.Rows, last.Drafts = eval.RowsOf(e), eval.DraftsOf(e)
 	return runs, nil
 }

@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"sparrow/internal/eval"
@@ -147,6 +150,44 @@ func TestEvalAsksServers(t *testing.T) {
 	}
 }
 
+// With --repeat all items are asked as often as requested, and the mean and the spread of the runs are printed. The
+// server answers the only item correctly in the first of three runs.
+func TestEvalRepeats(t *testing.T) {
+	var asked atomic.Int32
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasSuffix(req.URL.Path, "/models") {
+			_, _ = w.Write([]byte(`{"data": [{"id": "other"}]}`))
+			return
+		}
+		answer := "Goodbye!"
+		if asked.Add(1) > 1 {
+			answer = "No."
+		}
+		fmt.Fprintf(w, `{"choices": [{"finish_reason": "stop", "message": {"content": %q}}]}`, answer)
+	}))
+	defer h.Close()
+	file := filepath.Join(t.TempDir(), "mine.jsonl")
+	text := `{"messages": [{"role": "user", "content": "Goodbye"}], "answer": "Goodbye!"}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := evalJSON[eval.Repeats](t, "--url", h.URL, "--repeat", "3", file)
+	exact := r.Total.Exact
+	if asked.Load() != 3 || len(r.Reports) != 3 || r.Different != 1 || exact.Least != 0 || exact.Most != 1 ||
+		math.Abs(exact.Mean-1./3) > 1e-9 || math.Abs(exact.Deviation-math.Sqrt(1./3)) > 1e-9 {
+		t.Errorf("asked %d times: %+v", asked.Load(), r)
+	}
+	asked.Store(0)
+	status, stdout, stderr := invoke("eval", "--url", h.URL, "--repeat", "3", file)
+	if status != 0 || !strings.Contains(stdout, "3 runs") || !strings.Contains(stdout, "33.3 ± 57.7 (0.0 to 100.0)") {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	asked.Store(0)
+	if one := evalJSON[eval.Report](t, "--url", h.URL, file); one.Total.Exact != 1 || asked.Load() != 1 {
+		t.Errorf("without --repeat asked %d times: %+v", asked.Load(), one)
+	}
+}
+
 func TestEvalRefusals(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -158,11 +199,14 @@ func TestEvalRefusals(t *testing.T) {
 			"supported: bf16, fp8 (fp8-656), fp8-576, f32; try kv=bf16\n"},
 		{[]string{"--tasks", "sums"}, "find_one_1024"},
 		{[]string{"--limit", "-1", "--tasks", "talk"}, "--limit -1: want 0"},
+		{[]string{"--repeat", "0", "--tasks", "talk"}, "--repeat is 0; want 1 or more"},
+		{[]string{"--repeat", "2", "--compare", "kv=bf16", "--tasks", "talk"}, "--repeat is 2"},
+		{[]string{"--repeat", "2", "--perplexity", "x.txt"}, "--repeat is 2"},
 		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
 		{[]string{"--kv", "fp3", "--tasks", "talk"}, "fp3"},
 		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"},
-			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode keeps one " +
-				"arithmetic for every row\n"},
+			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode computes " +
+				"every row with the same arithmetic\n"},
 		{[]string{"--url", "not a url"}, "not a url"},
 	} {
 		status, stdout, stderr := invoke(append([]string{"eval"}, c.args...)...)

@@ -27,7 +27,7 @@ type explainFlags struct {
 	draftTokens, draftBranches        int
 	free, memory                      int64
 	seed, carry, asJSON, time         bool
-	quantised                         []string // formats of weights whose products quantise rows
+	quantised                         []string // formats of weights by which rows are quantised
 }
 
 func explainCommand() *cobra.Command {
@@ -112,7 +112,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, an architecture such as sm90 or gfx95, a device such as h200, "+
 		"b200 or a100, or H200s that share the model, such as 8xh200")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
-	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
+	s.IntVar(&f.heads, "heads", 0, "query heads per rank, if they differ from the model's")
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
 		"maximum number of keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.Running, "max-running", 0, "maximum number of sequences in a batch; 0 means not given")
@@ -160,6 +160,10 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 		return nil, fmt.Errorf("--graph: %w", err)
 	}
 	if f.batch == "" {
+		if graph != plan.GraphNone {
+			return nil, fmt.Errorf("explain: --graph %s describes a batch, but none was given; give --batch, such as "+
+				"--batch decode:4x8192, or omit --graph", graph)
+		}
 		return f.noticed(ask.Answer())
 	}
 	b, err := plan.ParseBatch(f.batch)
@@ -168,7 +172,7 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	}
 	b.Graph, b.PaddedRows, b.NeedSeed, b.FreeBytes = graph, f.paddedRows, f.seed, f.free
 	for i := range b.Requests {
-		if m.ByRequests() { // in turn
+		if m.ByRequests() { // requests are assigned to ranks in turn
 			b.Requests[i].Rank = i % m.Ranks
 		}
 	}
@@ -176,7 +180,7 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	return f.noticed(ask.Answer())
 }
 
-// noticed adds to an answer which weights make a GPU quantise rows, though their format does not say so.
+// noticed adds a notice with the weights for which a GPU quantises rows although their format does not state it.
 func (f *explainFlags) noticed(a *explain.Answer, err error) (*explain.Answer, error) {
 	if err == nil && len(f.quantised) > 0 {
 		a.Notices = append(a.Notices, plan.Notice{Level: plan.NoticeInfo, Rule: "docs/format/weights.md",
@@ -250,7 +254,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	}
 	src, err := modelSource(dir)
 	switch {
-	case errors.Is(err, weight.ErrNotFound): // a config without weights, or not all of them yet
+	case errors.Is(err, weight.ErrNotFound): // a config without weights, or with only some of them
 		return nil
 	case err != nil:
 		return err
@@ -288,7 +292,7 @@ func (f *explainFlags) ask(q *explain.Ask) error {
 	if err := f.none(); err != nil {
 		return err
 	}
-	q.Policy, _ = plan.Defaults(q.Hardware.Arch, q.Model.Family, p)
+	q.Policy, _ = plan.Defaults(&q.Hardware, q.Model.Family, p)
 	return f.loads(q.Hardware.Arch, q.Model)
 }
 
@@ -298,6 +302,10 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	if err != nil {
 		return err
 	}
+	if p.SplitKeys != 0 {
+		return fmt.Errorf("explain: --split-keys %s splits the rows of Sparrow's kernels; omit it with "+
+			"--catalog public", f.split)
+	}
 	if out.V4Q8 && q.Model.Family != plan.DeepSeekV4 {
 		return fmt.Errorf("explain: --v4-q8 applies to DeepSeek-V4, but the model family is %v; omit it",
 			q.Model.Family)
@@ -306,6 +314,7 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 		p.DenseThreshold
 	out.Deterministic, out.Speculation, out.MaxTransient = p.Deterministic, p.Speculation, p.MaxTransient
 	out.V4SparsePrefill, out.CarryIndices = p.V4SparsePrefill, f.carry
+	out.FP4Index, out.Running = p.FP4Index, p.Running
 	if out.AttentionTP = f.tp; q.Model.ByRequests() {
 		out.AttentionTP, out.DP = 1, q.Model.Ranks
 	}

@@ -429,12 +429,13 @@ func TestExplainNamesDefaults(t *testing.T) {
 	for _, kv := range []string{"", " --kv fp8"} {
 		args := strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)
 		_, stdout, stderr := invoke(args...)
-		if !strings.Contains(stdout, "prefill sparse-flat: a GPU's default") || strings.Contains(stdout, "asked for") {
+		if !strings.Contains(stdout, "prefill sparse-flat: a GPU's default") || strings.Contains(stdout,
+			"requested by the user") {
 			t.Errorf("%q: %s%s", kv, stdout, stderr)
 		}
 	}
 	_, stdout, _ := invoke(strings.Fields("explain --family deepseek_v32 --hw h200 --prefill sparse-block")...)
-	if !strings.Contains(stdout, "prefill sparse-block: asked for") {
+	if !strings.Contains(stdout, "prefill sparse-block: requested by the user") {
 		t.Error(stdout)
 	}
 }
@@ -501,12 +502,23 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--model nowhere", "config.json"},
 		{"--family deepseek_v32 --catalog mine", "--catalog"},
 		{"--family deepseek_v32 --hw tpu", "E01"},
+		{"--family deepseek_v32 --hw mi350x", "this works: sparrow explain --family deepseek_v32 --hw cpu"},
 		{"--family deepseek_v32 --catalog public --cp interleave", "KIND:SIZE"},
+		{"--family deepseek_v32 --catalog public --split-keys 512", "omit it with --catalog public"},
+		{"--family deepseek_v32 --catalog public --hw sm90 --fp4-index", "E05"},
+		{"--family deepseek_v32 --catalog public --max-running -1", "must not be negative"},
 		{"--family deepseek_v32 --cp round:2", "--cp"},
 		{"--family deepseek_v32 --dense maybe", "--dense"},
 		{"--family deepseek_v32 --batch run:3", "E20"},
 		{"--family deepseek_v32 --batch extend:x", "E26"},
 		{"--family deepseek_v32 --batch extend:3 --graph sometimes", "--graph"},
+		{"--family deepseek_v32 --graph replay", "give --batch"},
+		{"--family deepseek_v32 --batch decode:4000 --graph replay",
+			"this works: sparrow explain --family deepseek_v32 --batch decode:4000 --graph none"},
+		{"--family deepseek_v32 --batch verify:2:4000 --graph capture --draft 1",
+			"E25: graph not possible for this batch: asked for a batch of mode verify in graph mode capture on cpu"},
+		{"--family deepseek_v32 --batch extend:40 --graph piecewise --hw h200",
+			"--hw h200 --batch extend:40 --graph none"},
 		{"--family deepseek_v32 --tp 3", "E08"},
 		{"--family deepseek_v32 --tp -1", "want 0 or more ranks"},
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},

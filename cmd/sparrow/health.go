@@ -63,7 +63,7 @@ func checkHealth(ctx context.Context, url string, insecure bool) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // what can be read of the reason
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // the beginning of the reason, as far as it can be read
 		return fmt.Errorf("health: %s/ready returned %s: %s", url, resp.Status, text)
 	}
 	return nil

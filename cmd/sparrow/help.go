@@ -16,7 +16,7 @@ const helpColumns = 100
 // flagGroup is a heading of --help with the flags below it, common ones first.
 type flagGroup struct {
 	title string
-	flags string // names, separated by spaces
+	flags string // names of flags, separated by spaces
 }
 
 // flagGroups lists the headings for commands with many flags. Flags without a group are specific to a command and come
@@ -38,7 +38,7 @@ var flagGroups = []flagGroup{
 		"scores cp automatic-splits v4-schedule score-cap tbo hisparse v4-q8 no-preshuffle"},
 }
 
-// manyFlags is the number of flags from which on they are printed in groups.
+// manyFlags is the minimum number of flags for which help prints them in groups.
 const manyFlags = 20
 
 // setHelp makes every command print its flags in groups and its texts in lines of helpColumns.
@@ -123,7 +123,7 @@ func groupFlags(c *cobra.Command) []groupedFlags {
 	for _, f := range all {
 		first.flags.AddFlag(f)
 	}
-	if first.flags.HasFlags() && len(all) == 1 { // --help alone
+	if first.flags.HasFlags() && len(all) == 1 { // only --help
 		list = append(list[1:], first)
 	}
 	return slices.DeleteFunc(list, func(g groupedFlags) bool { return !g.flags.HasFlags() })
@@ -139,7 +139,7 @@ func newGroup() *pflag.FlagSet {
 // space is a row of a list: it is broken separately, and continues below its last column.
 func wrap(text string) string {
 	var out []string
-	paragraph := "" // what was read of it
+	paragraph := "" // text of the paragraph so far
 	end := func() {
 		if paragraph != "" {
 			out = append(out, fill(paragraph, "", "")...)
@@ -171,7 +171,7 @@ func lastColumn(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " "))
 }
 
-// fill breaks words into lines of helpColumns, with first before the first one and rest before the others.
+// fill breaks words into lines of helpColumns. It writes first before the first line and rest before all other lines.
 func fill(text, first, rest string) (lines []string) {
 	line, begins := first, len(first)
 	for _, word := range strings.Fields(text) {

@@ -103,7 +103,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	if summary.NoWeights, summary.Assumed = shape, assumed; shape {
 		summary.Files, summary.FileBytes = 0, 0
 	} else if broken := checkTensors(summary, src); broken != nil {
-		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // what is there is printed first
+		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // the description is printed first
 	}
 	var out printable = summary
 	if f.hw != "" {
@@ -165,7 +165,7 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 	return out, nil
 }
 
-// guess is the result if a model does not fit by sizes that are partly assumed.
+// guess is the result for a model that does not fit, if its sizes are partly assumed.
 type guess struct {
 	Assumed string `json:"assumed"`
 	Unfit   string `json:"does_not_fit"`
@@ -210,7 +210,7 @@ func inspected(given string) (src *family.Source, shape bool, assumed string, er
 // assumed because its small files do not state them.
 func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
 	r := config.Release{File: file, Config: text}
-	if filepath.Ext(file) != ".json" { // the name of a release: no folder has more of it
+	if filepath.Ext(file) != ".json" { // the name of a release has no further files
 		return synth.Described(given, r)
 	}
 	for name, to := range map[string]*[]byte{config.QuantFile: &r.ModelOpt, config.OlderFile: &r.Older} {
@@ -233,8 +233,8 @@ func shapeHint(given string) string {
 	return hint
 }
 
-// shapeOf returns the config.json that describes a model without weights: a file, one in a folder without weights, or
-// that of a released model. Files on disk have priority.
+// shapeOf returns the config.json that describes a model without weights: a file, the file in a folder without
+// weights, or the file of a released model. Files on disk have priority.
 func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 	info, err := os.Stat(given)
 	switch {
@@ -245,7 +245,7 @@ func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 		text, err = synth.ReleaseConfig(given)
 		return given, text, err == nil, err
 	case err != nil:
-		return "", nil, false, nil // modelFolder states why
+		return "", nil, false, nil // modelFolder returns the reason
 	case info.IsDir():
 		file = filepath.Join(given, "config.json")
 		if weights, err := filepath.Glob(filepath.Join(given, "*.safetensors*")); err != nil || len(weights) > 0 {

@@ -30,7 +30,7 @@ func (f *limitFlags) add(s *pflag.FlagSet) {
 // leastShared is the minimum value of --limit-smem: every kernel may use that much by default.
 const leastShared = 48 << 10
 
-// limits parses the flags: the figures of a device, replaced by those that were given.
+// limits parses the flags: the values of the device of --pretend, replaced by values that were given separately.
 func (f *limitFlags) limits() (kernel.Limits, error) {
 	var l kernel.Limits
 	if f.pretend != "" {

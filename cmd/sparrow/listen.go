@@ -118,7 +118,7 @@ func (f *listenFlags) open(ctx context.Context, log *slog.Logger) (net.Listener,
 	var l net.Listener
 	var err error
 	if path, isUnix := strings.CutPrefix(f.socket, "unix:"); isUnix {
-		mode, _ := f.mode() // check has read it
+		mode, _ := f.mode() // check has already validated it
 		l, err = listenUnix(ctx, path, mode)
 	} else {
 		l, err = listenTCP(ctx, f.host, f.port)
@@ -161,8 +161,8 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 // maxSocketPath is the maximum length of a socket path on Linux; other systems allow a little less.
 const maxSocketPath = 107
 
-// listenUnix opens a socket in the file system. It removes a socket that a killed server left; a socket that still
-// accepts connections, and any other file of that name, is kept.
+// listenUnix opens a socket in the file system. It removes a socket that a killed server left. It keeps a socket that
+// still accepts connections, and any other file with this name.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("--listen unix:%s: the path has %d bytes, but socket paths have at most %d", path,
@@ -220,7 +220,7 @@ type certificate struct {
 
 	mu     sync.Mutex
 	now    *tls.Certificate
-	stamp  string // of the files that were read last, usable or not
+	stamp  string // sizes and times of the files that were read last, valid or not
 	looked time.Time
 }
 

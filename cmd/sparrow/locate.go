@@ -21,7 +21,7 @@ import (
 func hubCache() (hub.Cache, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // the environment may name the cache without it
+		home = "" // without a home folder, the environment may still name the cache
 	}
 	return hub.CacheAt(os.Getenv, home)
 }
@@ -32,7 +32,7 @@ const modelFlag = "--model "
 // benchModelFlag is the prefix of messages about the model of 'bench model'.
 const benchModelFlag = "bench model: "
 
-// builtinModel selects the built-in model where a model must be given; its own name does too.
+// builtinModel selects the built-in model where a model must be given.
 const builtinModel = "builtin"
 
 // modelFolder returns the folder of a model that was given as a folder, a GGUF file, or by its name on a hub; empty for

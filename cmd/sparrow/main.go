@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.SetArgs(args)
 	c.SetOut(stdout)
 	c.SetErr(stderr)
-	c.InitDefaultCompletionCmd() // it writes to what was set above
+	c.InitDefaultCompletionCmd() // it writes to the outputs that were set above
 	nameSubcommands(c)
 	nameTopics(c)
 	err := c.ExecuteContext(ctx)
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = interrupted(err)
 	}
 	if !errors.Is(err, errReported) {
-		// errors of the library begin with its name
+		// Errors of the library begin with its name.
 		fmt.Fprintln(stderr, "sparrow:", strings.TrimPrefix(err.Error(), "sparrow: "))
 	}
 	if errors.Is(err, errInterrupted) {

@@ -30,7 +30,7 @@ func requestMemory(asked string) (int64, error) {
 		return n, nil
 	}
 	left := sysmem.Available()
-	if left <= 0 { // not known here
+	if left <= 0 { // the available memory is unknown on this system
 		return server.DefaultRequestMemory, nil
 	}
 	return min(max(left/4, leastRequestMemory), server.DefaultRequestMemory), nil
@@ -38,17 +38,17 @@ func requestMemory(asked string) (int64, error) {
 
 // memorySum is the maximum memory of a server, in addition to mapped files.
 type memorySum struct {
-	model    int64 // cache, states, arena and packed weights, where they are in the machine's memory
-	program  int64 // everything else that is in use before the first request
+	model    int64 // cache, states, arena and packed weights, if they are in host memory
+	program  int64 // bytes in use before the first request that belong to no other field
 	requests int64
-	store    int64 // of responses
-	garbage  int64 // what was freed and is not collected yet
-	tiers    int64 // of the prefix cache, outside the heap
+	store    int64 // bytes for stored responses
+	garbage  int64 // bytes that were freed but not yet collected
+	tiers    int64 // bytes of the prefix cache's tiers, outside the heap
 }
 
 // sumMemory adds the memory of an open model and of requests.
 func sumMemory(i sparrow.Info, requests, store int64) memorySum {
-	debug.FreeOSMemory() // what loading left
+	debug.FreeOSMemory() // returns the memory that loading has freed
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s := memorySum{requests: requests, store: max(store, 0), garbage: requests / 4, tiers: i.Memory.Tiers}
@@ -60,7 +60,7 @@ func sumMemory(i sparrow.Info, requests, store int64) memorySum {
 	}
 	s.program = max(int64(m.Sys-m.HeapReleased)-s.model, 0)
 	if i.Memory.Device == 0 {
-		s.model += i.Memory.States // allocated as sequences run
+		s.model += i.Memory.States // allocated when sequences run
 	}
 	return s
 }

@@ -22,7 +22,7 @@ type setting struct{ name, value string }
 // fixed lists the flags that define the question; a suggestion keeps them as long as possible.
 var fixed = []string{"model", "family", "catalog", "hw", "batch", "json", "deterministic"}
 
-// given returns the flags that the user set, in the order of their definition.
+// given returns the flags that the user set, in the order in which they are defined.
 func given(s *pflag.FlagSet) []setting {
 	var out []setting
 	s.VisitAll(func(f *pflag.Flag) {
@@ -34,8 +34,8 @@ func given(s *pflag.FlagSet) []setting {
 }
 
 // nearest finds, by trying, the command closest to the given one that works: with the flags that the refusal names,
-// else with as few flags removed as possible, else with another catalogue or hardware. It is empty where only another
-// batch would work.
+// otherwise with as few flags removed as possible, otherwise with another catalogue or hardware. It returns an empty
+// text if only another batch would work.
 func nearest(asked []setting, e *plan.Error) string {
 	for _, c := range candidates(asked, e) {
 		if answered(c) {
@@ -73,7 +73,8 @@ func candidates(asked []setting, e *plan.Error) [][]setting {
 		with(bare, setting{"hw", "cpu"}, setting{"catalog", "sparrow"}))
 }
 
-// leavingOut returns asked without every choice of n of the names, alone and with the named flags.
+// leavingOut returns asked without each possible choice of n of the names; each choice is returned once without and
+// once with the named flags.
 func leavingOut(asked []setting, names []string, n int, named []setting) [][]setting {
 	var out [][]setting
 	var choose func(rest, chosen []string)
@@ -94,7 +95,7 @@ func leavingOut(asked []setting, names []string, n int, named []setting) [][]set
 	return out
 }
 
-// flagsIn parses the leading "--flag value" pairs of a suggestion; prose has none.
+// flagsIn parses the "--flag value" pairs at the start of a suggestion; text without such pairs gives none.
 func flagsIn(try string) []setting {
 	var out []setting
 	words := strings.Fields(try)

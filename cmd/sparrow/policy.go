@@ -19,17 +19,17 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.wish.KV, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for "+
 		"proofs); default that of the hardware: bf16 on a CPU, fp8 on a GPU")
 	f.StringVar(&p.wish.Prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default "+
-		"the first that fits layout and hardware")
+		"the first that supports layout and hardware")
 	f.StringVar(&p.wish.Decode, "decode", "",
 		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
 	f.StringVar(&p.dense, "dense", "",
-		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
-	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU splits the keys of a row, with FP8 "+
-		"pages or for models without an indexer: after every 256, 512, 1024 or 2048 keys, whole (no split), or auto "+
-		"(the fastest for --max-running sequences)")
+		"dense attention for prompt tokens with few keys: on or off; default on if a kernel for it exists")
+	f.StringVar(&p.split, "split-keys", "auto", "number of keys after which decode attention splits a row: 256, 512, "+
+		"1024, 2048, whole (no split), or auto (fastest for --max-running); on a GPU, for FP8 pages and models "+
+		"without an indexer")
 	f.BoolVar(&p.wish.FP4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.wish.Deterministic, "deterministic", false,
-		"the same arithmetic for every row: a token has the same bits as prompt and as output")
+		"use the same arithmetic for every row: logits of a token are bitwise equal in prefill and in decode")
 }
 
 // addDraft adds --draft, for the commands that generate or plan drafts.

@@ -13,8 +13,8 @@ type prefill struct {
 	stats func() sparrow.Stats
 	bar   *progress
 	total int64         // tokens of the prompt
-	begun int64         // value of the counters before it
-	quit  chan struct{} // closed to end; nil when nothing is drawn
+	begun int64         // value of the counters before the request
+	quit  chan struct{} // closed to stop drawing; nil if nothing is drawn
 	ended chan struct{}
 }
 
@@ -32,7 +32,7 @@ func (a *asker) watchPrefill(r sparrow.Request) *prefill {
 		ids, err = a.engine.Encode(r.Prompt, true)
 	}
 	if err != nil {
-		return p // the request reports the progress itself
+		return p // the request itself reports the progress
 	}
 	p.total, p.begun = int64(len(ids)), promptRows(p.stats())
 	return p

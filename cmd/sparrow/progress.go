@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Short work shows no bar, and a bar is not redrawn faster than it can be read.
+// Work that takes less time shows no bar, and a bar is redrawn at most this often.
 const (
 	progressAfter = 300 * time.Millisecond
 	progressEvery = 100 * time.Millisecond
@@ -19,7 +19,7 @@ const (
 type progress struct {
 	w       io.Writer
 	label   string
-	columns int // 0: no terminal
+	columns int // width of the terminal; 0 if there is none
 	now     func() time.Time
 	started time.Time
 	drawn   time.Time // zero before the first drawing
@@ -41,7 +41,7 @@ func columnsOf(v any) (columns int, ok bool) {
 	}
 	columns, ok = terminalWidth(f.Fd())
 	if ok && columns == 0 {
-		columns = 80 // a terminal that does not know its size
+		columns = 80 // default for a terminal that does not report its size
 	}
 	return columns, ok
 }

@@ -80,14 +80,14 @@ type pullReport struct {
 	Missing  int64      `json:"missing_bytes"`
 	Weights  int64      `json:"weight_bytes"`
 	Free     *int64     `json:"free_bytes,omitempty"`
-	Memory   int64      `json:"memory_bytes,omitempty"` // of the machine and of the GPUs that take these weights
+	Memory   int64      `json:"memory_bytes,omitempty"` // memory of the machine and of GPUs that support the weights
 	Files    []hub.File `json:"files"`
 	// Quants lists the GGUF models of the repository if none was selected.
 	Quants []quantReport `json:"quants,omitempty"`
 	// Elsewhere lists files of the same sizes that other engines have.
 	Elsewhere []hub.Local `json:"elsewhere,omitempty"`
 
-	gpus int64 // part of Memory
+	gpus int64 // bytes of GPUs, included in Memory
 }
 
 // quantReport is one GGUF model of a repository.
@@ -112,7 +112,7 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	if err != nil {
 		return err
 	}
-	home, _ := os.UserHomeDir() // without one there is no token file
+	home, _ := os.UserHomeDir() // without a home folder there is no token file
 	token, err := hub.Token(os.Getenv, home)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
 			r.Against = err.Error()
 		}
 	}
-	same := func(q hub.Quant) []hub.Local { // of another size it is another revision
+	same := func(q hub.Quant) []hub.Local { // a file of another size belongs to another revision
 		return slices.DeleteFunc(slices.Clone(elsewhere), func(l hub.Local) bool {
 			return l.Bytes != q.Bytes || !strings.EqualFold(l.Quant, q.Name)
 		})
@@ -249,7 +249,7 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	switch {
 	case !f.asJSON:
 		_, err = io.WriteString(out, r.text(f.dryRun))
-	case f.dryRun: // otherwise it follows once the model is there
+	case f.dryRun: // without a dry run, the folder is printed after the download
 		err = writeJSON(out, r)
 	}
 	if err != nil {

@@ -245,6 +245,10 @@ func TestPullComparesWithTheMemory(t *testing.T) {
 	if err := (&pullFlags{}).announce(cmd, r); err != nil {
 		t.Errorf("half of the memory: %v", err)
 	}
+	r.Memory = 0
+	if err := (&pullFlags{}).announce(cmd, r); err != nil {
+		t.Errorf("a memory that is not known: %v", err)
+	}
 }
 
 func TestAnInterruptedPullEndsWithStatus130(t *testing.T) {

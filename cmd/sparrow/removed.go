@@ -14,8 +14,8 @@ import (
 	"sparrow/plan/public"
 )
 
-// removed is a flag that this engine's plans do not have: the error of a command that uses it, and its replacement.
-// 'explain --catalog public' accepts it if it applies to other engines.
+// removed is a flag for a decision that this engine does not offer. It has the error of a command that uses the flag,
+// and the replacement. 'explain --catalog public' accepts the flag if it applies to other engines.
 type removed struct {
 	flag, instead string
 	code          plan.Code
@@ -40,7 +40,7 @@ var removedFlags = []removed{
 	{"no-preshuffle", "no kernel needs keys in another order", plan.E02},
 }
 
-// insteadOf returns the replacement of a removed flag, as a clause for an error; empty for any other.
+// insteadOf returns the replacement of a removed flag, as a clause for an error; empty for any other flag.
 func insteadOf(flag string) string {
 	i := slices.IndexFunc(removedFlags, func(r removed) bool { return r.flag == flag })
 	if i < 0 {
@@ -89,7 +89,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel cannot be used on AMD"))
 }
 
-// none refuses a removed flag in a question about this engine.
+// none refuses removed flags in a question about this engine.
 func (f *otherFlags) none() error {
 	for _, r := range removedFlags {
 		if g := f.set.Lookup(r.flag); g.Changed {

@@ -89,7 +89,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	a.engine = e
 	noteDevice(cmd.ErrOrStderr(), e.Info())
 	if talk {
-		a.request.Trace = true // for /plan
+		a.request.Trace = true // /plan prints the trace
 		interrupts := make(chan os.Signal, 2)
 		signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(interrupts)
@@ -175,8 +175,8 @@ func readDocument(path string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// drawSeed returns a random seed below 2^53: larger numbers do not survive readers of JSON that store numbers as
-// float64. crypto/rand never fails.
+// drawSeed returns a random seed below 2^53: JSON readers that store numbers as float64 change larger numbers.
+// crypto/rand never fails.
 func drawSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])

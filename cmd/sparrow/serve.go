@@ -74,7 +74,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one per line, each with an optional tenant name; without it no key is needed")
 	s.StringVar(&f.admins, "admin-keys", "",
-		"file of keys, one per line, for the endpoints of administrators such as /flush_cache; without it they are off")
+		"file of keys, one per line, for the endpoints of administrators such as /flush_cache; without it they are "+
+			"disabled")
 	s.StringVar(&f.tenantLimits, "tenant-limits", "", "limits of the tenants of --api-keys, such as 'team-a "+
 		"requests=8 "+
 		"tokens=60000 share=0.5; * requests=2', or a file with one tenant per line: concurrent requests, tokens per "+
@@ -174,12 +175,13 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if _, err := f.config(); err != nil {
 		return err
 	}
-	// The port is opened first: finding it in use after loading a large model would waste minutes.
+	// The port is opened before the model is loaded, because loading a large model takes minutes and the port may be in
+	// use.
 	l, err := f.listenFlags.open(cmd.Context(), log)
 	if err != nil {
 		return err
 	}
-	defer l.Close() // the server has closed it already unless loading failed
+	defer l.Close() // the server has already closed it unless loading failed
 	events, err := f.eventFlags.open(log)
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
-		level.Set(slog.LevelWarn) // notices of opening are printed once, below
+		level.Set(slog.LevelWarn) // notices about opening the model are printed once, below
 	}
 	defer f.spareProcessor()()
 	e, err := f.engineFlags.open(cmd, log)
@@ -249,7 +251,7 @@ func milliseconds(_ []string, a slog.Attr) slog.Attr {
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, o *server.Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
-	// a folder of that name in the working folder is not repeated
+	// A folder with this name in the working directory is not repeated.
 	if source := f.source(); filepath.Clean(source) != i.Name {
 		fmt.Fprintf(&b, ", %s", source)
 	}
@@ -289,7 +291,7 @@ func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys)
 	}
 	ip := net.ParseIP(host)
 	if ip.IsUnspecified() {
-		host = "127.0.0.1" // all interfaces; this address can be opened
+		host = "127.0.0.1" // the server listens on all interfaces; a client can open this address
 	}
 	url = f.scheme() + "://" + net.JoinHostPort(host, port)
 	fmt.Fprintf(b, "address  %s (listening on %s)\n", url, at)
@@ -323,7 +325,7 @@ func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	}
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
-		if n.Level != plan.NoticeInfo { // notices of level info repeat the line above
+		if n.Level != plan.NoticeInfo { // the line above contains the notices of level info
 			fmt.Fprintf(w, "%-8v %s\n", n.Level, explain.Notice(n))
 		}
 	}
@@ -422,7 +424,7 @@ func denseText(i sparrow.Info) string {
 func curlFor(i sparrow.Info, curl, url string, key bool) string {
 	name, err := wire.Marshal(i.Name)
 	if err != nil {
-		name = []byte(`""`) // no string fails
+		name = []byte(`""`) // encoding a string cannot fail
 	}
 	path, body := "/v1/chat/completions",
 		fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "%s"}], "max_tokens": 256}`, name,

@@ -45,7 +45,7 @@ func (f *spanFlags) check(s *pflag.FlagSet) error {
 	return nil
 }
 
-// open makes the provider of spans; nil without a collector.
+// open creates the provider of spans; it returns nil if there is no collector.
 func (f *spanFlags) open(log *slog.Logger) (*sdk.TracerProvider, error) {
 	if f.traceTo == "" {
 		return nil, nil
@@ -70,7 +70,7 @@ func (f *spanFlags) open(log *slog.Logger) (*sdk.TracerProvider, error) {
 	), nil
 }
 
-// loggedExporter logs spans that were lost; the SDK would print them.
+// loggedExporter writes lost spans to the log; the SDK would print them.
 type loggedExporter struct {
 	sdk.SpanExporter
 	log *slog.Logger

@@ -23,8 +23,8 @@ type talk struct {
 	interrupts <-chan os.Signal
 	history    []chat.Message
 	draft      draft
-	pending    <-chan reading // a read that has not returned
-	leaving    bool           // a signal other than Ctrl-C came during an answer
+	pending    <-chan reading // read that has not returned
+	leaving    bool           // whether a signal other than Ctrl-C arrived during an answer
 }
 
 func newTalk(a *asker, in io.Reader, interrupts <-chan os.Signal) *talk {
@@ -99,8 +99,8 @@ func (t *talk) run(ctx context.Context) error {
 	}
 }
 
-// interrupt drops the message that is being typed. It returns true if there was none: then the next Ctrl-C ends the
-// program.
+// interrupt drops the message that is being typed. It returns true if no message was being typed; the next Ctrl-C
+// then ends the program.
 func (t *talk) interrupt() bool {
 	typed := t.draft.open()
 	t.draft = draft{}
@@ -152,7 +152,7 @@ func (t *talk) message(ctx context.Context, text string, command bool) (stopped 
 	reply, err := t.listen(ctx, said)
 	switch {
 	case err == nil, errors.Is(err, errInterrupted):
-		t.history = append(said, reply) // the part of a stopped answer that was printed belongs to the chat
+		t.history = append(said, reply) // the printed part of a stopped answer belongs to the chat
 		t.document = ""
 		return err != nil, nil
 	case errors.Is(err, sparrow.ErrClosed):

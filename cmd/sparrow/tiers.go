@@ -19,7 +19,7 @@ import (
 type tierFlags struct {
 	hostCache, diskCache, diskSize, pageStore string
 	tierWait                                  time.Duration
-	keepEarly, pull                           bool // by role
+	keepEarly, pull                           bool // set by the server's role
 	onHost, onDisk                            prefix.Listener
 }
 

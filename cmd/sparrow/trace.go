@@ -40,13 +40,13 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	}
 }
 
-// choice is one way to run rows, with how often the plans of a request used it. Chunks of a prompt differ in length and
-// so in their plans, but hardly in their decisions, so each decision is printed once.
+// choice is one way to compute rows, and how often the plans of a request used it. Chunks of a prompt have different
+// lengths and therefore different plans, but mostly the same decisions, so each decision is printed once.
 type choice struct {
 	what  string // kernel, layout and conversions in words
 	why   string // one line for each reason
 	row   plan.RowKind
-	rows  int // over all steps
+	rows  int // rows of all steps
 	steps int
 	keys  []plan.Key
 }

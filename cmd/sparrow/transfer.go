@@ -16,7 +16,7 @@ import (
 	"sparrow/server"
 )
 
-// transferFlags configure servers of which one computes prompts and another continues them.
+// transferFlags configures servers that divide work: one computes prompts and another continues them.
 type transferFlags struct {
 	role, listenAt, host string
 	from                 []string
@@ -85,7 +85,7 @@ func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
 	}
 }
 
-// serve serves pages, if the server computes prompts for others, and records the address.
+// serve starts to serve pages if the server computes prompts for others, and stores the address in o.
 func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.Transfer) error {
 	if o.Role != server.RolePrefill {
 		return nil

@@ -136,7 +136,7 @@ func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Option
 	return verify.Run(dir, m, o)
 }
 
-// reference returns the device that a device with bf16 activations, or ranks of such devices, is compared with.
+// reference returns the device with which a device with bf16 activations, or ranks of such devices, is compared.
 func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.Policy) (*verify.Reference, error) {
 	if one, ok := dev.(kernel.Device); ok {
 		return verify.NewReference(src, one)
@@ -158,7 +158,7 @@ func onDevice(q device.Request) (kernel.Machine, func() (model.Model, error), er
 	return dev, func() (model.Model, error) { return q.Source.Load(dev, nil) }, err
 }
 
-// onRanks opens several ranks. All data that is read from one of them must have the same bits on all.
+// onRanks opens several ranks. Data that is read from one rank must be bitwise equal on all ranks.
 func onRanks(q device.Request, of device.Ranks) (kernel.Machine, func() (model.Model, error), error) {
 	g, err := device.OpenRanks(registry(), q, of, group.Options{Compare: true})
 	if err != nil {

@@ -59,13 +59,13 @@ func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
 		what, n = "GOMAXPROCS", runtime.GOMAXPROCS(0)
 	}
 	most := usableCores()
-	if d.processors > 0 { // Go now has one processor more
+	if d.processors > 0 { // spareProcessor has added one of Go's processors
 		most = min(d.processors, runtime.NumCPU())
 	}
 	warnOfThreads(cmd, what, n, most)
 }
 
-// warnOfThreads warns of more threads than cores.
+// warnOfThreads warns if there are more threads than cores.
 func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 	if threads <= cores {
 		return
@@ -78,12 +78,12 @@ func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 		"omit it, or give at most %d", what, threads, text, cores))
 }
 
-// usableCores returns the number of cores that the process may use: those of its affinity, fewer if its control group
-// has a CPU limit or GOMAXPROCS is lower.
+// usableCores returns the number of cores that the process may use: those of its affinity, or fewer if its control
+// group has a CPU limit or GOMAXPROCS is lower.
 func usableCores() int {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() {
-		runtime.SetDefaultGOMAXPROCS() // only this makes Go compute its default without the environment
+		runtime.SetDefaultGOMAXPROCS() // only this call makes Go compute its default without the environment variable
 		n = min(n, runtime.GOMAXPROCS(n))
 	}
 	return min(n, runtime.NumCPU())

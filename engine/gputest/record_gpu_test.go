@@ -66,7 +66,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// result holds the tokens of a request and its recorded rows.
+// result holds the tokens and recorded rows of a request.
 type result struct {
 	tokens []int32
 	rows   []record.Row
@@ -101,7 +101,7 @@ func finish(t *testing.T, j *engine.Job) (got result) {
 	}
 }
 
-// run runs a request under its own tenant, so that it shares no prefix with others, and returns its result.
+// run runs a request under its own tenant, so that it shares no prefix with other requests, and returns its result.
 func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result {
 	t.Helper()
 	r.Tenant = tenant
@@ -126,7 +126,7 @@ func TestGPURecordedRows(t *testing.T) {
 			plain := ask
 			plain.Record = nil
 			if got := run(t, e, "plain", plain); !slices.Equal(got.tokens, want.tokens) {
-				t.Errorf("tokens %v, with recording %v", got.tokens, want.tokens)
+				t.Errorf("tokens %v without recording, %v with recording", got.tokens, want.tokens)
 			}
 			equalRows(t, "in chunks", run(t, start(t, gpu.Name(), dir, 64), "chunks", ask).rows, want.rows)
 			var others []*engine.Job
@@ -145,7 +145,7 @@ func TestGPURecordedRows(t *testing.T) {
 			given.Replay = want.rows
 			again := run(t, e, "replayed", given)
 			if !slices.Equal(again.tokens, want.tokens) {
-				t.Errorf("replayed, tokens %v, want %v", again.tokens, want.tokens)
+				t.Errorf("tokens %v with replayed rows, want %v", again.tokens, want.tokens)
 			}
 			equalRows(t, "replayed", again.rows, want.rows)
 			// Each row is computed with the experts of another row, and these given experts are recorded.
@@ -154,11 +154,12 @@ func TestGPURecordedRows(t *testing.T) {
 			changed := run(t, e, "exchanged", given)
 			for i := range other {
 				if !reflect.DeepEqual(changed.rows[i].Experts, other[i].Experts) {
-					t.Fatalf("row %d was given experts %+v and has %+v", i, other[i].Experts, changed.rows[i].Experts)
+					t.Fatalf("row %d: replayed experts %+v, recorded experts %+v", i, other[i].Experts,
+						changed.rows[i].Experts)
 				}
 			}
 			if reflect.DeepEqual(changed.rows[len(other)-1].Layers, want.rows[len(other)-1].Layers) {
-				t.Error("other experts changed nothing")
+				t.Error("replaying other experts did not change the tokens")
 			}
 			if g := e.Stats().Graphs; g.Replayed == 0 || g.Failed > 0 {
 				t.Errorf("graphs %+v", g)
@@ -216,15 +217,16 @@ func nearSelections(t *testing.T, a, b []record.Row) {
 					continue
 				}
 				if differ++; v-lowest > margin*largest {
-					t.Errorf("row %d: one device alone selected %d, with %g where the lowest is %g and the largest %g",
+					t.Errorf("row %d: one device alone selected position %d with score %g; the lowest selected score "+
+						"is %g, the largest %g",
 						i, at, v, lowest, largest)
 				}
 			}
 		}
 	}
-	t.Logf("of %d selected positions %d are of one device alone", selected, differ)
+	t.Logf("of %d selected positions, %d were selected by one device alone", selected, differ)
 	if selected == 0 || differ > selected/20 {
-		t.Errorf("of %d selected positions %d are of one device alone", selected, differ)
+		t.Errorf("of %d selected positions, %d were selected by one device alone", selected, differ)
 	}
 }
 

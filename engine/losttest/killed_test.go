@@ -20,7 +20,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// killedLoad names the device of a process that loads a model until it is killed.
+// killedLoad is the environment variable that makes the test process load a model until it is killed; its value names
+// the device.
 const killedLoad = "SPARROW_KILLED_LOAD"
 
 // checkpoint is the folder of a checkpoint with FP8 experts.
@@ -44,7 +45,8 @@ func openNear(name string) (kernel.Device, error) {
 	return cpu.Open(vec.Best(), kernel.Options{Workers: 1}), nil
 }
 
-// loadHalf begins to load a model with experts in two memories, with each loading method, and stops in the middle.
+// loadHalf begins to load a model with experts in two memories, with each loading method, and stops in
+// the middle of the load.
 func loadHalf(name string) error {
 	near, err := openNear(name)
 	if err != nil {
@@ -117,13 +119,13 @@ func kill(t *testing.T, name string) {
 	}
 	_ = c.Wait() // reports that the process was killed
 	if err != nil || line != "half\n" {
-		t.Fatalf("the process said %q, %v", line, err)
+		t.Fatalf("the process printed %q, error %v", line, err)
 	}
 	if left := files(t, temp); name != op.Name && len(left) > 0 { // a GPU driver keeps its own cache there
-		t.Errorf("the process has left %v", left)
+		t.Errorf("the killed process left the files %v", left)
 	}
 	if after := files(t, checkpoint); !slices.Equal(after, before) {
-		t.Errorf("the checkpoint was %v, is %v", before, after)
+		t.Errorf("the files of the checkpoint were %v and are %v", before, after)
 	}
 	near, err := openNear(name)
 	if err != nil {

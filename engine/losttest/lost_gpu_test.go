@@ -24,7 +24,7 @@ type stray struct {
 	at    int32
 }
 
-// Do runs the faulty operation, and passes all others to the device.
+// Do runs the faulty operation, and passes all other operations to the device.
 func (d *stray) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.NormArgs:
@@ -39,7 +39,7 @@ func (d *stray) Norm(a kernel.NormArgs) error {
 		if err != nil {
 			return err
 		}
-		freed := *b.(*op.Buffer) // keeps the address
+		freed := *b.(*op.Buffer) // keeps the address after the memory is freed
 		d.Free(b)
 		a.X.Buf, a.X.Off = &freed, 0
 	}
@@ -100,7 +100,7 @@ func TestGPUIllegalAddress(t *testing.T) {
 		t.Errorf("a request after the fault: %v", err)
 	}
 	if st := e.Stats(); st.Device == "" || st.Failed != int64(len(jobs)) || st.KV.Used != 0 {
-		t.Errorf("device %q, %d failed, %d pages in use", st.Device, st.Failed, st.KV.Used)
+		t.Errorf("Stats.Device is %q, %d requests failed, %d pages are in use", st.Device, st.Failed, st.KV.Used)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

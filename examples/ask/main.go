@@ -12,7 +12,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	engine, err := sparrow.Open(ctx, sparrow.Config{}) // Model: "/path/to/model" opens another one
+	engine, err := sparrow.Open(ctx, sparrow.Config{}) // sparrow.Config{Model: "/path/to/model"} opens another model
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,6 @@
-// Batch reads lines of text from standard input, asks the model inside the binary about each, several at once, and
-// writes one JSON object for each line, in the order of the input. A JSON schema holds every answer to three fields.
+// Batch reads lines of text from standard input, asks the model inside the binary about each line, several lines at
+// once, and writes one JSON object for each line, in the order of the input. A JSON schema limits every answer to three
+// fields.
 //
 //	printf 'Sofia, aged 89, comes from Havana.\n' | go run ./examples/batch
 package main
@@ -31,9 +32,9 @@ func main() {
 	}
 }
 
-// run answers all lines of in.
+// run reads lines from in, and writes one JSON object for each line to out.
 func run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	engine, err := sparrow.Open(ctx, sparrow.Config{}) // Model: "/path/to/model" opens another one
+	engine, err := sparrow.Open(ctx, sparrow.Config{}) // sparrow.Config{Model: "/path/to/model"} opens another model
 	if err != nil {
 		return err
 	}
@@ -64,16 +65,16 @@ func run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	return nil
 }
 
-// extract requests the fields of one line.
+// extract asks the model for the fields of one line and returns the answer as JSON.
 func extract(ctx context.Context, engine *sparrow.Engine, line string) (string, error) {
 	sampling := sample.Default()
-	sampling.Temperature = 0 // the likeliest token each time: the same answer in every run
+	sampling.Temperature = 0 // the most probable token is chosen each time, so that every run gives the same answer
 	answer, err := engine.Generate(ctx, sparrow.Request{
 		Chat: &chat.Request{AddGenerationPrompt: true, Messages: []chat.Message{
 			{Role: chat.User, Content: "Return JSON with name, age and city. Text: " + line}}},
 		Sampling:   sampling,
 		Format:     sparrow.Format{Kind: sparrow.FormatSchema, Schema: []byte(schema)},
-		Background: true, // beside a server's requests these would wait
+		Background: true, // these requests wait for other requests of an engine
 	})
 	if err != nil {
 		return "", err

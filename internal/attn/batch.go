@@ -11,8 +11,8 @@ import (
 // Batch is a planned batch and the pages of its requests.
 type Batch struct {
 	Plan   *plan.Plan
-	Config *plan.Config // the plan was built from
-	Batch  *plan.Batch  // the plan was built for
+	Config *plan.Config // configuration that the plan was built from
+	Batch  *plan.Batch  // batch that the plan was built for
 	// Tables holds, for each request of the batch, the pages of its tokens: position p is in page
 	// Tables[r][p/PageTokens].
 	Tables     [][]int32
@@ -24,14 +24,14 @@ type Batch struct {
 
 // Row is one row of a pass.
 type Row struct {
-	Index    int // in plan order
-	Request  int // index into the batch
+	Index    int // number of the row in plan order
+	Request  int // index of the request in the batch
 	Token    int // index among the request's new tokens
-	Position int // in the sequence; negative where a padded request is shorter than its rows
+	Position int // position in the sequence; negative for padding of a request that is shorter than its rows
 }
 
-// Rows calls visit for every row of the pass, in plan order, and checks that the plan covers its rows and that every
-// request has a page for each of its tokens. It stops at the first error.
+// Rows calls visit for every row of the pass, in plan order. It checks that the plan covers its rows and that every
+// request has a page for each of its tokens, and stops at the first error.
 func (b *Batch) Rows(visit func(Row) error) error {
 	if len(b.Tables) != len(b.Batch.Requests) {
 		return plan.ErrLength(plan.PageTable.String(), len(b.Tables), len(b.Batch.Requests))
@@ -67,13 +67,13 @@ func (b *Batch) Rows(visit func(Row) error) error {
 	return nil
 }
 
-// CheckPages refuses page tables with pages outside a cache of the given number of pages: kernels would read memory of
-// another sequence, or outside the cache.
+// CheckPages returns an error if a page table has a page outside a cache of the given number of pages: kernels would
+// read the memory of another sequence, or memory outside the cache.
 func (b *Batch) CheckPages(pages int) error {
 	for r := range min(len(b.Tables), len(b.Batch.Requests)) {
 		end := b.Batch.FirstPosition(b.Config, r) + b.Batch.Rows(b.Config, r)
 		for _, p := range b.Tables[r][:min(len(b.Tables[r]), ceilDiv(max(end, 0), b.PageTokens))] {
-			if uint32(p) >= uint32(pages) { // negative ones too
+			if uint32(p) >= uint32(pages) { // also true for negative pages
 				return plan.ErrTableRange(r, p, pages)
 			}
 		}
@@ -81,17 +81,17 @@ func (b *Batch) CheckPages(pages int) error {
 	return nil
 }
 
-// FillTable copies page tables into the rectangle of the plan's width; columns after a table's end hold rest.
+// FillTable copies page tables to an array of the plan's table width; columns after the end of a table are set to rest.
 func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	width := b.Plan.TablePages
 	for r, t := range tables[:min(len(tables), b.Plan.Requests)] { // Rows refuses another number of tables
 		row := to[r*width : (r+1)*width]
 		if len(t) > width {
-			t = t[:width] // pages beyond the last token of the batch are not read
+			t = t[:width] // pages after the last token of the batch are not read
 		}
 		behind := row[copy(row, t):]
 		if rest == 0 {
-			clear(behind) // half of a wide table; much faster than the loop
+			clear(behind) // half of a wide table; clear is much faster than the loop
 			continue
 		}
 		for i := range behind {
@@ -100,14 +100,15 @@ func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	}
 }
 
-// LaunchRows returns the rows of a launch, without the padding that only a captured graph has.
+// LaunchRows returns the rows of a launch without the padding that a captured graph adds.
 func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 	end := s.FirstRow + s.Rows
 	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
 }
 
-// Join ends the attention of a layer, x [T, n]: ranks that share it by heads each have a part of the sum of all rows;
-// ranks that share it by requests each have their own rows, between bounds. Afterwards all have all of them.
+// Join makes the attention output of a layer, x [T, n], complete on all ranks. Ranks that divide attention by heads
+// each have a part of the sum for all rows, and the parts are added. Ranks that divide attention by requests each have
+// their own rows, given by bounds, and the rows are exchanged.
 func Join(list *kernel.Builder, x kernel.Tensor, bounds []int) {
 	if bounds == nil {
 		list.Add(kernel.AllReduceArgs{X: x})
@@ -116,7 +117,7 @@ func Join(list *kernel.Builder, x kernel.Tensor, bounds []int) {
 	list.Add(kernel.ShareArgs{X: x, Bounds: bounds})
 }
 
-// OwnRows returns n rows of a tensor from first on, or none if the pass does not have the array.
+// OwnRows returns n rows of a tensor, starting at row first, or the tensor itself if it has no rows.
 func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
 	if t.Rows == 0 {
 		return t
@@ -124,8 +125,8 @@ func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
 	return t.Slice(first, first+n)
 }
 
-// RowOf returns the row of a new token of a request. A request's rows are in at most three runs, one for each kind of
-// prompt row, each in ascending order.
+// RowOf returns the row in plan order of a new token of a request. A request's rows are in at most three runs, one for
+// each kind of prompt row, each in ascending order of tokens.
 func RowOf(p *plan.Plan, request, token int) (int32, error) {
 	for i := range p.Segments {
 		s := &p.Segments[i]

@@ -1,14 +1,14 @@
 package attn
 
 // Gather lists the entries that rows of a pass attend to, request by request. Rows of one request are adjacent, in
-// ascending order, so its last row has the most entries.
+// ascending order, so the request's last row has the largest number of entries.
 type Gather struct {
 	Request []int32 // [T]: the row's request
 	Lens    []int32 // [T]: number of entries that the row attends to
-	Start   []int32 // [T]: written: where the row's request begins in the list
+	Start   []int32 // [T]: output: start of the row's request in the list
 }
 
-// Fill writes the slots of the entries that rows first to last attend to. place returns the slot of entry i of a
+// Fill writes the slots of the entries that the rows [first, last) attend to. place returns the slot of entry i of a
 // request.
 func (g Gather) Fill(to []int32, first, last int, place func(request, i int) int32) {
 	at := 0
@@ -25,7 +25,7 @@ func (g Gather) Fill(to []int32, first, last int, place func(request, i int) int
 	}
 }
 
-// RequestEnd returns the end of the range of rows of row r's request, at most last.
+// RequestEnd returns the end of the range of rows, at most last, that belong to the request of row r.
 func RequestEnd(request []int32, r, last int) int {
 	end := r + 1
 	for end < last && request[end] == request[r] {

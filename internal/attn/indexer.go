@@ -9,19 +9,20 @@ import (
 	"sparrow/plan"
 )
 
-// Indexer selects keys for queries: it prepares indexer queries, scores keys and keeps the best, by the path of the
-// plan. Every family with an indexer uses it; the differences between families are in its fields.
+// Indexer selects keys for queries: it prepares indexer queries, scores keys and selects the best keys, with the
+// indexer path of the plan. All families with an indexer use it; its fields hold the differences between families.
 type Indexer struct {
 	Heads   int
-	TopK    int // keys each query may attend to
+	TopK    int // number of keys that a query may attend to
 	Offset  int // first rotated element of a head
 	Pairing kernel.Pairing
-	Scales  num.ScaleMode // of quantised queries
-	Plain   bool          // neither queries nor keys are Hadamard-rotated, whatever their layout
-	Block   int           // keys of a candidate block; 0 where selections have one level
+	Scales  num.ScaleMode // rounding of query scales
+	Plain   bool          // queries and keys are not Hadamard-rotated in any layout
+	Block   int           // keys of a candidate block; 0 if selections have one level
 }
 
-// Queries are the inputs of indexer queries: one matrix times the latents, one times the hidden rows.
+// Queries are raw indexer queries and head weights: the products of one matrix with the latents, and of another with
+// the hidden rows.
 type Queries struct {
 	Q       kernel.Tensor // activation [n, heads*128]
 	Weights kernel.Tensor // f32 [n, heads]
@@ -32,17 +33,17 @@ func (x *Indexer) TakeQueries(a *kernel.Arena, activation kernel.DType, n int) Q
 	return Queries{Q: a.Take(activation, n, x.Heads*layout.IndexDim), Weights: a.Take(kernel.F32, n, x.Heads)}
 }
 
-// IndexSpace is the memory in which one launch selects; it has space for one chunk of rows at a time.
+// IndexSpace is the memory in which one launch selects; it has space for one chunk of rows.
 type IndexSpace struct {
-	raw     Queries       // not given where the queries of all rows are computed at once
-	q       kernel.Tensor // e4m3, f32 or bf16 [chunk, plan's heads*128]
-	weights kernel.Tensor // f32 [chunk, plan's heads]
-	scores  kernel.Tensor // f32 [chunk, plan's width]
-	blocks  kernel.Tensor // f32 [chunk, blocks of that width]: their largest scores, where there are two levels
-	keys    kernel.Pool   // gathered indexer keys, one page; not given where scores read the cache
+	raw     Queries       // not given if the queries of all rows are computed in one product
+	q       kernel.Tensor // e4m3, f32 or bf16 [chunk, heads of the plan*128]
+	weights kernel.Tensor // f32 [chunk, heads of the plan]
+	scores  kernel.Tensor // f32 [chunk, score width of the plan]
+	blocks  kernel.Tensor // f32 [chunk, blocks of the score width]: largest scores, for two levels
+	keys    kernel.Pool   // gathered indexer keys, one page; not given if scores read the cache
 }
 
-// Arrange allocates the memory of a launch that scores by the segment's path; other launches need none.
+// Arrange allocates the memory of a launch that scores keys; launches that do not score need none.
 func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind,
 	activation kernel.DType) (IndexSpace, error) {
 	var out IndexSpace
@@ -59,7 +60,8 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 		if err != nil {
 			return out, err
 		}
-		// Scales follow the keys; a multiple of four ends at a multiple of 16 bytes, as GPU copies need.
+		// Scales follow the keys. With a multiple of four keys they end at a multiple of 16 bytes, as GPU copies
+		// require.
 		n := (l.Index.Count + 3) &^ 3
 		out.keys = kernel.Pool{Mem: a.Take(kernel.U8, 1, kl.PageBytes(n)), Layout: keys, PageTokens: n}
 	}
@@ -71,52 +73,52 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	case layout.IndexPage132:
 		kind = kernel.E4M3
 	case layout.V41Index68:
-		kind = activation // bf16 holds what such queries are rounded to
+		kind = activation // bf16 represents these rounded queries exactly
 	}
 	heads := x.scored(s)
 	out.q, out.weights = a.Take(kind, n, heads*layout.IndexDim), a.Take(kernel.F32, n, heads)
 	out.scores = a.Take(kernel.F32, n, s.Indexer.ScoreWidth)
 	if x.Block > 0 {
-		// Rows of a multiple of 16 bytes, as GPUs need.
+		// The size of a row is a multiple of 16 bytes, as GPU kernels require.
 		out.blocks = a.Take(kernel.F32, n, ((s.Indexer.ScoreWidth+x.Block-1)/x.Block+3)&^3)
 	}
 	return out, nil
 }
 
-// scored returns the number of heads that are scored: the plan pads them to a number that the kernels support.
+// scored returns the number of heads that are scored: the plan pads the heads to a number that the kernels support.
 func (x *Indexer) scored(s *plan.Segment) int { return max(x.Heads, s.Indexer.Heads) }
 
-// Selection is the selection of one launch: rows First to Last. Tensors over rows hold all rows of the pass.
+// Selection is the selection of one launch, for the rows [First, Last). Its tensors have all rows of the pass.
 type Selection struct {
 	Plan        *plan.Segment
 	Space       *IndexSpace
 	First, Last int
 
-	Q, W           kernel.Matrix // queries from latents, head weights from hidden rows
+	Q, W           kernel.Matrix // matrices of queries (from latents) and of head weights (from hidden rows)
 	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
-	Computed       Queries       // raw queries of all rows, where the plan computes them at once
-	Angles         kernel.Tensor // f32 [T, 64]; not given where nothing is rotated
+	Computed       Queries       // raw queries of all rows, if the plan computes them in one product
+	Angles         kernel.Tensor // f32 [T, 64]; not given if heads are not rotated
 
-	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
-	Values         kernel.Tensor // f32 [T, K]: their scores; not given where they are not recorded
+	Out            kernel.Tensor // i32 [T, K]: selected keys, numbered in the sequence
+	Values         kernel.Tensor // f32 [T, K]: scores of the selected keys; not given if they are not recorded
 	Lens           kernel.Tensor // i32 [T, 1]: keys that the row may attend to
 	Cache          kernel.Pool
-	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1]
-	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
+	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1], the row's request
+	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1], the start of the row's request in Gather
 
-	Publish *Candidates // takes the blocks that later layers select from
-	Within  *Candidates // the blocks to select from; nil for all keys
+	Publish *Candidates // receives the candidate blocks for later layers
+	Within  *Candidates // candidate blocks to select from; nil for all keys
 }
 
-// Candidates are the blocks of keys that the first level of a selection keeps (v41 spec, 2.4).
+// Candidates are the blocks of keys that the first level of a two-level selection keeps (v41 spec, 2.4).
 type Candidates struct {
 	Blocks kernel.Tensor // i32 [T, most blocks]: ascending, then -1
-	Counts kernel.Tensor // i32 [T, 1]: blocks that the row may attend to
-	Keys   kernel.Tensor // i32 [T, 1]: keys of the blocks that are kept
-	Rows   kernel.Tensor // i32 [T, 1]: the row itself, which is its row of Blocks
+	Counts kernel.Tensor // i32 [T, 1]: number of blocks that the row may attend to
+	Keys   kernel.Tensor // i32 [T, 1]: number of keys in the kept blocks
+	Rows   kernel.Tensor // i32 [T, 1]: number of the row, which is its row in Blocks
 }
 
-// Select fills the launch's rows of Out. Rows with no more keys than they may select are not scored
+// Select fills the launch's rows of Out. Rows that may attend to at most TopK keys are not scored
 // (kernel.ScoreArgs.SkipUpTo).
 func (x *Indexer) Select(list *kernel.Builder, s *Selection) {
 	args := kernel.ScoreArgs{Keys: s.Cache}
@@ -133,16 +135,16 @@ func (x *Indexer) Select(list *kernel.Builder, s *Selection) {
 	case x.Kind == plan.IndexerPagedNative:
 		args.Table, args.NextN = s.Table, x.NextN
 	default:
-		list.Fail(fmt.Errorf("indexer path %v selects no keys", x.Kind))
+		list.Fail(fmt.Errorf("indexer path %v is not supported: it selects no keys", x.Kind))
 		return
 	}
-	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.
+	// Scores are computed in chunks of rows, so that their matrix is not larger than the plan allows.
 	for first := s.First; first < s.Last; first += s.Space.scores.Rows {
 		x.chunk(list, s, args, first, min(first+s.Space.scores.Rows, s.Last))
 	}
 }
 
-// chunk scores and selects rows first to last.
+// chunk scores and selects for the rows [first, last).
 func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArgs, first, last int) {
 	n, space := last-first, s.Space
 	raw := s.Computed
@@ -176,7 +178,7 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 	list.Add(args)
 	out := s.Out.Slice(first, last)
 	list.Add(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens, Values: s.values(first, last)})
-	if w := s.Within; w != nil { // columns of scores are keys of the kept blocks
+	if w := s.Within; w != nil { // columns of scores are the keys of the candidate blocks
 		list.Add(kernel.LocateArgs{Out: out, Positions: out, Table: w.Blocks, TableRow: w.Rows.Slice(first, last),
 			PageTokens: x.Block})
 	}
@@ -187,7 +189,7 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 	}
 }
 
-// values returns the rows of Values, where they are given.
+// values returns the rows [first, last) of Values, or no tensor if Values is not given.
 func (s *Selection) values(first, last int) kernel.Tensor {
 	if !s.Values.Given() {
 		return kernel.Tensor{}
@@ -195,6 +197,5 @@ func (s *Selection) values(first, last int) kernel.Tensor {
 	return s.Values.Slice(first, last)
 }
 
-// Hadamard reports whether keys of a layout are stored Hadamard-rotated: quantised keys are; exact keys do not need
-// it.
+// Hadamard reports whether keys of a layout are stored Hadamard-rotated: quantised keys are, and exact keys are not.
 func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 || k == layout.IndexPage68 }

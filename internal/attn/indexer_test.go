@@ -55,9 +55,9 @@ func ints(t *testing.T, dev kernel.Device, rows, cols int, v ...int32) kernel.Te
 	return out
 }
 
-// A launch whose rows select all of their keys computes neither queries nor scores. With one more key in one row it
-// computes both, and rows that select every key give the same result as before. The plan determines the kind of a
-// launch: a short variant of the paged path, or a separate path for rows of a prompt.
+// A launch whose rows select all of their keys computes neither queries nor scores. With one additional key in one row
+// it computes both, and the selections of rows that select every key do not change. The plan determines the kind of a
+// launch: a short variant of the paged path, or a separate path for prompt rows.
 func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 	dev := &counted{Device: &ref.Device{}}
 	x := Indexer{Heads: 4, TopK: 4, Pairing: kernel.HalfSplit}

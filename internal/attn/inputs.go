@@ -15,12 +15,12 @@ type Inputs struct {
 	plan  *plan.Plan
 }
 
-// TakeInputs allocates the block of a plan in an arena.
+// TakeInputs allocates the input block of a plan in an arena.
 func TakeInputs(p *plan.Plan, a *kernel.Arena) Inputs {
 	return Inputs{Block: a.Take(kernel.I32, 1, p.InputWords), plan: p}
 }
 
-// InputsOf views a block of a plan that was taken before.
+// InputsOf returns the input block of a plan in memory that was allocated before.
 func InputsOf(p *plan.Plan, block kernel.Tensor) Inputs { return Inputs{Block: block, plan: p} }
 
 // Array returns an array of the block: i32 [rows, cols], without rows if the pass has no array of that name.
@@ -32,13 +32,13 @@ func (in Inputs) Array(name plan.ArrayName) kernel.Tensor {
 	return t
 }
 
-// Block is the input block of a pass in host memory. Prepare looks up each array by name once.
+// Block is the input block of a pass in host memory.
 type Block struct {
 	plan  *plan.Plan
 	words []int32
 }
 
-// NewBlock views host memory of at least plan.InputWords as the input block of a plan.
+// NewBlock makes the input block of a plan in host memory of at least plan.InputWords words.
 func NewBlock(p *plan.Plan, words []int32) Block { return Block{plan: p, words: words[:p.InputWords]} }
 
 // Array returns an array of the block, empty if the pass has no array of that name.
@@ -48,7 +48,7 @@ func (b Block) Array(name plan.ArrayName) []int32 {
 	return b.words[a.First:end:end]
 }
 
-// FillLogits lists the rows whose logits are computed: of each request its last tokens, request after request.
+// FillLogits lists the rows whose logits are computed: the last tokens of each request, request after request.
 func (b Block) FillLogits(in *Batch) error {
 	if err := b.FillSampling(in); err != nil {
 		return err
@@ -59,11 +59,11 @@ func (b Block) FillLogits(in *Batch) error {
 	})
 }
 
-// FillBlocks lists the sampling parameters of blocks: all rows of a request have logits, and the rows at the first
-// position of all blocks come first.
+// FillBlocks writes the sampling parameters of draft blocks. All rows of a request have logits, and the rows are
+// ordered by position in the block: first those at the first position of all blocks.
 func (b Block) FillBlocks(in *Batch) error {
 	draws, n := b.Array(plan.Draws), len(in.Batch.Requests)
-	clear(draws) // the best tokens
+	clear(draws) // zero means that the best token is sampled
 	for r := range in.Batch.Requests {
 		if r >= len(in.Draws) || in.Draws[r] == nil {
 			continue
@@ -87,7 +87,7 @@ func (b Block) FillRecorded(batch *plan.Batch) error {
 	})
 }
 
-// fillRows lists, request after request, the rows of a range of each request's tokens.
+// fillRows lists, request after request, the rows of the range of tokens that `of` returns.
 func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (from, end int)) error {
 	out, at := b.Array(name), 0
 	for r := range batch.Requests {
@@ -104,11 +104,11 @@ func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (
 	return nil
 }
 
-// FillSampling lists the rows of logits that are returned whole, where not all of them are, and the sampling parameters
-// of the others.
+// FillSampling lists the rows of logits that are returned whole, if not all of them are, and writes the sampling
+// parameters of the other rows.
 func (b Block) FillSampling(in *Batch) error {
 	whole, draws, at, n := b.Array(plan.WholeRows), b.Array(plan.Draws), 0, 0
-	clear(draws) // the best tokens
+	clear(draws) // zero means that the best token is sampled
 	for r := range in.Batch.Requests {
 		q := &in.Batch.Requests[r]
 		if r < len(in.Draws) && in.Draws[r] != nil {
@@ -132,7 +132,7 @@ func (b Block) FillSampling(in *Batch) error {
 	return nil
 }
 
-// CheckToken refuses a token that the model does not have.
+// CheckToken returns an error if a token is outside the vocabulary.
 func CheckToken(token int32, vocabulary int) error {
 	if token < 0 || int(token) >= vocabulary {
 		return fmt.Errorf("%w: token %d is outside the vocabulary of %d", kernel.ErrArgument, token, vocabulary)

@@ -2,30 +2,31 @@ package attn
 
 import "sparrow/kernel"
 
-// Tap records one layer's selection and replaces it. Parts that are not given are skipped.
+// Tap records and replaces one layer's selection. Fields that are not given are skipped.
 type Tap struct {
 	Rows     kernel.Tensor // i32 [R, 1]: rows that are recorded
-	Selected kernel.Tensor // i32 [R, K]: takes their selections
-	Scores   kernel.Tensor // f32 [R, K]: takes the scores of these
-	Blocks   kernel.Tensor // i32 [R, most blocks]: takes the blocks that the layer keeps for later ones
-	Places   kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
+	Selected kernel.Tensor // i32 [R, K]: receives the selections of these rows
+	Scores   kernel.Tensor // f32 [R, K]: receives the scores of these selections
+	Blocks   kernel.Tensor // i32 [R, most blocks]: receives the candidate blocks that the layer keeps for later layers
+	Places   kernel.Tensor // i32 [P, 1]: rows whose selection is replaced, -1: none
 	Given    kernel.Tensor // i32 [P, K]: the given selections
 }
 
-// Replace overwrites chosen selections, selected [T, K], with given ones. It may be repeated.
+// Replace overwrites rows Places of the selections, selected [T, K], with the given selections. It may be called
+// repeatedly.
 func (t *Tap) Replace(list *kernel.Builder, selected kernel.Tensor) {
 	if t.Given.Given() {
 		list.Add(kernel.PutArgs{Out: selected, X: t.Given, Rows: t.Places})
 	}
 }
 
-// Record copies selections [T, K] and their scores [T, K]. If bounds are given, each rank has its own rows, and all
-// ranks record all rows.
+// Record copies selections [T, K] and their scores [T, K] of the recorded rows. If bounds are given, each rank has its
+// own rows, and all ranks record all rows.
 func (t *Tap) Record(list *kernel.Builder, selected, scores kernel.Tensor, bounds []int) {
 	t.record(list, bounds, [2]kernel.Tensor{t.Selected, selected}, [2]kernel.Tensor{t.Scores, scores})
 }
 
-// RecordBlocks copies the blocks [T, most] that a layer keeps, in the same way.
+// RecordBlocks copies the candidate blocks [T, most] that a layer keeps, for the recorded rows.
 func (t *Tap) RecordBlocks(list *kernel.Builder, blocks kernel.Tensor, bounds []int) {
 	t.record(list, bounds, [2]kernel.Tensor{t.Blocks, blocks})
 }

@@ -50,8 +50,8 @@ func TestPagesOutsideThePoolAreRefused(t *testing.T) {
 	}
 }
 
-// The array WholeRows lists the rows of logits of requests that need more than a token. A row is an index among the
-// rows of logits of all requests.
+// The array WholeRows lists the rows of logits of requests that need whole rows instead of a token. A row is an index
+// among the rows of logits of all requests.
 func TestWholeRows(t *testing.T) {
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(10), plan.DecodeRequest(20), plan.DecodeRequest(30),
 		plan.DecodeRequest(40))

@@ -12,7 +12,7 @@ func Run(f func()) {
 	go func() {
 		defer close(done)
 		defer func() { failed = recover() }()
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, since it has a low priority
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, because its priority remains low
 		lower()
 		f()
 	}()

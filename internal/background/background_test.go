@@ -35,6 +35,9 @@ func TestRunLowersItsOwnThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before, inside := priority(), 0
+	if before == 1 {
+		t.Skip("the tests run at the lowest priority")
+	}
 	Run(func() { inside = priority() })
 	if inside >= before || priority() != before {
 		t.Errorf("priority %d inside, %d before and %d after", inside, before, priority())

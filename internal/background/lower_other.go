@@ -2,4 +2,4 @@
 
 package background
 
-func lower() {} // a priority is that of the process
+func lower() {} // on this system, only a process has a priority

@@ -11,23 +11,23 @@ import (
 
 // Line is one request of a batch.
 type Line struct {
-	Number    int    // from 0
-	Text      []byte // without its end; empty where it is too long
-	CustomID  string // empty where the line has none that can be read
-	Duplicate bool   // an earlier line of the batch has the same custom id
+	Number    int    // number of the line, from 0
+	Text      []byte // text without its line end; empty if the line is too long
+	CustomID  string // empty if the line has no readable custom id
+	Duplicate bool   // an earlier line of the batch has an equal custom id
 	TooLong   bool
 }
 
-// input holds the lines of a batch. Lines of only white space do not count.
+// input gives access to the lines of a batch. Lines of only white space are skipped.
 type input struct {
 	file    *os.File
-	starts  []int64 // of each line
+	starts  []int64 // offset of each line
 	lengths []int64
-	repeats map[int]bool // lines whose custom id was there before
-	most    int64        // bytes of a line
+	repeats map[int]bool // numbers of lines whose custom id occurred in an earlier line
+	most    int64        // maximum length of a line, in bytes
 }
 
-// openInput reads a file of lines, up to the maximum number.
+// openInput opens a file of lines with at most the given number of lines, each with at most the given number of bytes.
 func openInput(path string, lines int, bytes int64) (*input, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 // job is a batch of the store. The store's mutex guards it.
 type job struct {
 	Batch
-	ctx  context.Context // of its lines
+	ctx  context.Context // context of the running lines
 	stop context.CancelFunc
 
-	input    *input // while it has not ended
+	input    *input // lines of the batch; nil after the batch has ended
 	journals [2]*os.File
-	done     []bool // of each line
-	pending  []int  // lines to run, in order
+	done     []bool // reports for each line whether it has ended
+	pending  []int  // numbers of the lines to run, in order
 	flying   int
-	after    time.Time // no line begins before
+	after    time.Time // time before which no line begins
 	late     *time.Timer
-	broken   error // its folder failed; nothing more is run
+	broken   error // error of the folder, after which no line is run
 }
 
 // New holds the inputs of a new batch.
 type New struct {
 	Tenant, Kind, Endpoint string
-	Prefix                 string    // of its id; empty is OpenAI's
-	Input                  string    // an uploaded file
-	Lines                  io.Reader // or the lines themselves
+	Prefix                 string    // prefix of the id; empty means the prefix of OpenAI's batches
+	Input                  string    // id of an uploaded file
+	Lines                  io.Reader // the lines themselves, if Input is empty
 	Metadata               map[string]string
-	Window                 time.Duration // in which it is to end
+	Window                 time.Duration // maximum time from creation to the end
 	OneFile                bool          // results of all classes go to one file
 }
 
@@ -82,7 +82,7 @@ func (s *Store) Create(n New) (Batch, error) {
 	return j.Batch, nil
 }
 
-// hold prevents a file from being deleted.
+// hold prevents a file from being deleted, after checking that it can be the input of a batch.
 func (s *Store) hold(tenant, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Store) unhold(id string) {
 	}
 }
 
-// openJob prepares a batch, a new one or one that an earlier process has begun: lines whose results are in the journals
+// openJob prepares a new batch, or a batch that an earlier process has begun: lines whose results are in the journals
 // are done.
 func (s *Store) openJob(b *Batch) (_ *job, err error) {
 	j := &job{Batch: *b}
@@ -150,16 +150,16 @@ func (s *Store) openJob(b *Batch) (_ *job, err error) {
 	return j, nil
 }
 
-// close closes its files.
+// close closes the files of the batch.
 func (j *job) close() {
 	j.stop()
 	if j.input != nil {
-		_ = j.input.file.Close() // it was read only
+		_ = j.input.file.Close() // the file was only read
 		j.input = nil
 	}
 	for i, f := range j.journals {
 		if f != nil {
-			_ = f.Close() // what was written is in the journal, or was an error
+			_ = f.Close() // write errors were reported when the journal was written
 			j.journals[i] = nil
 		}
 	}
@@ -193,7 +193,7 @@ func (s *Store) jobLocked(tenant, id string) (*job, error) {
 	return j, nil
 }
 
-// Batches returns the batches of a tenant and a kind, newest first, after the given id.
+// Batches returns the batches of a tenant and a kind, newest first, beginning after the given id.
 func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, more bool) {
 	s.mu.Lock()
 	for _, j := range s.batches {
@@ -229,7 +229,7 @@ func (s *Store) Cancel(tenant, id string) (Batch, error) {
 	return j.Batch, nil
 }
 
-// DeleteBatch removes a batch that has ended, with its results, and its input unless that was uploaded.
+// DeleteBatch removes a batch that has ended, with its results, and also its input if that was not uploaded as a file.
 func (s *Store) DeleteBatch(tenant, id string) error {
 	s.mu.Lock()
 	j, err := s.jobLocked(tenant, id)

@@ -10,13 +10,13 @@ import (
 	"strconv"
 )
 
-// An entry of a journal is the line's number from 0 in 8 hexadecimal digits, the letter of its class, a space, and the
-// result as one line of JSON:
+// headBytes is the length of the head of an entry. An entry of a journal is the line's number from 0 in 8 hexadecimal
+// digits, the letter of its class, a space, and the result as one line of JSON:
 //
-//	0000002as {"id": "batch_req_...", ...}\n
+// 0000002as {"id": "batch_req_...", ...}
 const headBytes = 8 + 1 + 1
 
-// appendEntry appends an entry to dst.
+// appendEntry appends the entry of a line with its result to dst.
 func appendEntry(dst []byte, line int, r Result) []byte {
 	dst = fmt.Appendf(dst, "%08x%c ", line, r.Class)
 	return append(append(dst, r.Text...), '\n')
@@ -98,7 +98,7 @@ func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool,
 type results struct {
 	file *os.File
 	from *bufio.Reader
-	skip int // bytes of the line's beginning to leave out
+	skip int // number of bytes to skip at the beginning of a line
 }
 
 func newResults(f *os.File) *results {

@@ -11,39 +11,39 @@ type File struct {
 	Tenant  string
 	Name    string
 	Purpose string
-	Bytes   int64 // as they are read; entries of a journal take more in the folder
+	Bytes   int64 // size of the content in bytes; the entries of a journal take more in the folder
 	Created time.Time
 	Expires time.Time
-	Journal bool // its lines begin with the number of the line of the batch
+	Journal bool // the file is a journal: each line begins with the number of a line of the batch
 }
 
 // Batch is a list of requests and its progress. Times of events that have not happened are zero.
 type Batch struct {
 	ID       string
 	Tenant   string
-	Kind     string // of interface, for the Runner
-	Endpoint string // that all lines are sent to
-	Input    string // file
+	Kind     string // kind of the interface, for the Runner
+	Endpoint string // endpoint to which all lines are sent
+	Input    string // id of the input file
 	Hidden   bool   // the input was not uploaded as a file
 	Metadata map[string]string
 
-	Output string // file of what succeeded
-	Errors string // file of everything else; the same as Output where the interface has one
+	Output string // id of the file of succeeded lines
+	Errors string // id of the file of all other lines; equal to Output if the interface has one file
 
 	State   State
 	Lines   int
 	Created time.Time
-	Expires time.Time // when lines that have not ended are given up
-	Cancel  time.Time // when that was asked for
+	Expires time.Time // time after which lines that have not ended expire
+	Cancel  time.Time // time when cancellation was requested
 	Ended   time.Time
 
-	Counts Counts // of the journals; written once the batch has ended
+	Counts Counts // counts of the journals; stored after the batch has ended
 }
 
 // State is the state of a batch.
 type State string
 
-// The states. Cancelling ends in Cancelled, Running in Completed or Expired.
+// States of a batch. Cancelling is followed by Cancelled, Running by Completed or Expired.
 const (
 	Running    State = "running"
 	Cancelling State = "cancelling"
@@ -58,12 +58,12 @@ func (s State) Ended() bool { return s != Running && s != Cancelling }
 // Class is the outcome of a line.
 type Class byte
 
-// The classes, with the letters that journals use.
+// Classes of lines, with the letters that journals use.
 const (
 	Succeeded   Class = 's'
 	Errored     Class = 'e'
-	LineCancel  Class = 'c' // cancelled before it ended
-	LineExpired Class = 'x' // expired before it ended
+	LineCancel  Class = 'c' // the line was cancelled before it ended
+	LineExpired Class = 'x' // the line expired before it ended
 )
 
 var classes = []Class{Succeeded, Errored, LineCancel, LineExpired}
@@ -101,7 +101,8 @@ func (c *Counts) add(class Class) {
 	}
 }
 
-// page returns the part of a list after the object with the id after, newest first, at most limit objects.
+// page returns at most limit objects of a list, newest first, beginning after the object whose id is after. more
+// reports whether further objects follow.
 func page[T any](list []T, id func(*T) string, created func(*T) time.Time, after string,
 	limit int) (out []T, more bool) {
 	slices.SortFunc(list, func(a, b T) int {

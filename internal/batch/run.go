@@ -11,7 +11,7 @@ import (
 // Result is the outcome of a line: one line of JSON for the file of results.
 type Result struct {
 	Class Class
-	Text  []byte // without a newline
+	Text  []byte // text without a newline
 }
 
 // Runner computes lines. Any goroutine may call it.
@@ -22,7 +22,7 @@ type Runner interface {
 	Left(b Batch, l Line, why Class) Result
 }
 
-// Later is the error of a line that can be run after some time.
+// Later is the error of a line that must be postponed. The line can be run again after the given time.
 type Later struct{ After time.Duration }
 
 func (l *Later) Error() string { return fmt.Sprintf("batch: run this line again after %v", l.After) }
@@ -50,7 +50,7 @@ func (s *Store) Start(r Runner) {
 	})
 }
 
-// Stop cancels running lines, which the next process runs again, and closes the folder.
+// Stop cancels running lines, which the next process will run again, and closes the folder.
 func (s *Store) Stop() error {
 	s.mu.Lock()
 	s.stopped = true
@@ -108,7 +108,7 @@ func (s *Store) runNext(r Runner) bool {
 		if err := s.record(j, n, res); err != nil {
 			s.fail(j, err)
 		}
-	case j.ctx.Err() != nil: // the store stops, or the batch ends; the line is not done
+	case j.ctx.Err() != nil: // the store stops or the batch ends, so the line has no result
 		j.pending = append([]int{n}, j.pending...)
 	case errors.As(err, &later):
 		j.pending = append([]int{n}, j.pending...)
@@ -122,7 +122,7 @@ func (s *Store) runNext(r Runner) bool {
 	return true
 }
 
-// wake makes the store look for lines again after some time.
+// wake calls Wake after the given time.
 func (s *Store) wake(j *job, after time.Duration) {
 	if j.late == nil {
 		j.late = time.AfterFunc(after, s.Wake)
@@ -131,7 +131,7 @@ func (s *Store) wake(j *job, after time.Duration) {
 	j.late.Reset(after)
 }
 
-// Wake looks for work again: a batch may be due, or have expired; then its lines are cancelled.
+// Wake makes the store look for lines to run, and for batches that have expired, whose lines are then cancelled.
 func (s *Store) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *Store) fail(j *job, err error) {
 	s.o.Log.Error("a batch cannot continue; it is resumed after a restart", "batch", j.ID, "error", err)
 }
 
-// wait waits for a line that can run, or for a batch that must end, whose line is -1. It returns no batch when the
-// store stops.
+// wait waits for a line that can run, or for a batch that must end, for which the returned line is -1. It returns no
+// batch when the store stops.
 func (s *Store) wait() (*job, int) {
 	for !s.stopped {
 		if j, n := s.choose(); j != nil {
@@ -225,7 +225,7 @@ func before(a, b *job, running map[string]int) bool {
 	return a.ID < b.ID
 }
 
-// reserve returns the space in the folder that is reserved for a result.
+// reserve returns the number of bytes in the folder that are reserved for a result.
 func (s *Store) reserve() int64 { return min(256<<10, s.o.Budget/64) }
 
 // record writes the result of a line. The caller holds mu.
@@ -246,7 +246,7 @@ func (s *Store) end(j *job, r Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j.State.Ended() || j.broken != nil || j.flying > 0 || j.input == nil {
-		return // another worker was first
+		return // another worker has already ended the batch
 	}
 	state, why := Completed, LineExpired
 	switch {
@@ -278,7 +278,7 @@ func (s *Store) end(j *job, r Runner) {
 }
 
 // finish makes files from the journals and then marks the batch as ended: if the process is killed in between, the next
-// one repeats both. The caller holds mu.
+// process repeats both steps. The caller holds mu.
 func (s *Store) finish(j *job, state State) error {
 	now := s.o.Now().UTC()
 	for i, id := range []string{j.Output, j.Errors} {

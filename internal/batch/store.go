@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// What Options leave out.
+// Defaults of Options.
 const (
 	DefaultBudget = 4 << 30
 	DefaultKeep   = 30 * 24 * time.Hour
@@ -31,10 +31,10 @@ const (
 // Options holds the folder of batches and its limits. Zero values mean the defaults above.
 type Options struct {
 	Dir    string
-	Budget int64         // bytes of everything in the folder
+	Budget int64         // maximum number of bytes in the folder
 	Keep   time.Duration // default time for which files and ended batches are kept
-	Lines  int           // of one batch
-	Line   int64         // bytes of one
+	Lines  int           // maximum number of lines of a batch
+	Line   int64         // maximum length of a line, in bytes
 	// Workers is the number of lines that run at the same time.
 	Workers int
 	Now     func() time.Time
@@ -47,20 +47,20 @@ type Store struct {
 	lock *os.File
 
 	mu      sync.Mutex
-	change  *sync.Cond // lines to run, or the end
-	used    int64      // bytes in the folder
-	flying  int        // lines that run
+	change  *sync.Cond // signals that lines can run or that the store stops
+	used    int64      // number of bytes in the folder
+	flying  int        // number of running lines
 	files   map[string]*File
 	batches map[string]*job
-	held    map[string]int // batches that have not ended, by their input file
+	held    map[string]int // number of batches that have not ended, by input file
 	lines   map[Class]int64
 	stopped bool
 	workers sync.WaitGroup
 	sweeper *time.Timer
-	alarm   *time.Timer // when the next batch expires
+	alarm   *time.Timer // timer of the next expiry of a batch
 }
 
-// The share of the budget that uploads may fill: the rest is for results of accepted batches.
+// uploadPart/uploadOf is the share of the budget that uploads may fill; the rest is for results of accepted batches.
 const uploadPart, uploadOf = 7, 8
 
 // Open opens a folder with the contents that an earlier process left; it creates the folder if it does not exist.
@@ -79,7 +79,7 @@ func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	if err := s.claim(); err != nil {
+	if err := s.claim(filelock.Try); err != nil {
 		return nil, err
 	}
 	if err := s.load(); err != nil {
@@ -89,13 +89,13 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// claim locks the folder.
-func (s *Store) claim() error {
+// claim locks the folder with the function try, which is filelock.Try except in tests.
+func (s *Store) claim(try func(*os.File) (bool, error)) error {
 	f, err := os.OpenFile(filepath.Join(s.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFolder, err)
 	}
-	ok, err := filelock.Try(f)
+	ok, err := try(f)
 	if errors.Is(err, filelock.ErrNone) {
 		s.o.Log.Warn("the folder of batches cannot be locked on this file system; make sure that only one server "+
 			"uses it", "folder", s.o.Dir)
@@ -119,11 +119,11 @@ func (s *Store) saveMeta(id string, v any) error {
 	return textfile.Replace(s.meta(id), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-// prefixes of ids, which identify the kind of an object.
+// Prefixes of ids, which identify the kind of an object.
 const (
 	filePrefix  = "file-"
 	batchPrefix = "batch_"
-	// MessagePrefix begins the ids of Anthropic's batches.
+	// MessagePrefix is the prefix of the ids of Anthropic's batches.
 	MessagePrefix = "msgbatch_"
 )
 
@@ -160,7 +160,7 @@ func (s *Store) load() error {
 		known[id] = true
 	}
 	for _, b := range found {
-		if !b.State.Ended() { // then what is left of it is in files
+		if !b.State.Ended() { // the counts of a batch that has ended are in its metadata
 			known[b.Input], known[b.Output], known[b.Errors] = true, true, true
 		}
 	}
@@ -187,7 +187,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Used returns the number of bytes in the folder, and the maximum.
+// Used returns the number of bytes in the folder, and the maximum number.
 func (s *Store) Used() (used, budget int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,13 +244,13 @@ func (s *Store) write(f *File, from io.Reader) (err error) {
 	}
 }
 
-// take counts bytes of an upload, or refuses them.
+// take adds n bytes of an upload to the used bytes, or returns ErrFull.
 func (s *Store) take(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if most := s.o.Budget / uploadOf * uploadPart; s.used+n > most {
 		return fmt.Errorf("%w: it contains %s, and uploads may fill it up to %s of %s; delete files or batches, or "+
-			"wait until others expire", ErrFull, unit.Bytes(s.used), unit.Bytes(most), unit.Bytes(s.o.Budget))
+			"wait until files expire", ErrFull, unit.Bytes(s.used), unit.Bytes(most), unit.Bytes(s.o.Budget))
 	}
 	s.used += n
 	return nil
@@ -260,7 +260,7 @@ func (s *Store) take(n int64) error {
 func (s *Store) remove(id string, bytes int64) error {
 	s.mu.Lock()
 	s.used -= bytes
-	s.change.Broadcast() // lines may have waited for room
+	s.change.Broadcast() // lines may wait for space
 	s.mu.Unlock()
 	var errs []error
 	for _, path := range []string{s.meta(id), s.data(id)} {
@@ -286,7 +286,7 @@ func (s *Store) fileLocked(tenant, id string) (File, error) {
 	return *f, nil
 }
 
-// Files returns the files of a tenant, newest first, after the given id; an empty purpose means all.
+// Files returns the files of a tenant, newest first, beginning after the given id; an empty purpose means all purposes.
 func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
 	s.mu.Lock()
 	for _, f := range s.files {
@@ -298,7 +298,7 @@ func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, mo
 	return page(list, func(f *File) string { return f.ID }, func(f *File) time.Time { return f.Created }, after, limit)
 }
 
-// Expire sets when a file expires.
+// Expire sets the time at which a file expires.
 func (s *Store) Expire(tenant, id string, at time.Time) (File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,7 +347,7 @@ func (s *Store) DeleteFile(tenant, id string) error {
 	return s.remove(id, s.size(id, f.Bytes))
 }
 
-// size returns the number of bytes that the data of a file takes in the folder.
+// size returns the number of bytes that the data of a file takes in the folder, or guess if the file cannot be read.
 func (s *Store) size(id string, guess int64) int64 {
 	if info, err := os.Stat(s.data(id)); err == nil {
 		return info.Size()
@@ -389,13 +389,13 @@ func (s *Store) note(what, id string, err error) {
 	}
 }
 
-// Stats holds the figures for metrics.
+// Stats holds the values of metrics.
 type Stats struct {
 	Used, Budget int64
 	Batches      map[State]int
-	Flying       int             // lines that run
-	Left         int             // lines of batches that have not ended
-	Lines        map[Class]int64 // that have ended since the folder was opened
+	Flying       int             // number of running lines
+	Left         int             // number of lines left in batches that have not ended
+	Lines        map[Class]int64 // number of lines that have ended since the folder was opened, by class
 }
 
 // Stats returns a snapshot.

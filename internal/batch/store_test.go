@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/filelock"
 	"sparrow/internal/testkit/await"
 )
 
@@ -20,8 +22,8 @@ import (
 type echo struct {
 	mu   sync.Mutex
 	ran  map[string]int
-	hold chan struct{} // if set, a line waits for a value, or until its context ends
-	put  int           // the number of lines that are postponed once
+	hold chan struct{} // if set, each line waits for a value, or until its context ends
+	put  int           // number of lines that are postponed once
 }
 
 func (e *echo) Run(ctx context.Context, _ Batch, l Line) (Result, error) {
@@ -115,7 +117,7 @@ func TestBatchesAreMadeOfFilesForThem(t *testing.T) {
 	}
 	for _, f := range []File{good, other} {
 		if err := s.DeleteFile("a", f.ID); err != nil {
-			t.Errorf("%s is held: %v", f.Name, err)
+			t.Errorf("file %s is still held: %v", f.Name, err)
 		}
 	}
 }
@@ -141,7 +143,7 @@ func read(t *testing.T, s *Store, tenant, id string) (list []string) {
 	defer data.Close()
 	text, err := io.ReadAll(data)
 	if err != nil || int64(len(text)) != f.Bytes {
-		t.Fatalf("%s has %d bytes, said were %d: %v", id, len(text), f.Bytes, err)
+		t.Fatalf("file %s has %d bytes, its metadata says %d, error %v", id, len(text), f.Bytes, err)
 	}
 	lines := bufio.NewScanner(strings.NewReader(string(text)))
 	for lines.Scan() {
@@ -209,17 +211,17 @@ func TestAKillAtAnyByte(t *testing.T) {
 			seen[line]++
 		}
 		if len(seen) != n+1 || ended.Counts != (Counts{Succeeded: n, Errored: 1}) || before.Counts.Done() > 5 {
-			t.Fatalf("%d bytes: %v, %+v", size, seen, ended)
+			t.Fatalf("killed after %d bytes: results %v, batch %+v", size, seen, ended)
 		}
 		e.mu.Lock()
 		if len(e.ran) != n+1-before.Counts.Done() {
-			t.Errorf("%d bytes: %d lines were done, %d ran", size, before.Counts.Done(), len(e.ran))
+			t.Errorf("killed after %d bytes: %d lines were done, %d lines ran", size, before.Counts.Done(), len(e.ran))
 		}
 		e.mu.Unlock()
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		again := open(t, Options{Dir: copied}) // a batch that has ended does not change
+		again := open(t, Options{Dir: copied}) // opening the folder again does not change a batch that has ended
 		if got, err := again.Batch("", b.ID); err != nil || got.Counts != ended.Counts || got.State != Completed {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -258,17 +260,17 @@ func TestCancelledAndExpiredLinesAreNamed(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		if _, err := s.Cancel("", b.ID); !errors.Is(err, ErrEnded) {
-			t.Errorf("cancelled again: %v", err)
+			t.Errorf("cancelling again: error %v", err)
 		}
 		mu.Lock()
 		now = now.Add(DefaultKeep)
 		mu.Unlock()
 		s.Sweep()
 		if used, _ := s.Used(); used != 0 {
-			t.Errorf("%d bytes are left when everything has expired", used)
+			t.Errorf("%d bytes are left after all objects have expired", used)
 		}
 		if _, err := s.Batch("", b.ID); !errors.Is(err, ErrUnknown) {
-			t.Errorf("an expired batch: %v", err)
+			t.Errorf("reading an expired batch: error %v", err)
 		}
 		s.Stop()
 	}
@@ -294,7 +296,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	if err := s.DeleteFile("a", b.Input); !errors.Is(err, ErrInUse) {
-		t.Errorf("the input of a batch that runs is deleted: %v", err)
+		t.Errorf("deleting the input of a running batch: error %v", err)
 	}
 	hold <- struct{}{}
 	hold <- struct{}{}
@@ -303,7 +305,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 		t.Error(err)
 	}
 	if used, _ := s.Used(); used != 0 {
-		t.Errorf("%d bytes are left", used)
+		t.Errorf("%d bytes are left, want 0", used)
 	}
 	entries, err := os.ReadDir(s.o.Dir)
 	if err != nil || len(entries) != 1 {
@@ -317,20 +319,20 @@ func TestTheBudgetHolds(t *testing.T) {
 	s := open(t, Options{Budget: budget, Workers: 4})
 	defer s.Stop()
 	if _, err := s.Upload(File{Purpose: "batch"}, strings.NewReader(lines(5000))); !errors.Is(err, ErrFull) {
-		t.Fatalf("a file above the budget: %v", err)
+		t.Fatalf("uploading a file above the budget: error %v", err)
 	}
 	if used, _ := s.Used(); used != 0 {
-		t.Fatalf("%d bytes of a refused file", used)
+		t.Fatalf("%d bytes of a refused file are left", used)
 	}
 	filler := upload(t, s, "", strings.Repeat("x", 24<<10))
-	b := create(t, s, "", lines(1200)) // the lines have 25 KB and their results 40 KB
+	b := create(t, s, "", lines(1200)) // the lines take 25 KB and their results 40 KB
 	s.Start(&echo{})
-	await.True(t, "lines wait for room", func() bool {
+	await.True(t, "lines wait for space", func() bool {
 		st := s.Stats()
 		return st.Flying == 0 && st.Used > budget*7/8
 	})
 	if used, _ := s.Used(); used > budget {
-		t.Errorf("%d bytes of %d", used, budget)
+		t.Errorf("the folder has %d bytes of a budget of %d", used, budget)
 	}
 	if err := s.DeleteFile("", filler.ID); err != nil {
 		t.Fatal(err)
@@ -352,6 +354,33 @@ func TestTheFolderHasOneOwner(t *testing.T) {
 	}
 }
 
+// A folder is used without a lock only if its file system has no locks. If locking fails in another way, the folder is
+// refused.
+func TestFoldersThatCannotBeLocked(t *testing.T) {
+	fault := errors.New("fault")
+	for _, c := range []struct {
+		ok        bool
+		err, want error
+		log       string
+	}{
+		{true, nil, nil, ""}, {false, filelock.ErrNone, nil, "cannot be locked"}, {false, nil, ErrFolder, ""},
+		{false, fault, fault, ""},
+	} {
+		var log strings.Builder
+		s := &Store{o: Options{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		err := s.claim(func(*os.File) (bool, error) { return c.ok, c.err })
+		if !errors.Is(err, c.want) || c.want != nil && !errors.Is(err, ErrFolder) || (s.lock != nil) != (err == nil) ||
+			!strings.Contains(log.String(), c.log) || c.log == "" && log.Len() > 0 {
+			t.Errorf("case %+v: error %v, the lock file is kept open: %v, log %q", c, err, s.lock != nil, log.String())
+		}
+		if s.lock != nil {
+			if err := s.lock.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestInputsThatAreNone(t *testing.T) {
 	s := open(t, Options{Lines: 10})
 	defer s.Stop()
@@ -362,7 +391,7 @@ func TestInputsThatAreNone(t *testing.T) {
 		}
 	}
 	if _, err := s.Create(New{Lines: strings.NewReader(""), Window: time.Hour}); !errors.Is(err, ErrInput) {
-		t.Errorf("no lines: %v", err)
+		t.Errorf("a file without lines: error %v", err)
 	}
 }
 
@@ -378,6 +407,6 @@ func TestLists(t *testing.T) {
 	first, more := s.Files("", "batch", "", 2)
 	rest, last := s.Files("", "batch", first[1].ID, 10)
 	if !more || last || len(rest) != 3 || first[0].ID != ids[4] || rest[2].ID != ids[0] {
-		t.Errorf("%v, %v of %v", first, rest, ids)
+		t.Errorf("pages %v and %v of the list %v", first, rest, ids)
 	}
 }

@@ -1,12 +1,16 @@
 package batch
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -28,20 +32,20 @@ func TestLinesThatArePutOff(t *testing.T) {
 		s.mu.Lock()
 		j, n := s.choose()
 		if j != nil && n >= 0 {
-			j.pending = append([]int{n}, j.pending...) // so that runNext takes the line again
+			j.pending = append([]int{n}, j.pending...) // the line is first, so that runNext takes it again
 		}
 		s.mu.Unlock()
 		return j != nil && n >= 0
 	}
 	if !next() || !s.runNext(r) || ran != 1 {
-		t.Fatalf("the line ran %d times", ran)
+		t.Fatalf("the line ran %d times, want once", ran)
 	}
 	if next() {
-		t.Error("a line that was put off for a minute may run at once")
+		t.Error("a line that was postponed for a minute may run at once")
 	}
 	now = now.Add(time.Minute)
 	if !next() || !s.runNext(r) || ran != 2 {
-		t.Errorf("after a minute the line ran %d times", ran)
+		t.Errorf("after a minute the line has run %d times", ran)
 	}
 	s.mu.Lock()
 	s.batches[b.ID].late.Stop()
@@ -65,7 +69,7 @@ func TestCancelledAfterTheLastLine(t *testing.T) {
 		}
 		return Result{Succeeded, []byte("{}")}, nil
 	})
-	for range 2 { // one step runs the line, and one ends the batch
+	for range 2 { // the first step runs the line, the second ends the batch
 		s.runNext(r)
 	}
 	if got, err := s.Batch("", b.ID); err != nil || got.State != Cancelled || got.Counts.Succeeded != 1 {
@@ -82,7 +86,7 @@ func TestUploadsLeaveRoomForResults(t *testing.T) {
 		s := open(t, Options{Budget: 8 << 10})
 		_, err := s.Upload(File{Purpose: "batch"}, strings.NewReader(strings.Repeat("x", c.bytes)))
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrFull) {
-			t.Errorf("%d bytes: %v", c.bytes, err)
+			t.Errorf("upload of %d bytes: error %v", c.bytes, err)
 		}
 		s.Stop()
 	}
@@ -100,7 +104,7 @@ func TestFilesThatAreReadStay(t *testing.T) {
 	}
 	now = now.Add(2 * time.Hour)
 	if s.Sweep(); !s.HasFile(f.ID) {
-		t.Error("the input of a batch that runs was swept away")
+		t.Error("Sweep removed the input of a running batch")
 	}
 	r := runner(func(context.Context, Line) (Result, error) { return Result{Succeeded, []byte("{}")}, nil })
 	for range 2 {
@@ -110,7 +114,7 @@ func TestFilesThatAreReadStay(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if s.Sweep(); s.HasFile(f.ID) {
-		t.Error("an expired file stays after its batch")
+		t.Error("Sweep kept an expired file after its batch has ended")
 	}
 }
 
@@ -131,12 +135,102 @@ func TestTornEntriesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != whole || seen != 1 {
-			t.Errorf("cut after %d bytes: %q, %d entries, %v", cut, got, seen, err)
+			t.Errorf("cut after %d bytes: journal %q, %d entries, error %v", cut, got, seen, err)
 		}
 	}
 }
 
-// A list says that there is more only where there is.
+// A worker continues after every line and every end of a batch, until the store stops.
+func TestWorkersContinueAfterABatch(t *testing.T) {
+	s := open(t, Options{})
+	var ran []string
+	r := runner(func(_ context.Context, l Line) (Result, error) {
+		ran = append(ran, l.CustomID)
+		return Result{Succeeded, []byte("{}")}, nil
+	})
+	for range 2 {
+		b := create(t, s, "", lines(2))
+		for i := range 3 { // three steps: two lines and the end of the batch
+			if !s.runNext(r) {
+				t.Fatalf("the worker stops after step %d", i)
+			}
+		}
+		if got, err := s.Batch("", b.ID); err != nil || got.State != Completed || got.Counts.Succeeded != 2 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if want := []string{"r0", "r1", "r0", "r1"}; !slices.Equal(ran, want) {
+		t.Errorf("lines %v were run, want %v", ran, want)
+	}
+	if err := s.Stop(); err != nil || s.runNext(r) {
+		t.Errorf("error %v, or the worker continues after its store has stopped", err)
+	}
+}
+
+// A line is read whole, however many times it fills the reader's buffer. Only its first bytes are kept.
+func TestLinesOfAnyLength(t *testing.T) {
+	const buffer = 16
+	for _, n := range []int{0, 1, buffer - 2, buffer - 1, buffer, buffer + 1, 2*buffer - 1, 2 * buffer, 100} {
+		text := strings.Repeat("x", n)
+		for _, keep := range []int{1, buffer, buffer + 1, 200} {
+			r := bufio.NewReaderSize(strings.NewReader(text+"\n"+text), buffer)
+			for _, line := range []string{text + "\n", text} {
+				head, length, whole, err := readLine(r, keep)
+				if want := line[:min(keep, len(line))]; err != nil || string(head) != want ||
+					length != int64(len(line)) || whole != strings.HasSuffix(line, "\n") {
+					t.Errorf("line of %d bytes, %d bytes kept: head %q, length %d, whole %v, error %v", len(line), keep,
+						head, length,
+						whole, err)
+				}
+			}
+		}
+	}
+	failing := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("ab\n"))) // the second read fails
+	if _, _, _, err := readLine(bufio.NewReaderSize(failing, buffer), 9); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("a file that cannot be read: error %v", err)
+	}
+}
+
+// A journal with results that are longer than a buffer is read again, and its results are returned without the heads of
+// entries, in pieces of any size.
+func TestLongResultsAreRead(t *testing.T) {
+	path, want := filepath.Join(t.TempDir(), "journal"), ""
+	var journal []byte
+	for i, n := range []int{3, 1<<16 - headBytes - 1, 1<<16 - headBytes, 1 << 16, 1 << 18, 0, 5} {
+		text := strings.Repeat(string(rune('a'+i)), n)
+		journal, want = appendEntry(journal, i, Result{Succeeded, []byte(text)}), want+text+"\n"
+	}
+	if err := os.WriteFile(path, journal, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var seen []int
+	f, err := recoverJournal(path, func(line int, _ Class) error { seen = append(seen, line); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != int64(len(journal)) ||
+		!slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6}) {
+		t.Errorf("entries %v, appending continues at byte %d of %d, error %v", seen, at, len(journal), err)
+	}
+	for _, piece := range []int{1000, 1 << 16, 1 << 20} {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		r, p := newResults(f), make([]byte, piece)
+		for n, err := r.Read(p); err == nil; n, err = r.Read(p) {
+			got.Write(p[:n])
+		}
+		if got.String() != want {
+			t.Errorf("with reads of %d bytes: %d bytes are returned, want %d", piece, got.Len(), len(want))
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A list reports more objects only if there are more.
 func TestListsThatEnd(t *testing.T) {
 	s := open(t, Options{})
 	defer s.Stop()
@@ -148,7 +242,7 @@ func TestListsThatEnd(t *testing.T) {
 		more bool
 	}{1: {1, true}, 2: {2, true}, 3: {3, false}, 4: {3, false}} {
 		if list, more := s.Files("", "", "", limit); len(list) != want.n || more != want.more {
-			t.Errorf("up to %d: %d files, more %v", limit, len(list), more)
+			t.Errorf("limit %d: %d files, more is %v", limit, len(list), more)
 		}
 	}
 }

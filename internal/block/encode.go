@@ -36,7 +36,7 @@ func inverse(v float32) float32 {
 	return 1 / v
 }
 
-// furthest returns the value with the largest magnitude, with its sign. Of several such values it returns the first.
+// furthest returns the value with the largest magnitude, with its sign; the first one on a tie.
 func furthest(src []float32) (most float32) {
 	for _, v := range src {
 		if abs(v) > abs(most) {
@@ -54,7 +54,7 @@ func encodeQ8_0(dst []byte, src []float32) {
 	putHalf(dst, d)
 	for i, v := range src {
 		q := float64(v * inv)
-		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // rounds halves away from zero; the sum is exact
+		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // rounds halves away from zero; the sum is exact in float64
 	}
 }
 

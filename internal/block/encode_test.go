@@ -35,8 +35,8 @@ func TestEncodeEqualsGGML(t *testing.T) {
 	}
 }
 
-// Decoded values differ from the encoded values by at most the error that the format's bits allow, and encoding the
-// decoded values again changes little.
+// Decoded values differ from the encoded values by at most the error that the format's number of bits allows, and
+// encoding the decoded values again changes little.
 func TestEncodedValuesComeBack(t *testing.T) {
 	values := randomValues(64 * 256)
 	for f, most := range map[Format]float64{Q4_0: 0.082, Q5_0: 0.042, Q8_0: 0.0055, Q4_K: 0.075,
@@ -60,7 +60,7 @@ func TestEncodedValuesComeBack(t *testing.T) {
 	}
 }
 
-// relative returns the root mean square of the errors divided by the root mean square of the values.
+// relative returns the relative L2 error of got.
 func relative(got, want []float32) float64 {
 	var e, n float64
 	for i := range want {
@@ -70,8 +70,8 @@ func relative(got, want []float32) float64 {
 	return math.Sqrt(e / n)
 }
 
-// The optimised searches find the same result as their plain definitions, to the bit, also for blocks of zeros, of
-// equal values, and of tiny or huge values. Blocks with an infinity have no defined result.
+// Results of the optimised searches are bitwise equal to those of their plain definitions, including blocks of zeros,
+// of equal values, and of tiny or huge values. Blocks with an infinity have no defined result.
 func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 	values := randomValues(64 * 256)
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -167,7 +167,7 @@ func plainAffine(x []float32, top int) (scale, least float32) {
 	mean = float32(math.Sqrt(float64(mean / float32(len(x)))))
 	best := float32(math.Inf(1))
 	for t := range trials {
-		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low) // from top-1 to top+1
+		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low) // from top-1 to top+1 over the trials
 		var w, wq, wqq, wx, wqx float32
 		for _, v := range x {
 			weight := mean + abs(v)

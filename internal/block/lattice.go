@@ -235,7 +235,7 @@ func (w *Whole) add(o int, lower bool) {
 }
 
 // readIQ1S reads a block of d, 32 bytes of indices, and eight words of 32 values each: four times the upper three bits
-// of an index, a 3-bit scale, and a bit that tells whether 1/8 is subtracted from the values or added.
+// of an index, a 3-bit scale, and a bit that is set if 1/8 is subtracted from the values instead of added.
 func readIQ1S(w *Whole, src []byte) {
 	w.D = half(src) / 8
 	for g := range 8 {
@@ -250,8 +250,8 @@ func readIQ1S(w *Whole, src []byte) {
 	}
 }
 
-// readIQ1M reads a block of 32 bytes of indices, a nibble for each octet with the upper three bits of its index and a
-// bit that tells whether 1/8 is subtracted, and four words with four 3-bit scales and four bits of d each.
+// readIQ1M reads a block of 32 bytes of indices; a nibble for each octet with the upper three bits of its index and a
+// bit that is set if 1/8 is subtracted; and four words with four 3-bit scales and four bits of d each.
 func readIQ1M(w *Whole, src []byte) {
 	var d uint16
 	for k := range 4 {

@@ -50,7 +50,7 @@ var centres = map[Format]float32{Q4_1: -7.5, Q5_1: -15.5, Q2_K: 1.5, Q4_K: 7.5, 
 func (f Format) Drawable() bool { return f.Valid() && f != TQ2_0 && halves[f] != nil }
 
 // Draw fills whole blocks with random codes and integer scales, and with one float scale that gives the values the
-// standard deviation spread around zero, as far as the codes are symmetric.
+// standard deviation spread. The mean is zero in formats whose codes are symmetric.
 func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 	if !f.Drawable() {
 		return fmt.Errorf("random blocks of %v cannot be generated; want a type with float16 scales, such as "+

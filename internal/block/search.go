@@ -10,7 +10,7 @@ const trials = 21
 const wholeAt = 3 << 22
 
 // lanes holds eight searches that run in parallel: column l of the arrays belongs to search l. Sums add the values of a
-// search in order, and products are rounded before they are added, so that a search gives the same bits on every
+// search in order, and products are rounded before they are added, so that results are bitwise equal on every
 // processor.
 type lanes struct {
 	x, weights, above, codes [32][8]float32
@@ -40,7 +40,7 @@ func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 		mean = float32(math.Sqrt(float64(mean / 32)))
 		width[l], a.top[l], best[l] = high-low, float32(top), float32(math.Inf(1))
 		switch { // an error is never below -1
-		case !(mean <= math.MaxFloat32): // values that are not numbers, or too large
+		case !(mean <= math.MaxFloat32): // values with NaN, or too large
 			width[l], best[l] = 1, -1
 		case high == low || (a.top[l]+1)/width[l] > math.MaxFloat32: // a smaller width is not a float16 number
 			leasts[l], width[l], best[l] = -low, 1, -1

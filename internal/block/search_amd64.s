@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// The functions of search.go, a register of eight searches at a time: the same operations in the same order.
+// The functions of search.go for eight searches in one register, with the operations of the Go code in the same order.
 
 DATA wholeAt<>+0(SB)/4, $0x4B400000 // 3 << 22
 GLOBL wholeAt<>(SB), RODATA, $4

@@ -1,20 +1,21 @@
 package cost
 
-// Features are the inputs of a Fit, such as 1, rows and keys; unused ones are 0.
+// Features are the inputs of a Fit, such as 1, rows and keys; unused features are 0.
 type Features [4]float64
 
 // Fit is a linear model of time with non-negative weights: least squares of relative errors, in which older
-// measurements have less weight. A weak pull to the previous weights preserves those that no measurement covers.
+// measurements have less weight. A weak pull toward the previous weights keeps the weights of features that no
+// measurement covers.
 type Fit struct {
-	guess  Features // seconds of each feature before anything is observed
-	keep   float64  // weight of an older measurement relative to the next; 1 forgets nothing
-	weight Features // in units of the guess, 1 at the beginning
+	guess  Features // seconds of each feature before the first observation
+	keep   float64  // weight of an older measurement relative to the next one; 1 keeps all measurements
+	weight Features // fitted time of each feature, relative to guess; 1 at the beginning
 	a      [len(Features{})]Features
-	b      Features // a * weight = b: sums of products of features, and of features and times
+	b      Features // a * weight = b holds the sums of products of features, and of features and times
 }
 
-// NewFit returns a fit that predicts by guesses until it has observed something. The guess for a used feature must not
-// be 0.
+// NewFit returns a fit that predicts by guesses until its first observation. The guess for a used feature must not be
+// 0.
 func NewFit(keep float64, guess Features) Fit {
 	return Fit{guess: guess, keep: keep, weight: Features{1, 1, 1, 1}}
 }
@@ -34,7 +35,7 @@ func (f *Fit) Predict(x Features) (seconds float64) {
 func (f *Fit) Each(i int) float64 { return f.weight[i] * f.guess[i] }
 
 // Observe adds the measured seconds of features. The error of a prediction counts relative to scale, which is the total
-// time if these features are only a part of it.
+// time if the features explain only a part of that time.
 func (f *Fit) Observe(x Features, seconds, scale float64) {
 	for i := range x {
 		x[i] *= f.guess[i] / scale

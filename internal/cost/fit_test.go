@@ -19,7 +19,8 @@ func TestFitFollowsTheMachine(t *testing.T) {
 	for _, c := range [][2]float64{{2e-3, 5e-4}, {2e-2, 1e-4}, {0, 3e-3}} {
 		observe(c[0], c[1])
 		if a, b := f.Each(0), f.Each(1); math.Abs(a-c[0]) > 1e-4 || math.Abs(b-c[1]) > 1e-5 || f.Each(2) != 7 {
-			t.Errorf("%v and %v a row, %v of what was never measured; want %v and 7", a, b, f.Each(2), c)
+			t.Errorf("fitted %v and %v per row, and %v for the feature that was never measured; want %v and 7", a, b,
+				f.Each(2), c)
 		}
 	}
 	// A negative cost of a row is replaced by zero.
@@ -28,7 +29,7 @@ func TestFitFollowsTheMachine(t *testing.T) {
 		f.Observe(Features{1, rows}, 1e-2-5e-4*rows, 1e-2)
 	}
 	if each := f.Each(1); each != 0 {
-		t.Errorf("a row takes %v", each)
+		t.Errorf("the fitted time of a row is %v, want 0", each)
 	}
 }
 
@@ -48,9 +49,9 @@ func TestDecodesDoNotForgetPrompts(t *testing.T) {
 		m.Observe(&decode, 0.01)
 	}
 	if after := m.Predict(&mixed); math.Abs(before-0.2) > 0.01 || math.Abs(after-before) > 0.01 {
-		t.Errorf("a batch of 0.2 s is predicted at %v, after many decodes at %v", before, after)
+		t.Errorf("a batch of 0.2 s is predicted to take %v, after many decodes %v", before, after)
 	}
 	if m.Prompts() != 50 || !m.Trusts(&mixed, 0) || mixed.Near.N != 128 || mixed.Far.N != 128 {
-		t.Errorf("%d batches, %+v", m.Prompts(), mixed)
+		t.Errorf("%d batches with prompts, work %+v", m.Prompts(), mixed)
 	}
 }

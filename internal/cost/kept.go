@@ -13,21 +13,21 @@ import (
 )
 
 // Figures holds rates that are measured at start on a machine that is not in the table (package probe); placements of
-// experts compare them. Experts have other bits on the CPU than on the device, so the figures are saved in a file: a
-// restarted server, and replicas with the same file, place experts in the same way.
+// experts compare them. Results of experts on the CPU and on the device are not bitwise equal, so the figures are saved
+// in a file: a restarted server, and replicas with this file, then place experts in the same way.
 type Figures struct {
 	Bus Bus  `json:"bus"`
 	CPU Host `json:"cpu"`
 }
 
-// keptFile is the content of such a file.
+// keptFile is the content of a file of figures.
 type keptFile struct {
 	Version int    `json:"version"`
 	Machine string `json:"machine"`
 	Figures
 }
 
-// keptVersion changes with the fields of Figures and their meaning.
+// keptVersion must change when the fields of Figures or their meaning change.
 const keptVersion = 1
 
 // KeptPath returns the file for a machine's figures in the user's cache folder.

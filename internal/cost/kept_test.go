@@ -17,20 +17,20 @@ func TestFiguresAreKept(t *testing.T) {
 		t.Skip("this system has no cache folder")
 	}
 	if other, _ := KeptPath("another"); other == path || filepath.Base(filepath.Dir(path)) != "sparrow" {
-		t.Errorf("files %s and %s", path, other)
+		t.Errorf("two machines have the files %s and %s", path, other)
 	}
 	if _, ok := LoadFigures(path, machine); ok {
-		t.Error("figures came out of nothing")
+		t.Error("figures were loaded although no file exists")
 	}
 	want := Figures{Bus: H200().Bus, CPU: H200().CPU}
 	if err := SaveFigures(path, machine, want); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := LoadFigures(path, machine); !ok || got != want {
-		t.Errorf("%+v, %v; want %+v", got, ok, want)
+		t.Errorf("loaded %+v, %v; want %+v", got, ok, want)
 	}
 	if _, ok := LoadFigures(path, "another machine"); ok {
-		t.Error("another machine has these figures")
+		t.Error("the figures were loaded for another machine")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -42,16 +42,16 @@ func TestFiguresAreKept(t *testing.T) {
 		"without a rate": strings.Replace(string(text), `"Stream": 136000`, `"Stream": 0`, 1),
 	} {
 		if bad == string(text) {
-			t.Fatalf("%s: nothing was changed", name)
+			t.Fatalf("%s: the test did not change the file", name)
 		}
 		if err := os.WriteFile(path, []byte(bad), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if got, ok := LoadFigures(path, machine); ok {
-			t.Errorf("a file that is %s gave %+v", name, got)
+			t.Errorf("a file that is %s was loaded as %+v", name, got)
 		}
 	}
 	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != 1 {
-		t.Errorf("files %v, %v", files, err)
+		t.Errorf("the folder has the files %v, error %v", files, err)
 	}
 }

@@ -1,9 +1,9 @@
 package cost
 
-// Rows holds rows of one kind. A row takes longer the more tokens it attends to.
+// Rows describes rows of one kind. A row takes longer the more tokens it attends to.
 type Rows struct {
 	N    float64
-	Seen float64 // sum over rows of the tokens that each may see, in thousands
+	Seen float64 // sum over rows of the number of tokens that each row may attend to, in thousands
 }
 
 // Add adds n rows of a sequence after cached tokens.
@@ -16,11 +16,11 @@ func (r *Rows) features() Features { return Features{1, r.N, r.Seen} }
 
 // Work holds the properties of a batch that determine its time.
 type Work struct {
-	Decode    Rows // sequences that decode, drafts included
-	Near, Far Rows // prompts before and after the dense threshold
+	Decode    Rows // rows of decoding sequences, including drafts
+	Near, Far Rows // prompt rows before and after the dense threshold
 }
 
-// AddPrompt adds n tokens of a prompt after cached ones.
+// AddPrompt adds n tokens of a prompt after cached tokens.
 func (w *Work) AddPrompt(n, cached, threshold int) {
 	near := min(max(threshold-cached, 0), n)
 	w.Near.Add(near, cached)
@@ -32,17 +32,18 @@ func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
 // Model predicts the seconds of a batch from observed batches. The time of decodes and the additional times of near and
 // far prompt rows are separate fits, so that thousands of batches without prompts do not change the fitted time of
-// prompts, nor short prompts that of long ones.
+// prompts, and short prompts do not change the fitted time of long prompts.
 type Model struct {
 	decode, near, far Fit
-	prompts           int     // batches with prompts that were observed
-	nearRows, farRows float64 // of prompts that one of the latest of them had
-	most              float64 // rows of an observed batch without prompts
+	prompts           int     // number of observed batches with prompts
+	nearRows, farRows float64 // number of near and far prompt rows of the latest observed batches, decayed
+	most              float64 // maximum number of rows of an observed batch without prompts
 	late              float64
 }
 
-// NewModel returns a model that begins with guesses, in seconds: of a batch, a row, and a thousand tokens that a row
-// attends to. They are above the times of small models. If a model takes longer, the first batches correct them.
+// NewModel returns a model that begins with guesses of the seconds for a batch, for a row, and for a thousand tokens
+// that a row attends to. The guesses are above the times of small models. If a model takes longer, the first batches
+// correct them.
 func NewModel() Model {
 	return Model{
 		decode: NewFit(0.98, Features{1e-3, 1e-3, 1e-4}),
@@ -57,10 +58,10 @@ func (m *Model) Predict(w *Work) float64 {
 	return m.Decoding(w) + added(&m.near, &w.Near) + added(&m.far, &w.Far)
 }
 
-// Decoding returns the time of only the decodes of a batch.
+// Decoding returns the predicted time of only the decodes of a batch.
 func (m *Model) Decoding(w *Work) float64 { return m.decode.Predict(w.Decode.features()) }
 
-// added returns the time that prompts add to a batch.
+// added returns the predicted time that prompt rows add to a batch.
 func added(f *Fit, r *Rows) float64 {
 	if r.N == 0 {
 		return 0
@@ -74,11 +75,11 @@ func (m *Model) Prompts() int { return m.prompts }
 // Late returns a high quantile of the times of batches with prompts, relative to the prediction.
 func (m *Model) Late() float64 { return m.late }
 
-// Predictions are valid up to beyond times the observed number of prompt rows. The observed number decays by the share
-// fade with every batch.
+// Predictions count as valid up to a number of prompt rows of beyond times the observed number. The observed number
+// decays by the share fade with every batch.
 const beyond, fade = 1.5, 0.1
 
-// Trusts reports whether a batch is similar to the observed ones, or has at most least prompt rows of each kind.
+// Trusts reports whether a batch is similar to observed batches, or has at most least prompt rows of each kind.
 func (m *Model) Trusts(w *Work, least float64) bool {
 	return w.Near.N <= max(beyond*m.nearRows, least) && w.Far.N <= max(beyond*m.farRows, least)
 }
@@ -104,7 +105,8 @@ func (m *Model) Observe(w *Work, seconds float64) {
 		m.note(ratio)
 	}
 	if w.Decode.N > 0 && m.Decoding(w) > seconds {
-		// The decodes alone were predicted to take longer than the whole batch: there was no batch without prompts yet.
+		// The decodes alone were predicted to take longer than the whole batch, and no batch without prompts was
+		// observed yet.
 		m.decode.Observe(w.Decode.features(), seconds, seconds)
 	}
 	m.nearRows, m.farRows = max(w.Near.N, m.nearRows*(1-fade)), max(w.Far.N, m.farRows*(1-fade))
@@ -119,8 +121,8 @@ func (m *Model) Observe(w *Work, seconds float64) {
 	}
 }
 
-// knownDecoding is Decoding as far as it was observed: guessed parts are counted as time of the prompts, so that their
-// prediction is too slow rather than too fast.
+// knownDecoding returns Decoding for the part of the batch that was observed. Guessed parts are counted as time of the
+// prompts, so that the prediction for prompts is too slow rather than too fast.
 func (m *Model) knownDecoding(w *Work) float64 {
 	if m.most == 0 {
 		return 0
@@ -133,8 +135,8 @@ func (m *Model) knownDecoding(w *Work) float64 {
 }
 
 // late is learned as the time, relative to the prediction, that one in lateShare batches exceeds: each such batch
-// increases it by a tenth, and each other batch decreases it by a small amount that cancels this on average. A single
-// delay counts like any other late batch: no margin covers delays that occur once in a hundred batches.
+// increases it by a tenth, and each other batch decreases it by a small amount that cancels this on average. A rare
+// long delay counts like any other late batch, so late does not cover delays that occur once in a hundred batches.
 const (
 	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
 	lateShare, lateStep            = 0.03, 0.1

@@ -20,7 +20,7 @@ func TestDocumentsHoldTheRates(t *testing.T) {
 		}
 		for _, part := range want {
 			if !strings.Contains(string(text), part) {
-				t.Errorf("%s does not say %q", file, part)
+				t.Errorf("%s does not contain %q", file, part)
 			}
 		}
 	}
@@ -30,16 +30,16 @@ func TestDocumentsHoldTheRates(t *testing.T) {
 func TestHostRates(t *testing.T) {
 	h := H200().CPU
 	if one := h.Rate(E2M1, 1); one != 136e3*0.59 {
-		t.Errorf("one row: %v", one)
+		t.Errorf("the rate with one row is %v", one)
 	}
 	if r := h.Rate(E2M1, 16); r != 136e3*0.40 {
-		t.Errorf("16 rows: %v", r)
+		t.Errorf("the rate with 16 rows is %v", r)
 	}
 	if r, want := h.Rate(E4M3, 64), h.Rate(E4M3, 16)/4; r != want {
-		t.Errorf("64 rows: %v, want %v", r, want)
+		t.Errorf("the rate with 64 rows is %v, want %v", r, want)
 	}
 	h.Cores = 2
 	if r := h.Rate(BF16, 0.5); r != 36e3*0.84 {
-		t.Errorf("two cores: %v", r)
+		t.Errorf("the rate of two cores is %v", r)
 	}
 }

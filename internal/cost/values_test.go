@@ -22,18 +22,19 @@ func TestKindsOfRowsAreTrustedApart(t *testing.T) {
 	}
 }
 
-// Decodes beyond the largest batch without prompts are estimated with the number of keys of that batch.
+// If a batch has more decodes than the largest observed batch without prompts, knownDecoding uses the number of keys of
+// the observed batch.
 func TestKnownDecodesHaveTheirOwnKeys(t *testing.T) {
 	m := NewModel()
 	m.most = 4
 	w := Work{Decode: Rows{N: 8, Seen: 6}}
 	half := Work{Decode: Rows{N: 4, Seen: 3}}
 	if got, want := m.knownDecoding(&w), m.Decoding(&half); math.Abs(got-want) > 1e-12 {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("knownDecoding returned %v, want %v", got, want)
 	}
 	m.most = 8
 	if got, want := m.knownDecoding(&w), m.Decoding(&w); got != want {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("knownDecoding returned %v, want %v", got, want)
 	}
 }
 
@@ -41,7 +42,7 @@ func TestKnownDecodesHaveTheirOwnKeys(t *testing.T) {
 func TestEveryFigureIsChecked(t *testing.T) {
 	good := Figures{Bus: H200().Bus, CPU: H200().CPU}
 	if !good.valid() {
-		t.Fatal("the figures of an H200 are refused")
+		t.Fatal("valid figures of an H200 are refused")
 	}
 	var visit func(v reflect.Value, path string)
 	visit = func(v reflect.Value, path string) {
@@ -60,14 +61,14 @@ func TestEveryFigureIsChecked(t *testing.T) {
 			old := v.Float()
 			for _, bad := range []float64{0, -1, math.Inf(1), math.NaN()} {
 				if v.SetFloat(bad); good.valid() && path != "CPU.Inside." {
-					t.Errorf("%s %v is taken", path, bad)
+					t.Errorf("%s %v is accepted as a figure", path, bad)
 				}
 			}
 			v.SetFloat(old)
 		case reflect.Int:
 			old := v.Int()
 			if v.SetInt(0); good.valid() {
-				t.Errorf("%s 0 is taken", path)
+				t.Errorf("%s 0 is accepted as a figure", path)
 			}
 			v.SetInt(old)
 		}
@@ -75,22 +76,22 @@ func TestEveryFigureIsChecked(t *testing.T) {
 	visit(reflect.ValueOf(&good).Elem(), "")
 }
 
-// The factor by which batches may be late stays between its bounds, however many are early or late.
+// The factor by which batches may be late stays between its bounds, however many batches are early or late.
 func TestLatenessIsBounded(t *testing.T) {
 	m := NewModel()
 	if m.Late() != firstLate {
-		t.Errorf("at first %v", m.Late())
+		t.Errorf("Late is %v at first", m.Late())
 	}
 	for range 10_000 {
 		m.note(0.5)
 	}
 	if m.Late() != leastLate {
-		t.Errorf("after early batches %v, want %v", m.Late(), leastLate)
+		t.Errorf("Late is %v after early batches, want %v", m.Late(), leastLate)
 	}
 	for range 10_000 {
 		m.note(9)
 	}
 	if m.Late() != mostLate {
-		t.Errorf("after late batches %v, want %v", m.Late(), mostLate)
+		t.Errorf("Late is %v after late batches, want %v", m.Late(), mostLate)
 	}
 }

@@ -47,17 +47,18 @@ func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
 		want string
 	}{
 		{"enough", shape(7), onCPU, 8 << 30, ""},
-		{"the bound itself, memory not known", shape(8), onCPU, 0, ""},
-		{"more than the bound, memory not known", shape(9), onCPU, 0,
+		{"the limit itself, memory not known", shape(8), onCPU, 0, ""},
+		{"more than the limit, memory not known", shape(9), onCPU, 0,
 			"take 9.00 GiB; if the free memory is unknown, at most 8.00 GiB"},
-		{"more than the bound, less than is free", shape(9), onCPU, 64 << 30, ""},
-		{"more than is free", shape(2), onCPU, 2 << 30, "take 2.00 GiB; 2.00 GiB of memory are free, and at most 7/8"},
+		{"more than the limit, less than the free memory", shape(9), onCPU, 64 << 30, ""},
+		{"more than the free memory", shape(2), onCPU, 2 << 30, "take 2.00 GiB; 2.00 GiB of memory are free, and at " +
+			"most 7/8"},
 		{"a GPU", shape(9), onGPU, 1 << 30, ""},
 		{"files", files, onCPU, 1, ""},
 	} {
 		err := checkDrawn(c.src, c.dev, c.free)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
 }

@@ -19,21 +19,23 @@ import (
 // ExpertHomes selects the memories that may hold the experts of a model.
 type ExpertHomes string
 
-// The homes.
+// Memories that may hold experts.
 const (
-	ExpertsAuto     ExpertHomes = "auto"   // the default: ExpertsOnDevice where the model fits, else ExpertsSplit
-	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
-	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
-	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
-	// ExpertsMove is ExpertsSplit, and between steps the experts that rows chose most recently move to the device. The
-	// arithmetic of a row then changes over time.
+	ExpertsAuto     ExpertHomes = "auto"   // the default: ExpertsOnDevice if the model fits, else ExpertsSplit
+	ExpertsOnDevice ExpertHomes = "device" // all experts are in device memory; a model that does not fit is refused
+	// ExpertsSplit places as many experts as fit in device memory, those chosen most often first; the other experts are
+	// in host memory.
+	ExpertsSplit  ExpertHomes = "split"
+	ExpertsOnHost ExpertHomes = "host" // all experts are in host memory
+	// ExpertsMove places experts like ExpertsSplit; between steps it also moves to the device the experts that rows
+	// chose most often recently. The arithmetic of a row then changes over time.
 	ExpertsMove ExpertHomes = "move"
 )
 
-// Split reports whether experts must be in host memory, which needs a GPU.
+// Split reports whether experts may be in host memory by the user's choice, which needs a GPU.
 func (h ExpertHomes) Split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsMove }
 
-// ParseExpertHomes parses the value of the flag; empty means ExpertsAuto.
+// ParseExpertHomes parses the value of the flag --experts; empty means ExpertsAuto.
 func ParseExpertHomes(s string) (ExpertHomes, error) {
 	switch h := ExpertHomes(s); h {
 	case "":
@@ -48,38 +50,38 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 // 8192 tokens.
 const SplitCache = 32 * 8192
 
-// SplitRows is the number of rows of a decode step for which experts in host memory are divided between CPU and bus, if
-// that many sequences may run.
+// SplitRows is the number of rows of a decode step for which experts in host memory are divided between the CPU and
+// transfers over the bus, if that many sequences may run.
 const SplitRows = 32
 
 // spareMemory is the memory that is left free on a GPU that experts would otherwise fill, or a share of it on a small
-// GPU: the driver allocates in pieces of 2 MiB, which costs 300 MiB for DeepSeek-V4-Flash, and needs some for graphs
-// and queues.
+// GPU: the driver allocates in blocks of 2 MiB, which wastes 300 MiB for DeepSeek-V4-Flash, and it needs memory for
+// graphs and queues.
 const spareMemory = 1 << 30
 
 // ExpertRequest holds the inputs of the placement of experts.
 type ExpertRequest struct {
 	Homes   ExpertHomes
-	Memory  int64         // of the device, the most that is used; 0 is all that is free
-	Workers int           // CPU threads that compute; 0 is every core but one
-	Timeout time.Duration // how long the device waits for them; 0 is offload.Timeout
-	Usage   *usage.Table  // nil: experts are chosen equally often
-	Chunk   int           // rows of a prompt in one step
-	Rows    int           // of a decode step that the methods are chosen for; 0 is one
-	// Deterministic uses the same method for decodes and prompts for each expert in host memory.
+	Memory  int64         // maximum bytes of device memory to use; 0 means all free memory
+	Workers int           // number of CPU threads that compute experts; 0 means one less than the number of cores
+	Timeout time.Duration // maximum time that the device waits for the CPU threads; 0 means offload.Timeout
+	Usage   *usage.Table  // counts of chosen experts; nil means that all experts are chosen equally often
+	Chunk   int           // number of prompt rows in one step
+	Rows    int           // number of rows of the decode step for which methods are chosen; 0 means one row
+	// Deterministic uses one method for decodes and prompts, for each expert in host memory.
 	Deterministic bool
 	// Measure returns the memory of a model that was loaded on a device without memory; free is the free memory of the
 	// device.
 	Measure func(m model.Model, free int64) (*engine.Need, error)
 }
 
-// PlacedExperts holds the placement of a model's experts, and the host that computes some of them.
+// PlacedExperts holds the placement of a model's experts, and the host that computes the experts in host memory.
 type PlacedExperts struct {
 	family.Placed
 	Choice *placement.Choice
 }
 
-// Close ends the host's workers. The device that they compute for must be idle.
+// Close stops the workers of the host. The device that uses the results of the workers must be idle.
 func (p *PlacedExperts) Close() error {
 	if p == nil || p.Host == nil {
 		return nil
@@ -87,8 +89,8 @@ func (p *PlacedExperts) Close() error {
 	return p.Host.Close()
 }
 
-// PlaceExperts chooses a memory for each expert of a model on a device with its own memory. All other memory needs are
-// measured with all experts on the host; experts get the rest.
+// PlaceExperts chooses a memory for each expert of a model on a device with its own memory. The memory for everything
+// else is measured with all experts on the host; experts get the remaining memory.
 func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q ExpertRequest) (_ *PlacedExperts,
 	err error) {
 	if _, ok := dev.(kernel.DryRunner); !ok {
@@ -116,7 +118,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 
 // hostWorkers returns the number of threads that compute experts on the host of a GPU, if the number was not given or
 // equals the number of cores: one core is left for the thread that waits for the GPU without sleeping. A worker on the
-// same core would delay all others.
+// core of that thread would delay all other workers.
 func hostWorkers(asked int) int {
 	cores := runtime.GOMAXPROCS(0)
 	if asked > 0 && asked < cores {
@@ -125,7 +127,7 @@ func hostWorkers(asked int) int {
 	return max(cores-1, 1)
 }
 
-// choose finds a placement that fits.
+// choose finds a placement of experts with which the model fits on the device.
 func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Machine, q ExpertRequest) error {
 	layers, experts := src.ExpertLayers()
 	measure := func(at *placement.Placement) (n *engine.Need, err error) {
@@ -162,8 +164,8 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
 		ask.Device = min(ask.Device, 0)
 	}
-	// The buffers of fetched experts, and the scratch memory of both methods, are known only once there are such
-	// experts: the number of experts on the device is reduced, by one more each time, until everything fits.
+	// The buffers of fetched experts, and the scratch memory of both methods, are known only for a placement with such
+	// experts: the number of experts on the device is reduced, in growing steps, until everything fits.
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			advice := ""

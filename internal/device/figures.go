@@ -15,9 +15,9 @@ import (
 	"sparrow/kernel"
 )
 
-// FiguresOf returns the rates of a GPU and of its host's CPU, by which methods of experts are chosen: those of the
-// table if both are in it, else those that were saved for this machine, else they are measured now and saved. source
-// describes their origin; it is empty for a machine of the table.
+// FiguresOf returns the rates of a GPU and of its host's CPU, by which methods of experts are chosen. It returns the
+// rates of the table if both are in it, or else the rates that were saved for this machine; otherwise it measures the
+// rates and saves them. source describes their origin; it is empty for a machine of the table.
 func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
 	if rate := dev.Hardware().BusRate; rate > 0 {
 		defer func() { on.Bus.Rate = min(on.Bus.Rate, float64(rate)/1e6) }()
@@ -53,7 +53,7 @@ func MachineName(dev, cores kernel.Device, workers int) string {
 	return fmt.Sprintf("%s, %d cores of %s (%s)", dev.Hardware().Model, workers, computer.Here().CPU, cores.Name())
 }
 
-// measure measures the CPU, with a device that is closed afterwards, and the bus of a GPU.
+// measure measures the rates of the CPU, with a device that is closed afterwards, and of the bus of a GPU.
 func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures, err error) {
 	cores, err := r.Open("cpu", kernel.Options{Workers: workers})
 	if err != nil {
@@ -66,7 +66,7 @@ func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures
 }
 
 // Identity returns the identity of pages in tiers: the weights, and the experts that the CPU computes, whose arithmetic
-// differs. If experts move it is the identity of the weights alone.
+// differs. If experts move, it is the identity of the weights only.
 func (p *PlacedExperts) Identity(weights tier.Fingerprint) tier.Fingerprint {
 	if p == nil {
 		return weights

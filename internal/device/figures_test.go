@@ -34,7 +34,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "saved in") {
 		t.Errorf("%+v and %+v from %q; want %+v and %+v", got.CPU, got.Bus, source, want.CPU, want.Bus)
 	}
-	// No figures were saved, and without kernels for the CPU nothing can be measured.
+	// In this case no figures are saved, and the registry has no CPU kernels, so that no figures can be measured.
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	want = cost.H200()
 	want.CPU.Cores = 1
@@ -58,15 +58,15 @@ func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
 	}
 	for _, id := range []tier.Fingerprint{of(computed, false), of(fetched, false), of(computed, true)} {
 		if seen[id] {
-			t.Error("two placements have one identity")
+			t.Error("two placements have equal identities")
 		}
 		seen[id] = true
 	}
 	if of(placement.Split(2, 4, 0.5, placement.Fetched, placement.Fetched), false) != weights {
-		t.Error("fetched experts have the bits of resident ones, and another identity")
+		t.Error("fetched experts give results bitwise equal to resident experts, but the identity differs")
 	}
 	if of(computed, true) != of(fetched, true) || of(computed, false) != of(placement.Uniform(2, 4, 0.5), false) {
-		t.Error("equal placements have two identities")
+		t.Error("equal placements have different identities")
 	}
 	if weights != (tier.Fingerprint{1, 2, 3}) {
 		t.Error("the weights' own fingerprint was changed")

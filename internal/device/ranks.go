@@ -13,18 +13,18 @@ import (
 
 // Ranks describes the devices that share a model.
 type Ranks struct {
-	// Count is the number of CPU devices, GPUs the ordinals of GPUs; only one of the two is set.
+	// Count is the number of CPU devices, and GPUs lists the ordinals of GPUs; only one of the two is set.
 	Count int
 	GPUs  []int
-	// Attention is the division of attention among them.
+	// Attention is the way in which the ranks divide attention.
 	Attention plan.Division
 }
 
 // Total returns the number of ranks.
 func (r *Ranks) Total() int { return max(r.Count, len(r.GPUs)) }
 
-// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels uses CPUs,
-// among which threads are divided, or GPUs if these are given.
+// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels uses GPUs
+// if Ranks.GPUs is set, and otherwise CPU devices, which divide the threads.
 func OpenRanks(r *kernel.Registry, q Request, of Ranks, o group.Options) (_ *group.Group, err error) {
 	ranks := of.Total()
 	if q.Kernels == "" || q.Kernels == AutoKernels {

@@ -17,7 +17,7 @@ type Difference struct {
 	Task string   `json:"task"`
 	Line int      `json:"line"`
 	Want string   `json:"want"`
-	Got  []string `json:"got"` // of each report; the error's text where the request failed
+	Got  []string `json:"got"` // output in each report; the error's text if the request failed
 }
 
 // Compare compares reports on the same items and lists at most most differences.

@@ -7,8 +7,8 @@ type Drafts struct {
 	Verifies int64 `json:"verifies"` // sequences whose drafts a step verified
 	Drafted  int64 `json:"drafted"`
 	Accepted int64 `json:"accepted"`
-	Tokens   int64 `json:"tokens"` // that came out of verifies
-	// one of the tokens is the target's own, unless the answer ended before it
+	Tokens   int64 `json:"tokens"` // tokens that resulted from verifications
+	// TokensPerVerify includes the target's own token of each verification, unless the answer ended before that token.
 	TokensPerVerify float64 `json:"tokens_per_verify"`
 	Ended           int64   `json:"ended"` // sequences that stopped drafting because it saved no time
 	// Places counts drafts by their position in the chain, from the first on.

@@ -15,24 +15,24 @@ import (
 
 // Item is one question with its expected answer.
 type Item struct {
-	Task string // the file's name without its endings
-	Line int    // in that file, from 1
+	Task string // name of the file without its endings
+	Line int    // line in the file, from 1
 	Kind string // the kind that the file states
 
-	Messages json.RawMessage // as in the file
-	Tools    json.RawMessage // as in the file; nil without tools
-	Schema   json.RawMessage // JSON schema that the answer is written under; nil without one
-	Chat     chat.Request    // both of them, as an engine reads them
+	Messages json.RawMessage // conversation, as in the file
+	Tools    json.RawMessage // tools, as in the file; nil without tools
+	Schema   json.RawMessage // JSON schema that the answer must follow; nil without one
+	Chat     chat.Request    // Messages and Tools, as an engine reads them
 
 	// Choices, if not empty, are texts of which one follows Prompt. The model computes the probability of each and
 	// generates no answer; Messages is then empty.
 	Prompt  string
 	Choices []string
-	Label   int // the right one
+	Label   int // number of the right choice
 
 	Answer string // the complete expected output, or the right choice
-	Final  string // the value inside it; may be empty
-	Tokens int    // of the prompt; 0 if the file does not contain it
+	Final  string // value inside the answer; may be empty
+	Tokens int    // prompt tokens; 0 if the file does not state them
 }
 
 // Thinking reports whether the answer starts inside a reasoning block.
@@ -122,7 +122,7 @@ func (f *itemFields) choice() (*Item, error) {
 
 // itemFault describes a decoder's error in the terms of the file.
 func itemFault(line []byte, err error) string {
-	const most = 40 // characters that are quoted
+	const most = 40 // maximum characters that are quoted
 	var typed *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {

@@ -21,8 +21,8 @@ type Task struct {
 }
 
 const (
-	maxLineBytes = 16 << 20 // one item
-	maxFileBytes = 1 << 30  // one file, decompressed
+	maxLineBytes = 16 << 20 // bytes of one item
+	maxFileBytes = 1 << 30  // bytes of one file, decompressed
 )
 
 //go:embed tasks
@@ -32,13 +32,13 @@ var shipped embed.FS
 func Shipped() fs.FS {
 	dir, err := fs.Sub(shipped, "tasks")
 	if err != nil {
-		panic(err) // the name is a constant that the compiler has embedded
+		panic(err) // cannot fail: the name is a constant that the compiler has embedded
 	}
 	return dir
 }
 
-// Load reads the task files of a folder whose names match one of the patterns, sorted by name. Patterns are those of
-// path.Match, separated by commas; none means every task.
+// Load reads the task files of a folder whose names match one of the patterns, sorted by name. Patterns have the
+// syntax of path.Match and are separated by commas; an empty text means every task.
 func Load(dir fs.FS, patterns string) ([]Task, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {

@@ -16,9 +16,9 @@ type Perplexity struct {
 	Model       string  `json:"model"`
 	ChunkTokens int     `json:"chunk_tokens"`
 	Chunks      int     `json:"chunks"`
-	Tokens      int     `json:"tokens"` // scored
+	Tokens      int     `json:"tokens"` // scored tokens
 	Perplexity  float64 `json:"perplexity"`
-	Error       float64 `json:"error"`   // standard error of it
+	Error       float64 `json:"error"`   // standard error of the perplexity
 	Entropy     float64 `json:"entropy"` // mean negative log probability of a token
 }
 

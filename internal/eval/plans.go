@@ -11,12 +11,12 @@ import (
 
 // Plan is one configuration of the model in a comparison.
 type Plan struct {
-	Name    string      // as it was written
-	About   string      // its meaning, for the report
-	Policy  plan.Policy // for sparrow.Config
-	Kernels string      // for sparrow.Config; empty keeps the caller's
+	Name    string      // name as the user wrote it
+	About   string      // meaning of the plan, for the report
+	Policy  plan.Policy // policy for sparrow.Config
+	Kernels string      // kernels for sparrow.Config; empty keeps the caller's
 	Dense   bool        // generated tokens run as prompt rows: answer with NewDenseEngine
-	Draft   string      // for sparrow.Config, as spec.Parse reads it; empty keeps the caller's
+	Draft   string      // drafting for sparrow.Config, as spec.Parse reads it; empty keeps the caller's
 }
 
 // denseKeys is the dense threshold of dense plans: the maximum number of keys of one dense call by default.
@@ -37,7 +37,7 @@ var planWords = []struct {
 	{"dense-prompt", "every key for prompt tokens",
 		"prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",
 		func(p *Plan, _ string) error { p.Policy.DenseThreshold = denseKeys; return nil }},
-	{"deterministic", "one arithmetic for every row", "sparse form for every row, fixed splits",
+	{"deterministic", "the same arithmetic for every row", "sparse form for every row, fixed splits",
 		func(p *Plan, _ string) error { p.Policy.Deterministic = true; return nil }},
 	{"kv=", "cache layout: bf16, fp8, fp8-576, f32", "cache rows in the layout %s",
 		func(p *Plan, v string) error { p.Policy.KV = v; return nil }},

@@ -124,7 +124,7 @@ type echoBody struct {
 	Logprobs    int      `json:"logprobs"`
 	MaxTokens   int      `json:"max_tokens"`
 	Temperature float64  `json:"temperature"`
-	Special     bool     `json:"add_special_tokens"` // nothing is put before a prompt
+	Special     bool     `json:"add_special_tokens"` // whether special tokens are put before a prompt; always false
 }
 
 // choose scores the choices of an item through text completions.

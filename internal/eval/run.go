@@ -24,44 +24,44 @@ type Options struct {
 // Progress is the progress of a run.
 type Progress struct {
 	Task         string
-	Done, Items  int // over all tasks
-	Exact, Wrong int // so far
+	Done, Items  int // items over all tasks
+	Exact, Wrong int // wrong and exact items so far
 }
 
 const (
 	defaultConcurrency = 16
-	answerSlack        = 32 // tokens beyond the expected answer, so that a wrong one is seen
+	answerSlack        = 32 // tokens allowed beyond the expected answer, so that a longer wrong answer is noticed
 )
 
 // Report is the outcome of one run.
 type Report struct {
-	Plan  string `json:"plan,omitempty"`  // in a comparison: its name
-	About string `json:"about,omitempty"` // in a comparison: what the name means
+	Plan  string `json:"plan,omitempty"`  // name of the plan in a comparison
+	About string `json:"about,omitempty"` // meaning of the plan in a comparison
 	By    About  `json:"by"`
 
 	Tasks []Score `json:"tasks"`
 	Total Score   `json:"total"`
-	Rows  []Rows  `json:"rows,omitempty"` // of an engine: the attention rows it computed
+	Rows  []Rows  `json:"rows,omitempty"` // attention rows that an engine computed
 	// Drafts counts the drafts of an engine; nil if it made none.
 	Drafts *Drafts `json:"drafts,omitempty"`
 	// Failures lists the first wrong items.
 	Failures []Failure `json:"failures,omitempty"`
 
-	outputs []output // of every item, in order
+	outputs []output // outputs of all items, in order
 }
 
 // Score counts the items of a task, or of all tasks.
 type Score struct {
 	Task   string `json:"task,omitempty"`
 	Items  int    `json:"items"`
-	Exact  int    `json:"exact"`  // the whole answer
-	Final  int    `json:"final"`  // the value in it
+	Exact  int    `json:"exact"`  // items whose whole answer is right
+	Final  int    `json:"final"`  // items whose final value is right
 	Errors int    `json:"errors"` // requests that failed; they count as wrong
 
 	PromptTokens     int `json:"prompt_tokens"`
 	CachedTokens     int `json:"cached_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
-	// Seconds is wall time; CompletionTokens divided by it is the speed, prompts included.
+	// Seconds is wall time. CompletionTokens divided by Seconds is the speed, which includes the time for prompts.
 	Seconds         float64 `json:"seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
 }
@@ -82,7 +82,7 @@ type Failure struct {
 	Line  int    `json:"line"`
 	Want  string `json:"want"`
 	Got   string `json:"got"`
-	Error string `json:"error,omitempty"` // of the request
+	Error string `json:"error,omitempty"` // error of the request
 }
 
 // output is the result of an item.

@@ -19,9 +19,9 @@ type Runner interface {
 // About describes a runner in a report.
 type About struct {
 	Model   string `json:"model"`
-	Kernels string `json:"kernels,omitempty"` // of an engine
-	Layout  string `json:"layout,omitempty"`  // of an engine's cache
-	URL     string `json:"url,omitempty"`     // of a server
+	Kernels string `json:"kernels,omitempty"` // kernels of an engine
+	Layout  string `json:"layout,omitempty"`  // layout of an engine's cache
+	URL     string `json:"url,omitempty"`     // URL of a server
 	// Settings lists the settings of an engine's device that are not defaults, such as its threads.
 	Settings []string `json:"settings,omitempty"`
 }
@@ -31,15 +31,15 @@ type Reply struct {
 	// Text is the model's raw output if Raw is set, and the visible content otherwise.
 	Text      string
 	Raw       bool
-	Reasoning string      // not Raw: the reasoning before the text
-	Calls     []chat.Call // not Raw: the tools called
+	Reasoning string      // reasoning before the text; only if not Raw
+	Calls     []chat.Call // tools called; only if not Raw
 	// Ended means that the model ended its answer; false means that the answer was cut off.
 	Ended bool
 	// Logprobs holds the logprobs of an item's choices; Text is then the most probable one.
 	Logprobs []float64
 
 	PromptTokens     int
-	CachedTokens     int // of the prompt
+	CachedTokens     int // cached tokens of the prompt
 	CompletionTokens int
 }
 

@@ -39,7 +39,7 @@ func (c counter) known(at uintptr) bool {
 	return was
 }
 
-// behind counts the memory that a value refers to, without the value itself.
+// behind returns the bytes that a value refers to, without the value itself.
 func (c counter) behind(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:
@@ -64,7 +64,7 @@ func (c counter) behind(v reflect.Value) (n int) {
 		if v.IsNil() {
 			return 0
 		}
-		if n = c.behind(v.Elem()); v.Elem().Kind() != reflect.Pointer { // a pointer is in the interface itself
+		if n = c.behind(v.Elem()); v.Elem().Kind() != reflect.Pointer { // an interface contains a pointer directly
 			n += allocated(int(v.Elem().Type().Size()))
 		}
 	case reflect.Map:
@@ -85,7 +85,7 @@ func (c counter) elements(v reflect.Value) (n int) {
 	return n
 }
 
-// mapped counts a map: slots come in groups of eight and may be half empty.
+// mapped returns the bytes of a map. Its slots come in groups of eight and may be half empty.
 func (c counter) mapped(v reflect.Value) int {
 	const header, group = 48, 8
 	if v.Len() == 0 {
@@ -98,7 +98,7 @@ func (c counter) mapped(v reflect.Value) int {
 	return n
 }
 
-// plain reports whether values of a kind refer to nothing.
+// plain reports whether values of a kind refer to no other memory.
 func plain(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
 // allocated returns the size of an allocation of n bytes: size classes are up to an eighth apart, and small ones 16

@@ -15,12 +15,12 @@ import (
 func newDigest(f File) hash.Hash {
 	raw, err := hex.DecodeString(f.Hash)
 	switch {
-	case err != nil || hex.EncodeToString(raw) != f.Hash: // upper case would name another file
+	case err != nil || hex.EncodeToString(raw) != f.Hash: // a hash in upper case would be another file name
 		return nil
 	case len(raw) == sha256.Size:
 		return sha256.New()
 	case len(raw) == sha1.Size:
-		// the hash that git uses; the server itself is trusted, so the weakness of SHA-1 does not matter
+		// git uses this hash. The server itself is trusted, so the weakness of SHA-1 does not matter.
 		h := sha1.New()
 		fmt.Fprintf(h, "blob %d\x00", f.Size)
 		return h

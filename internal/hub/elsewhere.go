@@ -10,10 +10,10 @@ import (
 
 // Local is a GGUF model that another engine has downloaded. Its files are never changed.
 type Local struct {
-	Engine string `json:"engine"` // "llama.cpp"
-	Path   string `json:"path"`   // of the file, or of the first split
+	Engine string `json:"engine"` // name of the engine, such as "llama.cpp"
+	Path   string `json:"path"`   // path of the file, or of the first split
 	Quant  string `json:"quant"`
-	Bytes  int64  `json:"bytes"` // of all splits
+	Bytes  int64  `json:"bytes"` // bytes of all splits
 }
 
 // Elsewhere looks for a model in the folders of other engines, which the environment may set: llama.cpp's cache, LM
@@ -84,7 +84,7 @@ func (f folder) quants(n Name, names []string, at func(name string) string) (fou
 	if n.Quant != "" {
 		q, err := pick(n, list)
 		if err != nil {
-			return nil // a file that may be another model is not offered
+			return nil // it may be a file of another model
 		}
 		list = []Quant{q}
 	}

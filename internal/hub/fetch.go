@@ -72,7 +72,7 @@ const incomplete = ".incomplete"
 
 // fetch downloads one file into the cache. known holds its contents if they were already read.
 func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (err error) {
-	if p.cache.has(d.Name, f) { // needs no lock, so that a cache that nobody may write to can be used
+	if p.cache.has(d.Name, f) { // needs no lock, so that a read-only cache can be used
 		p.meter.add(f.Size)
 		return p.cache.link(d.Name, d.Commit, f)
 	}
@@ -120,7 +120,7 @@ type transfer struct {
 	file *os.File
 	sum  hash.Hash
 	done int64  // bytes in the file and in the hash
-	etag string // of the response that bytes came from, in this process
+	etag string // ETag of the response from which this process received bytes
 }
 
 // run downloads a file until it has exactly the listed contents; a partial file is continued by a later run.
@@ -276,7 +276,7 @@ func (t *transfer) copy(r io.Reader) error {
 		switch {
 		case t.done == t.f.Size && (err == nil || errors.Is(err, io.EOF)):
 			if err == nil {
-				continue // the file must end here
+				continue // only the end of the file may follow
 			}
 			return nil
 		case errors.Is(err, io.EOF):

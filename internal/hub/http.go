@@ -25,11 +25,11 @@ const (
 
 // tries defines how a failed request is repeated.
 type tries struct {
-	most    int           // attempts in a row without a single new byte
-	first   time.Duration // pause after the first of them; it doubles
-	longest time.Duration // longest pause; if the server requests a longer one, the request fails
+	most    int           // maximum number of consecutive attempts without a new byte
+	first   time.Duration // pause after the first failed attempt; it doubles after each further one
+	longest time.Duration // maximum pause; if the server requests a longer one, the request fails
 	sleep   func(context.Context, time.Duration) error
-	notice  func(format string, args ...any) // called for every pause
+	notice  func(format string, args ...any) // called before every pause
 }
 
 func defaultTries(notice func(string, ...any)) tries {
@@ -59,7 +59,7 @@ func (a *again) Unwrap() error { return a.err }
 // statusError is an unexpected HTTP status.
 type statusError struct {
 	status int
-	code   string // X-Error-Code of the server
+	code   string // value of the server's header X-Error-Code
 	url    string
 }
 
@@ -98,7 +98,7 @@ func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err er
 				asUnavailable(a.err), a.after)
 		}
 		pause := min(t.first<<(failed-1), t.longest)
-		pause = max(pause/2+rand.N(pause/2+1), a.after) // parallel downloads do not return at the same moment
+		pause = max(pause/2+rand.N(pause/2+1), a.after) // random: parallel downloads retry at different times
 		t.notice("%v; retrying in %v", a.err, pause.Round(100*time.Millisecond))
 		if err := t.sleep(ctx, pause); err != nil {
 			return err
@@ -127,13 +127,13 @@ func newClient(endpoint *url.URL, jobs int) *http.Client {
 			ResponseHeaderTimeout: headerTimeout,
 			IdleConnTimeout:       headerTimeout,
 			MaxIdleConnsPerHost:   jobs,
-			DisableCompression:    true, // sizes and ranges are those of the file
+			DisableCompression:    true, // sizes and ranges are those of the file itself
 			Protocols:             &protocols,
 		},
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			r.Header.Del("Referer")
 			if !sameOrigin(r.URL, endpoint) {
-				r.Header.Del("Authorization") // net/http would still send it to subdomains and other ports
+				r.Header.Del("Authorization") // net/http would send it to subdomains and other ports, too
 			}
 			switch {
 			case len(via) > maxRedirects:
@@ -217,7 +217,7 @@ func withoutQuery(err error) error {
 
 // drop reads the rest of a short body, so that its connection can be reused.
 func drop(resp *http.Response) error {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // an error would only cost the connection
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // an error only prevents the reuse of the connection
 	return resp.Body.Close()
 }
 

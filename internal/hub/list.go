@@ -24,7 +24,7 @@ const (
 	configName = "config.json"
 	// maxListing limits the list of a model's files, maxText the files that are read before the download.
 	maxListing, maxText = 64 << 20, 256 << 20
-	// maxFile is larger than any real file; sums of sizes stay within an int64.
+	// maxFile is larger than any real file. It is small enough that the sums of sizes fit in an int64.
 	maxFile = 1 << 46
 	// maxFiles is larger than the number of files in any real model.
 	maxFiles = 100_000
@@ -48,7 +48,7 @@ func isEncoder(name string) bool {
 type listing struct {
 	commit       string
 	files        map[string]File
-	architecture string // of the GGUF files, where the server has read them
+	architecture string // architecture of the GGUF files, if the server has read it
 }
 
 // list requests the commit of a revision and its files.
@@ -124,7 +124,7 @@ func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, 
 	}
 	for _, name := range []string{configName, quantName} {
 		if _, ok := l.files[name]; !ok {
-			continue // of these only quantName may be missing
+			continue // of these files, only quantName may be missing
 		}
 		if _, err := read(name); err != nil {
 			return nil, nil, err

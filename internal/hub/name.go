@@ -12,9 +12,9 @@ const defaultRevision = "main"
 
 // Name is a model on a hub: organisation, name and revision, and optionally one of its GGUF files.
 type Name struct {
-	Repo     string // "deepseek-ai/DeepSeek-V3.2"
-	Revision string // a branch, a tag or a commit; "main" where none was given
-	Quant    string // "UD-Q2_K_XL": see [Quant]; empty where none was given
+	Repo     string // organisation and name, such as "deepseek-ai/DeepSeek-V3.2"
+	Revision string // branch, tag or commit; "main" if none was given
+	Quant    string // name of a [Quant], such as "UD-Q2_K_XL"; empty if none was given
 }
 
 // A part of a name begins with a letter or a digit, so that it cannot be an option or a hidden or parent folder.

@@ -24,10 +24,10 @@ const (
 // Options holds the parameters of a [Puller].
 type Options struct {
 	Cache    Cache
-	Endpoint string // of the hub; empty is DefaultEndpoint
-	Token    string // sent to the endpoint and to nobody else; empty for none
-	Jobs     int    // files at a time; 0 is DefaultJobs
-	Version  string // of this program, in the User-Agent
+	Endpoint string // address of the hub; empty means DefaultEndpoint
+	Token    string // access token, sent only to the endpoint; empty for none
+	Jobs     int    // files that are downloaded at the same time; 0 means DefaultJobs
+	Version  string // version of this program, for the User-Agent
 	// Progress is called as bytes arrive, never by two goroutines at the same time; done includes bytes that existed
 	// before.
 	Progress func(done, total int64)
@@ -38,7 +38,7 @@ type Options struct {
 // Puller downloads models into a cache.
 type Puller struct {
 	cache    Cache
-	endpoint string // without a slash at its end
+	endpoint string // address without a slash at its end
 	token    string
 	version  string
 	jobs     int
@@ -145,7 +145,7 @@ func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) 
 		workers.Go(func() {
 			for f := range todo {
 				if err := p.fetch(ctx, d, f, d.texts[f.Hash]); err != nil {
-					cancel(err) // keeps the first
+					cancel(err) // only the first error is kept
 					return
 				}
 			}

@@ -20,7 +20,7 @@ type Quant struct {
 	Files []string `json:"files"` // paths in the repository, in the order of the splits
 
 	stem  string // path without number and extension: "UD-Q2_K_XL/GLM-5.2-UD-Q2_K_XL"
-	parts int    // the number of files that the names state
+	parts int    // number of files according to their names
 }
 
 var (
@@ -57,7 +57,7 @@ func quantsOf(names []string, size func(name string) int64) []Quant {
 	for _, q := range list {
 		count[strings.ToLower(q.Name)]++
 	}
-	for i, q := range list { // a name that two models share is replaced by the path
+	for i, q := range list { // if two models share a name, it is replaced by the path
 		if count[strings.ToLower(q.Name)] > 1 {
 			list[i].Name = q.stem
 		}

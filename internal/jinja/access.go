@@ -111,7 +111,7 @@ func (in *interp) iterate(v Value) []Value {
 	if t, ok := asText(v); ok {
 		each := 2
 		if len(t.Spans()) > 0 {
-			each = 6 // a text with its marks
+			each = 6 // values per byte of a text with marks
 		}
 		in.charge(valueBytes * each * len(t.String()))
 	}
@@ -176,7 +176,7 @@ func cut(items []Value, bounds [3]*int64) []Value {
 	if step < 0 {
 		start, stop = clamp(bounds[0], n-1, -1, n-1), clamp(bounds[1], -1, -1, n-1)
 	}
-	step = min(max(step, -n-1), n+1) // longer steps leave the list as well, and do not overflow
+	step = min(max(step, -n-1), n+1) // larger steps also leave the list, and could overflow
 	var out []Value
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		out = append(out, items[i])

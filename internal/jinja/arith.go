@@ -169,7 +169,7 @@ func intPower(a, b int64) Value {
 		panic(overflow("**", a, b))
 	}
 	if a == 0 || a == 1 || a == -1 {
-		b = min(b, 2+b%2) // the power only depends on parity and on being zero
+		b = min(b, 2+b%2) // the power depends only on whether b is zero, and whether it is odd
 	}
 	result := Value(int64(1))
 	for range b {

@@ -27,11 +27,11 @@ type (
 	}
 	condExpr struct {
 		node
-		test, yes, no expr // no may be nil
+		test, yes, no expr // condition and two results; no may be nil
 	}
 	binaryExpr struct {
 		node
-		op          string // + - * / // % ** and or
+		op          string // operator: + - * / // % ** and or
 		left, right expr
 	}
 	concatExpr struct {
@@ -40,13 +40,13 @@ type (
 	}
 	unaryExpr struct {
 		node
-		op      string // - + not
+		op      string // operator: - + not
 		operand expr
 	}
 	compareExpr struct {
 		node
 		first expr
-		ops   []string // == != < <= > >= in "not in"
+		ops   []string // operators: == != < <= > >= in "not in"
 		rest  []expr
 	}
 	attrExpr struct {
@@ -70,7 +70,7 @@ type (
 	}
 	filterExpr struct {
 		node
-		operand expr // nil inside a filter block: the block's text
+		operand expr // operand; nil inside a filter block, where it is the block's text
 		name    string
 		args    arguments
 	}
@@ -85,10 +85,10 @@ type (
 // arguments holds the arguments of a call, a filter or a test.
 type arguments struct {
 	positional []expr
-	names      []string // keyword names, parallel to named
+	names      []string // names of keyword arguments, in the order of named
 	named      []expr
-	star       expr // *args, or nil
-	starStar   expr // **kwargs, or nil
+	star       expr // operand of *args, or nil
+	starStar   expr // operand of **kwargs, or nil
 }
 
 // stmt is a statement.
@@ -113,7 +113,7 @@ type (
 		node
 		targets targets
 		iter    expr
-		filter  expr // or nil
+		filter  expr // condition of the loop, or nil
 		body    []stmt
 		other   []stmt
 	}
@@ -125,7 +125,7 @@ type (
 	setBlockStmt struct {
 		node
 		target target
-		filter expr // a chain of filterExpr with a nil operand at its root, or nil
+		filter expr // chain of filterExpr with a nil operand at its root, or nil
 		body   []stmt
 	}
 	withStmt struct {
@@ -148,7 +148,7 @@ type (
 		caller *macroDef
 		call   *callExpr
 	}
-	groupStmt struct { // a tag that only marks its body, such as generation
+	groupStmt struct { // tag that has no effect on its body, such as generation
 		node
 		body []stmt
 	}
@@ -173,8 +173,8 @@ type targets struct {
 type macroDef struct {
 	name     string
 	params   []string
-	defaults []expr // parallel to the last len(defaults) params
+	defaults []expr // defaults of the last len(defaults) params
 	body     []stmt
-	varargs  bool // the body reads varargs, so further positional arguments are accepted
-	kwargs   bool // the body reads kwargs
+	varargs  bool // whether the body reads varargs, so that further positional arguments are accepted
+	kwargs   bool // whether the body reads kwargs
 }

@@ -9,9 +9,9 @@ type callable interface {
 
 // callArgs holds evaluated arguments.
 type callArgs struct {
-	fn    string // the name of the callee, for error messages
+	fn    string // name of the callee, for error messages
 	pos   []Value
-	names []string // keyword names in order, parallel to vals
+	names []string // names of keyword arguments, in the order of vals
 	vals  []Value
 }
 

@@ -40,7 +40,7 @@ func callRange(in *interp, a *callArgs) Value {
 		in.step()
 		items = append(items, i)
 		next := i + step
-		if (next > i) != (step > 0) { // beyond 64 bits
+		if (next > i) != (step > 0) { // next does not fit 64 bits
 			break
 		}
 		i = next

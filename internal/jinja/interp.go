@@ -11,9 +11,9 @@ type interp struct {
 	limits  Limits
 	steps   int
 	depth   int
-	at      pos // of the innermost expression or statement that is being evaluated
+	at      pos // position of the innermost expression or statement that is being evaluated
 	memory  int
-	out     *mark.Builder // where output goes now: the result, or a block being captured
+	out     *mark.Builder // destination of output: the result, or a block that is being captured
 	root    *scope
 	globals map[string]Value
 	now     func() time.Time
@@ -85,7 +85,7 @@ func (in *interp) touch(values ...Value) {
 	in.step()
 }
 
-// printed returns the text of a value, and counts its memory if it had to be allocated.
+// printed returns the text of a value, and counts its memory if it was allocated for this.
 func (in *interp) printed(v Value) mark.Text {
 	t := text(v)
 	if _, ok := asText(v); !ok {
@@ -133,10 +133,11 @@ func (in *interp) capture(body []stmt, s *scope) Value {
 	return textValue(captured)
 }
 
-// enter goes one level deeper, into a node of the template; leave returns to the node around it.
+// enter begins the evaluation of a node inside the current one and returns the position of the current one; leave
+// ends it.
 func (in *interp) enter(at pos) (outer pos) {
 	if in.depth++; in.depth > in.limits.Depth {
-		panic(failure{limitf("nested deeper than %d evaluations", in.limits.Depth)})
+		panic(failure{limitf("evaluations are nested deeper than %d levels", in.limits.Depth)})
 	}
 	outer, in.at = in.at, at
 	in.step()

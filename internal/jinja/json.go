@@ -35,7 +35,7 @@ func ParseJSON(data []byte) (Value, error) {
 
 func readJSON(d *json.Decoder, depth int) (Value, error) {
 	if depth > maxDataDepth {
-		return nil, limitf("nested deeper than %d levels", maxDataDepth)
+		return nil, limitf("values are nested deeper than %d levels", maxDataDepth)
 	}
 	t, err := d.Token()
 	if err != nil {
@@ -72,7 +72,7 @@ func readJSON(d *json.Decoder, depth int) (Value, error) {
 		}
 		_, err := d.Token()
 		return dict, err
-	default: // nil, bool, string
+	default: // nil, bool and string
 		return t, nil
 	}
 }
@@ -95,11 +95,11 @@ func jsonNumber(s string) (Value, error) {
 type jsonStyle struct {
 	ascii     bool
 	sortKeys  bool
-	indent    string // one level; meaningful when pretty
+	indent    string // indentation of one level; used if pretty is set
 	pretty    bool
 	itemSep   string
 	keySep    string
-	maxLength int // bytes; 0 means no limit
+	maxLength int // maximum number of bytes; 0 means no limit
 }
 
 // JSON writes a value like Python's json.dumps(value, ensure_ascii=False): ", " and ": " between parts, key order kept,

@@ -24,7 +24,7 @@ const (
 
 type token struct {
 	kind tokenKind
-	text string // name, operator, number as written, decoded string, or template text
+	text string // name, operator, number as it is written, decoded string, or template text
 	at   pos
 }
 
@@ -197,7 +197,7 @@ func (l *lexer) matchRaw(at int, word string) (int, bool) {
 
 // raw reads everything up to the endraw tag as text.
 func (l *lexer) raw(tag, open int) error {
-	sign := byte('+') // the opening tag keeps its newline, unlike other blocks
+	sign := byte('+') // the opening tag keeps the newline after it, unlike other blocks
 	if l.src[open-3] == '-' {
 		sign = '-'
 	}

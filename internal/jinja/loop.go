@@ -4,7 +4,7 @@ package jinja
 type loopState struct {
 	items   []Value
 	at      int
-	changed Value // last value seen by changed()
+	changed Value // value of the last call of changed()
 	seen    bool
 }
 

@@ -48,7 +48,7 @@ func asText(v Value) (mark.Text, bool) {
 		return mark.Plain(v), true
 	case *mark.Text:
 		return *v, true
-	case mark.Text: // the object of a method
+	case mark.Text: // the object of a method call
 		return v, true
 	}
 	return mark.Text{}, false

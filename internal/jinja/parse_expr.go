@@ -151,7 +151,7 @@ func (p *parser) primary() expr {
 		return &nameExpr{n, t.text}
 	case tokString:
 		text := t.text
-		for p.peek().kind == tokString { // adjacent literals are one string
+		for p.peek().kind == tokString { // adjacent literals form one string
 			text += p.next().text
 		}
 		return &constExpr{n, text}

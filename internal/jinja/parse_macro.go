@@ -66,6 +66,6 @@ func (p *parser) withStatement(n node) stmt {
 }
 
 func (p *parser) filterStatement(n node) stmt {
-	f := p.filters(p.filterName(nil)) // the first filter has no bar in front of it
+	f := p.filters(p.filterName(nil)) // no bar precedes the first filter
 	return &filterStmt{n, f, p.simpleBody("endfilter")}
 }

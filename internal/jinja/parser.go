@@ -10,8 +10,8 @@ type parser struct {
 	tokens []token
 	at     int
 	depth  int
-	loops  int   // enclosing for loops, for break and continue
-	err    error // the first one; the parser is at the end of the template then, where every loop ends
+	loops  int   // number of enclosing for loops, for break and continue
+	err    error // first error; the position then moves to the end of the template, where every loop ends
 }
 
 // fail stores the first error.
@@ -103,7 +103,7 @@ func (p *parser) more(end string, first bool) bool {
 func (p *parser) enter() {
 	p.depth++
 	if p.depth > maxNesting {
-		p.fail(&fault{p.peek().at, limitf("nested deeper than %d levels", maxNesting)})
+		p.fail(&fault{p.peek().at, limitf("the template is nested deeper than %d levels", maxNesting)})
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// strftimeLayouts maps directives to Go layouts, as far as there are any.
+// strftimeLayouts maps directives to Go layouts, for directives that have one.
 var strftimeLayouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'Z': "MST", 'z': "-0700", 'e': "_2",
@@ -24,7 +24,7 @@ func strftime(t time.Time, format string) string {
 			continue
 		}
 		i++
-		plain := format[i] == '-' && i+1 < len(format) // no padding
+		plain := format[i] == '-' && i+1 < len(format) // without padding
 		if plain {
 			i++
 		}

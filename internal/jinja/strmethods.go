@@ -248,7 +248,7 @@ func isLineEnd(r rune) bool {
 	return false
 }
 
-// endsLine reports whether a text ends with a line end, whatever follows: \r may be half of one.
+// endsLine reports whether a text ends with a complete line end. A \r is not complete, because \n may follow.
 func endsLine(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
 	return r != '\r' && isLineEnd(r)
@@ -266,7 +266,7 @@ func partitionMethod(_ *interp, t mark.Text, args []Value) Value {
 
 func replaceString(in *interp, t mark.Text, args []Value) Value {
 	from := textArg(args[0])
-	textArg(args[1]) // a text, marked or not
+	textArg(args[1]) // only checks that the argument is a text, marked or not
 	to := text(args[1])
 	count := countArg(args[2])
 	// The size is computed before the text is made, so a short text cannot grow past the limit.

@@ -11,11 +11,11 @@ import (
 
 // Limits limits the resources of one template. A zero field takes the value of DefaultLimits.
 type Limits struct {
-	Steps  int // expressions evaluated, statements run and loop rounds
-	Depth  int // nested evaluations, macro calls included
-	Output int // bytes of rendered text
-	Memory int // bytes of text and lists made while rendering, counted whether or not they are still in use
-	Source int // bytes of template source
+	Steps  int // maximum number of evaluated expressions, executed statements and loop rounds
+	Depth  int // maximum nesting of evaluations, macro calls included
+	Output int // maximum bytes of rendered text
+	Memory int // maximum bytes of text and lists that are made, including those no longer in use
+	Source int // maximum bytes of template source
 }
 
 // DefaultLimits are far above the needs of chat templates: a thousand messages take about a million steps.

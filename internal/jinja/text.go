@@ -10,14 +10,15 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxDataDepth limits the depth of values that are printed, compared and encoded. Only a list that contains itself, or
-// hostile JSON, is deeper.
+// maxDataDepth is the maximum depth of values that are printed, compared and encoded. Only lists that contain
+// themselves, and hostile JSON, are deeper.
 const maxDataDepth = 200
 
-// maxPrinted limits the printed form of one list or mapping, for the same reason; the rest is omitted.
+// maxPrinted is the maximum number of bytes of the printed form of one list or mapping, for the same reason. The rest
+// is omitted.
 const maxPrinted = 4 << 20
 
-// str is Python's str().
+// str returns the result of Python's str().
 func str(v Value) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -36,7 +37,7 @@ func text(v Value) mark.Text {
 	return repr(v)
 }
 
-// repr is Python's repr().
+// repr returns the result of Python's repr().
 func repr(v Value) mark.Text {
 	var b mark.Builder
 	writeRepr(&b, v, 0)

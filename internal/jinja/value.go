@@ -38,7 +38,7 @@ type List struct {
 type Dict struct {
 	keys  []Value
 	vals  []Value
-	index map[Value]int // normalised key to place
+	index map[Value]int // index in keys by normalised key
 }
 
 // Undefined is the value of a missing name. It prints as nothing and is false, but has no attributes.

@@ -27,7 +27,7 @@ func (s *Scanner) Number() ([]byte, error) {
 		s.Pos++
 	}
 	switch {
-	case s.at('0'): // no digit may follow: JSON has no leading zeros
+	case s.at('0'): // no digit may follow, because JSON has no leading zeros
 		s.Pos++
 	case !s.digits():
 		return nil, s.Expected("a digit")
@@ -103,7 +103,8 @@ func (s *Scanner) Str() ([]byte, error) {
 	}
 }
 
-// plain advances to the next byte of a string that is not literal: a quote, a backslash or a control character.
+// plain advances to the next byte of a string that does not stand for itself: a quote, a backslash or a control
+// character.
 func (s *Scanner) plain() {
 	for s.Pos < len(s.Text) {
 		if b := s.Text[s.Pos]; b == '"' || b == '\\' || b < ' ' {

@@ -12,9 +12,9 @@ import (
 
 // Scanner is a position in a JSON text. The zero value of every field except Text is usable.
 type Scanner struct {
-	Text []byte // valid UTF-8: see InvalidUTF8
+	Text []byte // valid UTF-8, see InvalidUTF8
 	Pos  int    // offset of the next byte
-	Name string // what the text is, for errors: "body", "header"
+	Name string // name of the text in errors: "body", "header"
 
 	// MaxDepth bounds the nesting depth of arrays and objects; 0 means 128.
 	MaxDepth int
@@ -24,7 +24,7 @@ type Scanner struct {
 	Lone func(at int)
 
 	depth int
-	buf   []byte // the last string that had escapes
+	buf   []byte // text of the last string that had escapes
 }
 
 // SyntaxError is text that is not JSON, or not a value of the expected type.
@@ -109,7 +109,8 @@ func (s *Scanner) Kind() (Kind, error) {
 	return None, s.Expected("a value")
 }
 
-// Next skips white space and returns the next byte, or 0 at the end. A zero byte is not JSON either.
+// Next skips white space and returns the next byte, or 0 at the end. A zero byte in the text is not valid JSON
+// either.
 func (s *Scanner) Next() byte {
 	for s.Pos < len(s.Text) {
 		switch c := s.Text[s.Pos]; c {
@@ -122,7 +123,8 @@ func (s *Scanner) Next() byte {
 	return 0
 }
 
-// End checks that only white space is left. what is the expected text in the error: "the end of the body".
+// End returns an error unless only white space is left. what names the expected end in the error: "the end of the
+// body".
 func (s *Scanner) End(what string) error {
 	if s.Next(); s.Pos < len(s.Text) {
 		return s.Expected(what)
@@ -130,12 +132,12 @@ func (s *Scanner) End(what string) error {
 	return nil
 }
 
-// Errorf is a syntax error at an offset.
+// Errorf returns a syntax error at an offset.
 func (s *Scanner) Errorf(at int, format string, args ...any) error {
 	return &SyntaxError{Pos: at, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Expected is a syntax error for the text at the current offset.
+// Expected returns a syntax error that names what was expected and the text at the current offset.
 func (s *Scanner) Expected(what string) error {
 	return s.Errorf(s.Pos, "expected %s, found %s", what, s.found())
 }
@@ -155,8 +157,8 @@ func (s *Scanner) name() string {
 	return s.Name
 }
 
-// Object calls member for every name, with the scanner before its value, which member must read, and with the offset of
-// the name. The name is valid until the next string is read.
+// Object calls member for every name, with the scanner before the value, which member must read, and with the offset
+// of the name. The name is valid until the next string is read.
 func (s *Scanner) Object(member func(name []byte, at int) error) error {
 	if s.Next() != '{' {
 		return s.Expected("an object")
@@ -181,7 +183,7 @@ func (s *Scanner) Object(member func(name []byte, at int) error) error {
 	}
 }
 
-// Array calls element before every element, which it must read.
+// Array calls element before every element; element must read it.
 func (s *Scanner) Array(element func() error) error {
 	if s.Next() != '[' {
 		return s.Expected("an array")

@@ -37,10 +37,10 @@ func TestDecodingAllocatesNothingAfterWarmUp(t *testing.T) {
 			}
 			round()
 			if n := testing.AllocsPerRun(50, round); n != 0 {
-				t.Errorf("%v allocations a round", n)
+				t.Errorf("%v allocations per round, want 0", n)
 			}
 			if st := p.Stats(); (st.Evictions > 0) != (c.pages == 11) || st.ReusedTokens == 0 && c.pages > 11 {
-				t.Errorf("%+v: not the case this test is about", st)
+				t.Errorf("statistics %+v: evictions do not match the case under test", st)
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func TestPeekAllocatesNothingAfterWarmUp(t *testing.T) {
 	}
 	round()
 	if n := testing.AllocsPerRun(50, round); n != 0 {
-		t.Errorf("%v allocations a round", n)
+		t.Errorf("%v allocations per round, want 0", n)
 	}
 }
 
@@ -67,7 +67,7 @@ func longPool(b *testing.B) (*Pool, []int32) {
 	return newPool(b, Config{Pages: 2048, FirstPage: 1, PageTokens: 64, Reuse: true}), tokens(0, long)
 }
 
-// BenchmarkOpenHit opens and closes a prompt of 100k tokens that is stored as a whole.
+// BenchmarkOpenHit opens and closes a prompt of 100k tokens whose full pages are all stored.
 func BenchmarkOpenHit(b *testing.B) {
 	p, prompt := longPool(b)
 	s, _ := fill(b, p, prompt, OpenOptions{})
@@ -114,7 +114,7 @@ func BenchmarkDecode(b *testing.B) {
 			ok(b, err)
 		}
 		token[0]++
-		// Ok is not used, because testing.B.Helper costs more than both.
+		// The helper ok is not used here, because testing.B.Helper costs more time than both calls.
 		if s.Reserve(1) != nil || s.Commit(token) != nil {
 			b.Fatal("out of pages")
 		}

@@ -7,7 +7,8 @@ import (
 )
 
 // Check walks the pool, its sequences and its prefix index and returns the first violated invariant. Its time is
-// proportional to the size of the pool and is meant for tests, where it can follow any call, and for diagnosis.
+// proportional to the size of the pool. Check is meant for diagnosis and for tests, where it can be called after any
+// call.
 func (p *Pool) Check() error {
 	if err := p.index.Check(); err != nil {
 		return fmt.Errorf("kv: %w", err)
@@ -22,15 +23,15 @@ func (p *Pool) Check() error {
 	return nil
 }
 
-// checker is the scratch of one Check.
+// checker holds the memory of one call of Check.
 type checker struct {
 	*Pool
-	holders []int32 // [Pages] page tables found to hold the page
-	place   []int   // [Pages] where in them, valid where holders > 0
-	free    []bool  // [Pages] found in the free list
+	holders []int32 // [Pages] number of page tables found to hold the page
+	place   []int   // [Pages] index of the page in these tables, valid if holders > 0
+	free    []bool  // [Pages] the page was found in the free list
 }
 
-// sequences checks that every open sequence fits its page table, and that closed ones hold no pages.
+// sequences checks that every open sequence fits its page table, and that closed sequences hold no pages.
 func (c *checker) sequences() error {
 	for i, q := range c.open {
 		if q.slot != i {
@@ -51,7 +52,7 @@ func (c *checker) sequences() error {
 func (c *checker) sequence(q *sequence) error {
 	size := c.cfg.PageTokens
 	if q.length < 0 || q.length > len(q.table)*size || len(q.tail) != q.length%size || q.reused > q.length {
-		return fmt.Errorf("counts do not agree: %d tokens, %d reused, %d after the last full page, in %d pages",
+		return fmt.Errorf("the counts are inconsistent: %d tokens, %d reused, %d after the last full page, in %d pages",
 			q.length, q.reused,
 			len(q.tail), len(q.table))
 	}
@@ -134,8 +135,8 @@ func (c *checker) states() error {
 }
 
 // windowStates checks that every window page has exactly one of the states free, idle and in use; that a page within
-// windows has a window page, with a pin for each of them; and that idle window pages belong to pages that can be found
-// again.
+// windows has a window page, with one pin for each of these windows; and that idle window pages belong to pages that
+// can be found again.
 func (c *checker) windowStates() error {
 	w := c.win
 	if w == nil {

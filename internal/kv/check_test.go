@@ -13,7 +13,7 @@ import (
 func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	type state struct {
 		*Pool
-		a, b *sequence // a and b share their first page; a has an open page (at 2) and a reserved page (at 3)
+		a, b *sequence // a and b share their first page; page 2 of a is open, page 3 of a is reserved
 	}
 	build := func(t *testing.T) state {
 		p := newPool(t, Config{Pages: 16, FirstPage: 1, PageTokens: 2, Reuse: true})
@@ -76,18 +76,18 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 			err := s.Check()
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, prefix.ErrCorrupt) ||
 				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}
 }
 
-// Check finds every broken rule of window pages. Some window pages are in use, some idle, some free, and the first
-// window page of the pool is not number 0.
+// Check finds every broken rule of window pages. In this test some window pages are in use, some idle and some free,
+// and the first window page of the pool is not number 0.
 func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 	type state struct {
 		*windows
-		a, b *sequence // the window of a includes its last two pages, that of b its only page
+		a, b *sequence // the window of a includes the last two pages of a, that of b the only page of b
 	}
 	for _, c := range []struct {
 		name string
@@ -100,7 +100,7 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 		{"a window page of another page", func(s state) { s.a.windows[2] = s.b.windows[0] }, "has window page"},
 		{"a page in reach without a window page", func(s state) { s.a.windows[2], s.of[s.a.table[2]] = none, none },
 			"has window page -1 at index 2"},
-		{"a window page that is not given back", func(s state) { s.a.windows[0] = s.of[s.a.table[0]] },
+		{"a window page that is not released", func(s state) { s.a.windows[0] = s.of[s.a.table[0]] },
 			"at index 0, but page"},
 		{"a window page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "is in 2 states"},
 		{"a window page lost", func(s state) { s.free = s.free[1:] }, "is in 0 states"},
@@ -108,7 +108,7 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 		{"an idle window page that was given to another", func(s state) { s.owner[s.oldest] = Page(s.b.table[0]) },
 			"idle window page"},
 		{"an idle window page that is reached", func(s state) { s.pins[s.owner[s.oldest]]++ }, "idle window page"},
-		{"an idle window page of a page that nobody finds", func(s state) { s.a.pool.index.Clear(nil) },
+		{"an idle window page of a page that no lookup finds", func(s state) { s.a.pool.index.Clear(nil) },
 			"and stored false"},
 		{"a pin too many", func(s state) { s.pins[s.b.table[0]]++ }, "and 2 pins, but 1 windows include it"},
 		{"an owner that does not own", func(s state) { s.owner[s.b.windows[0]] = Page(s.a.table[1]) },
@@ -124,7 +124,7 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 			c.hurt(state{p.win, a.q, b.q})
 			err := (&checker{Pool: p}).windowStates()
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}

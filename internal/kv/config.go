@@ -11,20 +11,20 @@ import (
 // Page is the number of a page.
 type Page = prefix.Page
 
-// Match states how much of a prompt was found in the cache and why not more.
+// Match states how much of a prompt was found in the cache and why the rest was not found.
 type Match = prefix.Match
 
 // Config describes a pool.
 type Config struct {
 	// Pages is the number of pages of cache memory, numbered from 0.
 	Pages int
-	// FirstPage is the first page of the pool. Pages below it have another use: padding rows are written to page 0
-	// where FirstPage is 1.
+	// FirstPage is the first page of the pool. Pages with lower numbers have another use: if FirstPage is 1, padding
+	// rows are written to page 0.
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
-	// Window is the memory of rows to which only later tokens within a window attend; the zero value means no such
-	// memory.
+	// Window is the memory of rows to which only later tokens within a window attend; the zero value means that the
+	// pool has no such memory.
 	Window Window
 	// Reuse keeps full pages for later prompts with the same beginning.
 	Reuse bool
@@ -34,7 +34,7 @@ type Config struct {
 	// weights and arithmetic. It is part of a page's hash.
 	Identity string
 	// Listener, when set, is called when pages become or cease to be reusable. If it has a method Root(prefix.Hash),
-	// that is called first, with the root of prompts without a salt.
+	// this method is called first, with the root of prompts without a salt.
 	Listener prefix.Listener
 	// Copier, when set, is called for pages whose rows can be copied elsewhere.
 	Copier Copier
@@ -43,19 +43,19 @@ type Config struct {
 // Copier copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
 // pool.
 type Copier interface {
-	// Stored: a page became reusable. Its rows do not change until Leaving is called for it.
+	// Stored is called when a page became reusable. Its rows do not change until Leaving is called for this page.
 	Stored(Kept)
-	// Leaving: the rows of a reusable page, or its window rows, are overwritten by the next enqueued pass. Rows that
-	// are not copied before that are lost. Where the pool has window pages, pages that have lost theirs already are not
-	// reported again.
+	// Leaving is called before the next enqueued pass overwrites the rows of a reusable page, or its window rows. Rows
+	// that are not copied before that pass are lost. If the pool has window pages, Leaving is called once when a page
+	// loses its window page, and not again when the page is evicted later.
 	Leaving(Kept)
 }
 
-// Kept is a reusable page and where its rows are. Its tokens are valid during the call.
+// Kept is a reusable page and the location of its rows. Its tokens are valid during the call.
 type Kept struct {
 	prefix.Stored
 	Page   Page
-	Window int32 // its window page, negative where the pool has none
+	Window int32 // window page of Page, negative if the pool has no window pages
 }
 
 // Validate reports everything that is wrong with a configuration.
@@ -72,7 +72,7 @@ func (c Config) Validate() error {
 		bad("there are %d pages, of which the first %d are reserved; want at least one "+
 			"more", c.Pages, max(c.FirstPage, 0))
 	}
-	// Kernels address rows as page*PageTokens+row in 32 bits.
+	// Kernels compute the index of a row, page*PageTokens+row, in 32 bits.
 	if c.PageTokens > 0 && c.Pages > math.MaxInt32/c.PageTokens {
 		bad("there are %d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
 	}
@@ -93,7 +93,7 @@ func (c Config) Validate() error {
 	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
 }
 
-// Tag is the label of exported pages: rows of one layout must not be read as another.
+// Tag is the label of exported pages; it prevents rows of one layout from being read as rows of another layout.
 type Tag struct {
 	Main, Index string
 	PageTokens  int

@@ -21,7 +21,7 @@ func (n *notes) add(what string, k Kept) {
 func (n *notes) check(t *testing.T, when string, want ...string) {
 	t.Helper()
 	if !slices.Equal(*n, want) {
-		t.Errorf("%s: %q, want %q", when, *n, want)
+		t.Errorf("%s: calls %q, want %q", when, *n, want)
 	}
 	*n = nil
 }
@@ -50,7 +50,7 @@ func TestACopierHearsOfWindowPagesOnce(t *testing.T) {
 	ok(t, err)
 	grow(t, a, tokens(10, 4))
 	grow(t, a, tokens(14, 4))
-	grow(t, a, tokens(18, 3)) // the window now includes only the third page
+	grow(t, a, tokens(18, 3)) // the window includes only the third page now
 	ok(t, a.Close())
 	got.check(t, "two pages are full", `stored 10 of "": page 0, window 0`, `stored 14 of "": page 1, window 1`)
 	b, _, err := p.Open(nil, OpenOptions{})
@@ -64,7 +64,7 @@ func TestACopierHearsOfWindowPagesOnce(t *testing.T) {
 	grow(t, c, tokens(90, 2)) // evicts the second page, which still has its window page
 	got.check(t, "a page is evicted with its window page", `leaving 14 of "": page 1, window 1`)
 	ok(t, b.Close())
-	grow(t, c, tokens(92, 3)) // evicts the first page, which has no window page, and the window page of the third
+	grow(t, c, tokens(92, 3)) // evicts the first page, which has no window page, and the window page of the third page
 	got.check(t, "a page without its window page is evicted", `leaving 50 of "": page 2, window 2`,
 		`stored 90 of "": page 1, window 1`)
 }

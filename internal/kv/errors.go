@@ -8,7 +8,7 @@ import (
 var (
 	// ErrConfig reports a pool that cannot be made; the message lists every problem.
 	ErrConfig = errors.New("kv: bad configuration")
-	// ErrFull reports that too few pages are free or cached. It is a *FullError and nothing has changed.
+	// ErrFull reports that too few pages are free or cached. The error is a *FullError, and the pool has not changed.
 	ErrFull = errors.New("kv: out of pages")
 	// ErrClosed reports the use of a sequence after Close.
 	ErrClosed = errors.New("kv: sequence is closed")
@@ -16,23 +16,23 @@ var (
 	ErrArgument = errors.New("kv: bad argument")
 	// ErrNotReserved reports a commit of more tokens than were reserved.
 	ErrNotReserved = errors.New("kv: tokens were not reserved")
-	// ErrCorrupt is wrapped by every problem Check finds in the pool itself; problems of the prefix index wrap
+	// ErrCorrupt is wrapped by every error of Check about the pool itself; problems of the prefix index wrap
 	// prefix.ErrCorrupt.
 	ErrCorrupt = errors.New("kv: pool is corrupt")
 )
 
 // FullError states how many pages are missing.
 type FullError struct {
-	Needed    int  // pages asked for
-	Free      int  // pages not in use
-	Evictable int  // cached pages that could be given up
-	Window    bool // window pages are meant
+	Needed    int  // number of pages that the call needed
+	Free      int  // number of free pages
+	Evictable int  // number of cached pages that could be evicted
+	Window    bool // the numbers count window pages
 }
 
 // Missing returns how many pages in use would have to be released.
 func (e *FullError) Missing() int { return e.Needed - e.Free - e.Evictable }
 
-// Error holds the numbers.
+// Error returns the numbers of needed, free, cached and missing pages as text.
 func (e *FullError) Error() string {
 	kind := ErrFull.Error()
 	if e.Window {

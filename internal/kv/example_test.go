@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A request is served, preempted and resumed: its computed tokens are found again, except those in the page that was
-// not full.
+// A request is served, preempted and resumed. When it is resumed, its computed tokens are found again, except the
+// tokens in the page that was not full.
 func Example() {
 	pool, err := kv.New(kv.Config{Pages: 64, FirstPage: 1, PageTokens: 4, Reuse: true, Main: "fp8-656",
 		Index: "index-132"})
@@ -30,7 +30,7 @@ func Example() {
 	fmt.Println(seq.Len(), "tokens in pages", seq.Pages())
 
 	_ = seq.Close()
-	tokens = append(append(tokens, accepted...), 20) // token 20 was sampled, but its row was not computed
+	tokens = append(append(tokens, accepted...), 20) // token 20 was sampled, but no pass has computed its row
 	seq, match, _ = pool.Open(tokens, kv.OpenOptions{Salt: []byte("tenant 7")})
 	fmt.Println(match)
 	fmt.Println(pool.Check())

@@ -35,17 +35,18 @@ func TestFitForetellsOpen(t *testing.T) {
 		prompt, more, before := draw(t), rapid.IntRange(0, 9).Draw(t, "more"), p.Stats()
 		need, available, err := p.Fit(prompt, more, OpenOptions{})
 		if err != nil || p.Stats() != before {
-			t.Fatalf("error %v; %+v before, %+v after", err, before, p.Stats())
+			t.Fatalf("error %v; statistics %+v before, %+v after", err, before, p.Stats())
 		}
 		s, _, err := p.Open(prompt, OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := s.Needs(len(prompt) - s.Len() + more); got != need || p.Available() != available {
-			t.Fatalf("Fit said %d of %d pages, Open found %d of %d", need, available, got, p.Available())
+			t.Fatalf("Fit returned %d needed and %d available pages, Open needed %d of %d", need, available, got,
+				p.Available())
 		}
 		if err := s.Reserve(len(prompt) - s.Len() + more); (err == nil) != (need <= available) {
-			t.Fatalf("%d of %d pages: error %v", need, available, err)
+			t.Fatalf("%d needed of %d available pages: error %v", need, available, err)
 		}
 		for _, s := range append(open, s) {
 			if err := s.Close(); err != nil {

@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// needs returns how many pages n more tokens take beyond those in the table. The sum is unsigned: n may be as large as
-// an int.
+// needs returns how many pages n more tokens need in addition to the pages in the table. The sum is computed as an
+// unsigned number, because n may be as large as the largest int.
 func (q *sequence) needs(n int) int {
 	size := uint(q.pool.cfg.PageTokens)
 	pages := min((uint(q.length)+uint(n)+size-1)/size, math.MaxInt)
@@ -24,7 +24,7 @@ func (q *sequence) extend() Page {
 	return page
 }
 
-// store offers a page that has just become full to the index.
+// store adds a page that has just become full to the index.
 func (q *sequence) store(tokens []int32) {
 	if !q.publish {
 		return
@@ -52,7 +52,7 @@ func (q *sequence) store(tokens []int32) {
 	}
 }
 
-// shrink releases pages until n are left, the last first: the index relies on that order.
+// shrink releases pages until n pages are left, the last page first, which the index requires.
 func (q *sequence) shrink(n int) {
 	w := q.pool.win
 	for i := len(q.table) - 1; i >= n; i-- {

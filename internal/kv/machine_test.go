@@ -14,16 +14,16 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// The machine makes random calls of a pool and compares it with a naive model. It checks:
+// The test makes random calls of a pool and compares the results with a naive model. It checks:
 //
-//   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly
-//     this salt and these tokens up to there, whatever was shared, rejected, evicted, preempted or reset in
-//     between.
+//   - Contents: for every committed position of every sequence, its page holds the row that was computed for exactly
+//     this salt and the tokens up to this position, whatever was shared, rejected, evicted, preempted or reset
+//     before.
 //   - Lookups: how far they match and why they stop follows from the pages that are stored according to the events.
-//   - Windows: the rows the next token sees are in the sequence's window pages, whoever used those before; a lookup
-//     is cut short only where such rows are missing.
-//   - Memory: a reservation fails only if too few pages are free or cached; its error has the right numbers, and it
-//     changes nothing.
+//   - Windows: the rows that the next token attends to are in the sequence's window pages, whichever sequences used
+//     these pages before; a lookup is shortened only if such rows are missing.
+//   - Memory: a reservation fails only if too few pages are free or cached; the error has the right numbers, and the
+//     pool does not change.
 //   - Check holds after every call.
 func TestPoolAgainstANaiveModel(t *testing.T) { rapid.Check(t, drive) }
 
@@ -75,20 +75,20 @@ var salts = []string{"", "acme"}
 type world struct {
 	cfg    Config
 	pool   *Pool
-	memory map[Page][]uint64  // [PageTokens] rows of each page
-	window map[int32][]uint64 // [PageTokens] rows of each window page
+	memory map[Page][]uint64  // rows of each page, [PageTokens]
+	window map[int32][]uint64 // rows of each window page, [PageTokens]
 	users  []*user
 	mirror *mirror
 }
 
-// user is one open sequence as the scheduler sees it.
+// user is an open sequence with its expected tokens.
 type user struct {
 	Sequence
 	salt   string
 	tokens []int32 // committed tokens
 }
 
-// row returns the row that the model would compute for the last of these tokens. The row depends on all of the tokens.
+// row returns the row that the model would compute for the last token. The row depends on all tokens.
 func row(salt string, tokens []int32) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, salt, tokens)
@@ -133,11 +133,11 @@ func (w *world) open(t *rapid.T) {
 	o := OpenOptions{Salt: []byte(salt), Compute: rapid.IntRange(0, 6).Draw(t, "compute")}
 	want := w.shortened(t, w.mirror.match(w.cfg, salt, prompt, max(o.Compute, 1)), salt, prompt)
 	if m, err := w.pool.Peek(prompt, o); err != nil || m != want {
-		t.Fatalf("peek %v, %v; want %v", m, err, want)
+		t.Fatalf("Peek returned %v, error %v; want %v", m, err, want)
 	}
 	s, m, err := w.pool.Open(prompt, o)
 	if err != nil || m != want {
-		t.Fatalf("open %v, %v; want %v", m, err, want)
+		t.Fatalf("Open returned %v, error %v; want %v", m, err, want)
 	}
 	if s.Len() != m.Tokens || s.Reused() != m.Tokens || len(s.Pages()) != m.Pages {
 		t.Fatalf("length %d, reused %d, %d pages after %v", s.Len(), s.Reused(), len(s.Pages()), m)
@@ -145,7 +145,7 @@ func (w *world) open(t *rapid.T) {
 	w.users = append(w.users, &user{Sequence: s, salt: salt, tokens: slices.Clone(prompt[:m.Tokens])})
 }
 
-// shortened predicts the match if window rows are required. It is the longest whole number of pages after which all
+// shortened predicts the match if window rows are required. It ends after the largest number of pages at which all
 // window rows are stored.
 func (w *world) shortened(t *rapid.T, m Match, salt string, prompt []int32) Match {
 	if w.cfg.Window.Pages == 0 {
@@ -195,13 +195,14 @@ func (w *world) write(t *rapid.T) {
 	}
 }
 
-// reserve reserves space, and preempts the youngest other sequences if needed.
+// reserve reserves space, and preempts other sequences, the youngest first, if pages are missing.
 func (w *world) reserve(t *rapid.T, u *user, n int) bool {
 	for {
 		before, table, need := w.pool.Stats(), slices.Clone(u.Pages()), u.Needs(n)
 		err := u.Reserve(n)
 		if want := max((len(u.tokens)+n+w.cfg.PageTokens-1)/w.cfg.PageTokens-len(table), 0); need != want {
-			t.Fatalf("%d tokens after %d in %d pages need %d, want %d", n, len(u.tokens), len(table), need, want)
+			t.Fatalf("%d tokens after %d tokens in %d pages need %d pages, want %d", n, len(u.tokens), len(table), need,
+				want)
 		}
 		var full *FullError
 		lack := FullError{Needed: need, Free: before.Free, Evictable: before.Cached}
@@ -217,7 +218,7 @@ func (w *world) reserve(t *rapid.T, u *user, n int) bool {
 			}
 			return true
 		case fits || !errors.As(err, &full) || *full != lack:
-			t.Fatalf("%v for %d pages with %+v", err, need, before)
+			t.Fatalf("error %v for %d pages with statistics %+v", err, need, before)
 		case w.pool.Stats() != before || !slices.Equal(u.Pages(), table):
 			t.Fatalf("a failed reservation changed %+v to %+v", before, w.pool.Stats())
 		}
@@ -244,7 +245,7 @@ func (w *world) truncate(t *rapid.T) {
 		}
 	}
 	if err := u.Truncate(n); (err != nil) != gone {
-		t.Fatalf("truncate to %d of %d: %v", n, len(u.tokens), err)
+		t.Fatalf("truncating to %d of %d tokens: error %v", n, len(u.tokens), err)
 	}
 	if !gone {
 		u.tokens = u.tokens[:min(n, len(u.tokens))]
@@ -309,13 +310,13 @@ func (w *world) check(t *rapid.T) {
 	s := w.pool.Stats()
 	if s.Used != len(held) || s.Free+s.Cached+s.Used != s.Pages || s.Pages != w.cfg.Pages-w.cfg.FirstPage ||
 		s.Sequences != len(w.users) {
-		t.Fatalf("%+v with %d pages held by %d sequences", s, len(held), len(w.users))
+		t.Fatalf("statistics %+v, but %d pages are held by %d sequences", s, len(held), len(w.users))
 	}
 }
 
 // mirror derives which contents are stored, and which were evicted recently, from events alone.
 type mirror struct {
-	content map[prefix.Hash]string // for each hash, the salt and every token up to the end of the page
+	content map[prefix.Hash]string // salt and all tokens up to the end of the page, by hash
 	stored  map[string]bool
 	evicted []string
 	size    int
@@ -338,7 +339,7 @@ func (m *mirror) Stored(s prefix.Stored) {
 	before := m.content[s.Parent]
 	key := before + letters(s.Tokens)
 	if before == "" || m.stored[key] || s.Parent != s.Root && !m.stored[before] {
-		m.broken = fmt.Sprintf("%q stored again or behind nothing", key)
+		m.broken = fmt.Sprintf("page %q was stored twice or without its parent", key)
 	}
 	m.content[s.Hash], m.stored[key] = key, true
 }
@@ -346,12 +347,12 @@ func (m *mirror) Stored(s prefix.Stored) {
 func (m *mirror) Removed(h prefix.Hash) {
 	key := m.content[h]
 	if !m.stored[key] {
-		m.broken = fmt.Sprintf("%q removed, but not stored", key)
+		m.broken = fmt.Sprintf("page %q was removed, but was not stored", key)
 	}
 	delete(m.stored, key)
 	for other := range m.stored {
 		if strings.HasPrefix(other, key) {
-			m.broken = fmt.Sprintf("%q removed before %q", key, other)
+			m.broken = fmt.Sprintf("page %q was removed before its child %q", key, other)
 		}
 	}
 	if !slices.Contains(m.evicted, key) {
@@ -362,7 +363,7 @@ func (m *mirror) Removed(h prefix.Hash) {
 
 func (m *mirror) Cleared() { m.stored, m.evicted = map[string]bool{}, nil }
 
-// match predicts a lookup.
+// match predicts the result of a lookup.
 func (m *mirror) match(c Config, salt string, prompt []int32, compute int) Match {
 	want := Match{Prompt: len(prompt), Stop: prefix.StopOff}
 	if !c.Reuse {

@@ -11,17 +11,17 @@ import (
 type Pool struct {
 	cfg   Config
 	index *prefix.Index
-	refs  []int32  // [Pages] page tables that hold the page
-	free  []Page   // the last one is handed out next
-	win   *windows // nil without window pages
+	refs  []int32  // [Pages] number of page tables that hold the page
+	free  []Page   // free pages; the last page is allocated next
+	win   *windows // nil if the pool has no window pages
 
 	open   []*sequence
-	closed []*sequence // kept with their tables for the next Open
-	peeked []int32     // pages that Peek found; they are not returned
+	closed []*sequence // closed sequences, kept with the memory of their tables for the next Open
+	peeked []int32     // memory for the pages that Peek finds
 	shared prefix.Hash // root of prompts without a salt
 	salts  saltMemory
 	count  counters
-	told   teller // the index's listener
+	told   teller // listener of the index
 }
 
 // teller adds the salt of the storing sequence to the events of the index, which does not know it.
@@ -73,10 +73,10 @@ func (p *Pool) Tag() Tag {
 // OpenOptions define how a prompt may use the cache.
 type OpenOptions struct {
 	// Salt separates tenants: pages are shared only between sequences with the same salt, and the reasons of lookups
-	// reveal nothing about pages under another one. Empty is the space shared by all requests without a salt.
+	// reveal nothing about pages under another salt. Requests with an empty salt share pages with each other.
 	Salt []byte
-	// Compute is how many of the last tokens must be computed even where they are stored, for example to get their
-	// logits. 0 means 1: without the last token's row there is nothing to sample from.
+	// Compute is the number of last tokens that must be computed even if they are stored, for example to get their
+	// logits. 0 means 1: the row of the last token is needed for sampling.
 	Compute int
 }
 
@@ -102,7 +102,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	return Sequence{q: q, generation: q.generation}, m, nil
 }
 
-// Peek returns what Open would match, without changing anything.
+// Peek returns the match that Open would return, without changing the pool.
 func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	root, err := p.root(o)
 	if err != nil {
@@ -112,8 +112,8 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	return p.lookup(root, tokens, o, &p.peeked), nil
 }
 
-// Chain returns the hashes of the full pages of a prompt that need not be computed: the keys of its pages outside the
-// pool.
+// Chain returns the hashes of the full pages of a prompt that need not be computed: these are the keys of the pages in
+// storage outside the pool.
 func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	root, err := p.root(o)
 	if err != nil || !p.cfg.Reuse {
@@ -123,8 +123,8 @@ func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	return p.index.Chain(root, tokens, limit, make([]prefix.Hash, 0, limit)), nil
 }
 
-// Fit returns how many pages a sequence of these tokens and n more would need in addition to those it could share, and
-// how many pages are available for it. Nothing changes, and no lookup is counted.
+// Fit returns how many pages a sequence of these tokens and n more tokens would need in addition to the pages that it
+// could share, and how many pages are available for the sequence. The pool does not change, and no lookup is counted.
 func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
 	if n < 0 {
 		return 0, 0, fmt.Errorf("%w: Fit was called for %d more tokens, want 0 or more", ErrArgument, n)
@@ -136,17 +136,17 @@ func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, e
 	available = p.Available()
 	for _, page := range p.peeked {
 		if p.index.IsIdle(Page(page)) {
-			available-- // shared instead of given up
+			available-- // an idle page that the sequence would share cannot be evicted for it
 		}
 	}
 	return (len(tokens)+n+p.cfg.PageTokens-1)/p.cfg.PageTokens - m.Pages, available, nil
 }
 
-// Available returns how many pages Reserve could get: free ones and cached ones.
+// Available returns how many pages Reserve could allocate: free pages and cached pages.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 
-// Reset drops every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever
-// reused.
+// Reset drops every cached page. Pages in use stay with their sequences, but no page computed before Reset is reused
+// later.
 func (p *Pool) Reset() {
 	p.free = p.index.Clear(p.free)
 	for _, q := range p.open {
@@ -179,8 +179,8 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	if p.win == nil {
 		return m
 	}
-	// A prompt can continue only where the window rows of its next token are still stored: after the longest such
-	// prefix.
+	// A sequence can continue only from a prefix whose window rows for the next token are still stored, so the match is
+	// shortened to the longest such prefix.
 	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
 		m.Pages--
 		m.Tokens -= p.cfg.PageTokens
@@ -190,7 +190,7 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	return m
 }
 
-// ensure returns a *FullError unless n pages can be taken, with window pages where there are some.
+// ensure returns a *FullError unless n pages can be allocated, with their window pages if the pool has any.
 func (p *Pool) ensure(n int) error {
 	if n > p.Available() {
 		return &FullError{Needed: n, Free: len(p.free), Evictable: p.index.Idle()}
@@ -198,12 +198,12 @@ func (p *Pool) ensure(n int) error {
 	return p.win.ensure(n)
 }
 
-// take returns a free page; ensure has checked that there is one.
+// take allocates a page; ensure has checked that one is available.
 func (p *Pool) take() Page {
 	if len(p.free) == 0 {
 		page, ok := p.index.Oldest()
 		if !ok {
-			panic("kv: a page was taken without ensure")
+			panic("kv: a page was allocated without ensure")
 		}
 		if p.win == nil {
 			p.leaving(page, none)
@@ -227,7 +227,7 @@ type saltMemory struct {
 	bytes  int
 }
 
-// maxSaltBytes bounds the memory of stored salts; saltBytes is the overhead of each.
+// maxSaltBytes is the maximum memory of stored salts; saltBytes is the overhead of one salt.
 const (
 	maxSaltBytes = 1 << 20
 	saltBytes    = 160
@@ -263,7 +263,7 @@ func (p *Pool) hold(page Page) {
 	p.refs[page]++
 }
 
-// release drops a reference. The last one makes the page cached or free.
+// release drops a reference. After the last reference, the page is cached or free.
 func (p *Pool) release(page Page) {
 	p.refs[page]--
 	if p.refs[page] == 0 && !p.index.Drop(page) {

@@ -69,7 +69,7 @@ func TestValidateReportsEveryProblemAtOnce(t *testing.T) {
 		}
 		for _, w := range c.want {
 			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %v, want %q", c.name, err, w)
+				t.Errorf("%s: error %v, want %q", c.name, err, w)
 			}
 		}
 	}
@@ -87,14 +87,15 @@ func TestReserveTakesPagesAtPageBoundaries(t *testing.T) {
 		s, _ := fill(t, p, tokens(0, c.committed), OpenOptions{})
 		want := c.pages - len(s.Pages())
 		if got := s.Needs(c.reserve); got != want {
-			t.Errorf("%d tokens after %d need %d pages, want %d", c.reserve, c.committed, got, want)
+			t.Errorf("%d tokens after %d tokens need %d pages, want %d", c.reserve, c.committed, got, want)
 		}
 		ok(t, s.Reserve(c.reserve))
 		if got := len(s.Pages()); got != c.pages || s.Len() != c.committed {
-			t.Errorf("%d tokens after %d: %d pages, length %d; want %d pages", c.reserve, c.committed, got, s.Len(),
+			t.Errorf("%d tokens after %d tokens: %d pages, length %d; want %d pages", c.reserve, c.committed, got,
+				s.Len(),
 				c.pages)
 		}
-		ok(t, s.Reserve(c.reserve)) // space that was reserved before counts
+		ok(t, s.Reserve(c.reserve)) // the space is already reserved
 		if got := len(s.Pages()); got != c.pages {
 			t.Errorf("reserving again took %d pages", got-c.pages)
 		}
@@ -109,7 +110,7 @@ func TestPagesAreHandedOutInOrderAndReservedOnesNever(t *testing.T) {
 		t.Errorf("pages %v", got)
 	}
 	if err := s.Reserve(1); !errors.Is(err, ErrFull) {
-		t.Errorf("a fourth page of three: %v", err)
+		t.Errorf("Reserve of a fourth page in a pool of three: error %v", err)
 	}
 }
 
@@ -143,7 +144,7 @@ func TestReuseStopsWhereItMust(t *testing.T) {
 			Match{Tokens: 4, Pages: 1, Prompt: 9, Stop: prefix.StopDifferent, At: 5}},
 	} {
 		if m, err := p.Peek(c.prompt, c.o); err != nil || m != c.want {
-			t.Errorf("%s: peek %v, %v; want %v", c.name, m, err, c.want)
+			t.Errorf("%s: Peek returned %v, error %v; want %v", c.name, m, err, c.want)
 		}
 		s, m, err := p.Open(c.prompt, c.o)
 		ok(t, err)
@@ -177,16 +178,16 @@ func TestOnlyCommittedTokensAreReusable(t *testing.T) {
 	s, _ := fill(t, p, tokens(0, 3), OpenOptions{})
 	ok(t, s.Reserve(5)) // drafts fill this page and the next
 	if m, _ := p.Peek(tokens(0, 9), OpenOptions{}); m.Tokens != 0 {
-		t.Errorf("drafts are visible: %v", m)
+		t.Errorf("a lookup finds rows of drafts: %v", m)
 	}
-	ok(t, s.Commit([]int32{100})) // one token is accepted, which is not the drafted token 3
+	ok(t, s.Commit([]int32{100})) // one token is accepted, and it differs from the drafted token 3
 	ok(t, s.Truncate(s.Len()))
 	ok(t, p.Check())
 	if m, _ := p.Peek(tokens(0, 9), OpenOptions{}); m.Tokens != 0 || m.Stop != prefix.StopDifferent || m.At != 3 {
-		t.Errorf("the rejected draft: %v", m)
+		t.Errorf("a lookup with the rejected draft: %v", m)
 	}
 	if m, _ := p.Peek([]int32{0, 1, 2, 100, 5}, OpenOptions{}); m.Tokens != 4 {
-		t.Errorf("the accepted token: %v", m)
+		t.Errorf("a lookup with the accepted token: %v", m)
 	}
 	if len(s.Pages()) != 1 {
 		t.Errorf("%d pages after truncating", len(s.Pages()))
@@ -222,7 +223,7 @@ func TestFullPoolEvictsUnusedPrefixesThenSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	if m, _ := p.Peek(tokens(0, 9), OpenOptions{}); m.Tokens != 4 || m.Stop != prefix.StopEvicted {
-		t.Errorf("the evicted page: %v", m)
+		t.Errorf("a lookup of the evicted page: %v", m)
 	}
 	ok(t, c.Close())
 	ok(t, b.Close())
@@ -235,7 +236,7 @@ func TestAHugeReserveIsFullNotAnOverflow(t *testing.T) {
 	if err := s.Reserve(math.MaxInt); !errors.Is(err, ErrFull) {
 		t.Errorf("%v", err)
 	}
-	ok(t, s.Truncate(math.MaxInt)) // the sequence is shorter, so nothing is released
+	ok(t, s.Truncate(math.MaxInt)) // the sequence is shorter than this, so no page is released
 	if len(s.Pages()) != 3 {
 		t.Errorf("%d pages", len(s.Pages()))
 	}
@@ -252,11 +253,11 @@ func TestResetForgetsAndStopsPublishingWhatCameBefore(t *testing.T) {
 	ok(t, old.Reserve(4))
 	ok(t, old.Commit(tokens(26, 4)))
 	ok(t, young.Reserve(4))
-	ok(t, young.Commit(tokens(52, 4))) // its first page was computed before
+	ok(t, young.Commit(tokens(52, 4))) // the first page of this sequence was computed before Reset
 	ok(t, p.Check())
 	for _, first := range []int{0, 20, 50} {
 		if m, _ := p.Peek(tokens(first, 9), OpenOptions{}); m.Tokens != 0 || m.Stop != prefix.StopUnknown {
-			t.Errorf("prompt from %d: %v", first, m)
+			t.Errorf("lookup of the prompt from token %d: %v", first, m)
 		}
 	}
 	ok(t, old.Close())
@@ -293,7 +294,7 @@ func TestPagesOfAnotherLayoutHaveOtherHashes(t *testing.T) {
 			OpenOptions{})
 	}
 	if len(a) != 1 || len(b) != 1 || a[0] == b[0] {
-		t.Errorf("hashes %v and %v", a, b)
+		t.Errorf("the hashes are %v and %v, want different hashes", a, b)
 	}
 }
 

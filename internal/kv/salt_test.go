@@ -23,7 +23,7 @@ func TestSaltsAreBoundedInBytes(t *testing.T) {
 			return s
 		})
 		if grown > maxSaltBytes*5/4 {
-			t.Errorf("salts of %d bytes take %d bytes of the heap, at most %d are meant", length, grown, maxSaltBytes)
+			t.Errorf("salts of %d bytes take %d bytes of the heap, want at most %d", length, grown, maxSaltBytes)
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Sequence is a handle of an open sequence: its page table and how many of its tokens are in the cache. Copies of a
-// handle mean the same sequence. After Close every copy is stale: calls on it fail with ErrClosed or return zero,
-// also when the memory is in use again. The zero Sequence is closed.
+// Sequence is a handle of an open sequence: it gives access to the page table and to the number of tokens in the cache.
+// Copies of a handle refer to one sequence. After Close every copy is stale: its methods return ErrClosed or zero, even
+// if another sequence uses the memory. The zero Sequence is closed.
 type Sequence struct {
 	q          *sequence
 	generation uint64
@@ -17,22 +17,22 @@ type Sequence struct {
 // sequence is the data that a handle points to. The pool keeps it for the next Open, with the memory of its table.
 type sequence struct {
 	pool       *Pool
-	generation uint64 // raised by Close, so that old handles are known
-	slot       int    // place in pool.open
+	generation uint64 // incremented by Close, so that old handles are recognised
+	slot       int    // index in pool.open
 
-	table   []int32 // pages: full ones, the one being filled, reserved ones
-	windows []int32 // with window pages: one for each page of table, none before reached
-	reached int     // pages before it have fallen out of the window; what follows is pinned
-	length  int     // tokens committed
-	reused  int     // of them found by Open
-	tail    []int32 // committed tokens of the page being filled
+	table   []int32 // page table: full pages, the page being filled, reserved pages
+	windows []int32 // window page of each page in table, none for pages before reached; nil without window pages
+	reached int     // number of pages before the window; the window pages after them are pinned
+	length  int     // number of committed tokens
+	reused  int     // number of tokens that Open found in the cache
+	tail    []int32 // committed tokens of the page that is being filled
 	root    prefix.Hash
-	salt    []byte // of root
-	publish bool   // pages up to here are known to the index, the next full one will be
+	salt    []byte // salt of root
+	publish bool   // the index has the last full page, so the next full page will be added
 }
 
 // Reserve reserves space for the rows of n more tokens after Len. Space that was reserved before is included. Cached
-// pages are dropped where needed; when there are too few it returns a *FullError and nothing has changed.
+// pages are evicted if needed. If too few pages are available, Reserve returns a *FullError, and nothing has changed.
 func (s Sequence) Reserve(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s Sequence) Reserve(n int) error {
 	return nil
 }
 
-// Needs returns how many pages Reserve(n) would take.
+// Needs returns how many pages Reserve(n) would allocate.
 func (s Sequence) Needs(n int) int {
 	q, err := s.live()
 	if err != nil || n < 0 {
@@ -60,8 +60,8 @@ func (s Sequence) Needs(n int) int {
 	return q.needs(n)
 }
 
-// Commit reports that the rows of these tokens, the next after Len, are written and accepted. They must have been
-// reserved. Pages that become full are reusable from now on.
+// Commit reports that the rows of these tokens, the next after Len, are written and accepted. Their rows must have been
+// reserved. Pages that become full are reusable after this call.
 func (s Sequence) Commit(tokens []int32) error {
 	q, err := s.live()
 	if err != nil {
@@ -69,7 +69,8 @@ func (s Sequence) Commit(tokens []int32) error {
 	}
 	size := q.pool.cfg.PageTokens
 	if room := len(q.table)*size - q.length; len(tokens) > room {
-		return fmt.Errorf("%w: %d tokens were to be committed after %d, and the reserved pages have room for %d",
+		return fmt.Errorf("%w: %d tokens were to be committed after %d tokens, but the reserved pages have room for "+
+			"%d tokens",
 			ErrNotReserved, len(tokens), q.length, room)
 	}
 	for len(tokens) > 0 {
@@ -90,9 +91,9 @@ func (s Sequence) Commit(tokens []int32) error {
 	return nil
 }
 
-// Truncate releases the pages of rows from the n-th token on: reserved ones that were not committed. Committed tokens
-// can be removed only from the page being filled, since full pages are never written again, and only while the window
-// rows of the shorter sequence are stored; otherwise it returns ErrArgument and nothing has changed.
+// Truncate releases the pages of rows from the n-th token on: reserved pages whose rows were not committed. Committed
+// tokens can be removed only from the page being filled, since full pages are never written again, and only while the
+// window rows of the shorter sequence are stored; otherwise Truncate returns ErrArgument, and nothing has changed.
 func (s Sequence) Truncate(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -100,7 +101,8 @@ func (s Sequence) Truncate(n int) error {
 	}
 	size := q.pool.cfg.PageTokens
 	if full := q.length / size * size; n < full {
-		return fmt.Errorf("%w: cannot truncate to %d tokens: the first %d are in full pages, which stay", ErrArgument,
+		return fmt.Errorf("%w: cannot truncate to %d tokens: the first %d tokens are in full pages, which stay",
+			ErrArgument,
 			n, full)
 	}
 	if n < q.length {
@@ -114,8 +116,8 @@ func (s Sequence) Truncate(n int) error {
 	return nil
 }
 
-// Pages returns the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers Len and what is
-// reserved, and is valid until the next call that changes the sequence.
+// Pages returns the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers the committed and the
+// reserved tokens, and is valid until the next call that changes the sequence.
 func (s Sequence) Pages() []int32 {
 	q, err := s.live()
 	if err != nil {
@@ -124,7 +126,7 @@ func (s Sequence) Pages() []int32 {
 	return q.table
 }
 
-// Unshared returns how many pages no other sequence holds: they become available when this one ends.
+// Unshared returns how many pages no other sequence holds: these pages become available when this sequence ends.
 func (s Sequence) Unshared() (n int) {
 	q, err := s.live()
 	if err != nil {
@@ -156,7 +158,7 @@ func (s Sequence) Reused() int {
 	return q.reused
 }
 
-// Close ends the sequence. Pages that no other sequence uses become cached where a later prompt can find them, else
+// Close ends the sequence. Pages that no other sequence uses become cached if a later prompt can find them, otherwise
 // free.
 func (s Sequence) Close() error {
 	q, err := s.live()

@@ -11,12 +11,12 @@ func TestCommitBeyondTheReservationFails(t *testing.T) {
 	s, _, err := p.Open(tokens(0, 9), OpenOptions{})
 	ok(t, err)
 	if err := s.Commit(tokens(0, 1)); !errors.Is(err, ErrNotReserved) {
-		t.Errorf("nothing reserved: %v", err)
+		t.Errorf("commit without a reservation: error %v", err)
 	}
 	ok(t, s.Reserve(5)) // reserves two pages
 	ok(t, s.Commit(tokens(0, 8)))
 	if err := s.Commit(tokens(8, 1)); !errors.Is(err, ErrNotReserved) || s.Len() != 8 {
-		t.Errorf("pages full: %v, length %d", err, s.Len())
+		t.Errorf("commit beyond the reserved pages: error %v, length %d", err, s.Len())
 	}
 	ok(t, s.Commit(nil))
 	ok(t, p.Check())
@@ -34,7 +34,7 @@ func TestChunkedCommitPublishesTheSamePagesAsOne(t *testing.T) {
 			ok(t, p.Check())
 		}
 		if m, _ := p.Peek(tokens(0, 14), OpenOptions{}); m.Tokens != 12 {
-			t.Errorf("chunks of %d: %v", chunk, m)
+			t.Errorf("chunks of %d: lookup %v", chunk, m)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func TestChunkedCommitPublishesTheSamePagesAsOne(t *testing.T) {
 func TestTruncateGivesBackReservedPagesAndTheOpenPage(t *testing.T) {
 	for _, c := range []struct {
 		name            string
-		committed, room int // numbers of tokens
+		committed, room int // number of committed tokens, number of additionally reserved tokens
 		to              int
 		length, pages   int
 		fails           bool
@@ -66,7 +66,8 @@ func TestTruncateGivesBackReservedPagesAndTheOpenPage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Len() != c.length || len(s.Pages()) != c.pages {
-				t.Errorf("length %d in %d pages, want %d in %d", s.Len(), len(s.Pages()), c.length, c.pages)
+				t.Errorf("length %d in %d pages, want length %d in %d pages", s.Len(), len(s.Pages()), c.length,
+					c.pages)
 			}
 			ok(t, p.Check())
 		})
@@ -85,7 +86,7 @@ func TestTokensCommittedAfterTruncateAreTheOnesPublished(t *testing.T) {
 }
 
 // If two requests with the same prompt run together and the first ends, its pages are free at once, because the second
-// has pages with the same content. Both continuations can still be found.
+// request has pages with equal content. Both continuations can still be found.
 func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, FirstPage: 1, PageTokens: 4, Reuse: true})
 	a, _, err := p.Open(tokens(0, 9), OpenOptions{})
@@ -100,7 +101,7 @@ func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	if slices.Equal(a.Pages(), b.Pages()) {
 		t.Fatal("a running sequence was moved to another page")
 	}
-	ok(t, b.Commit([]int32{9, 10, 11})) // the third page of b is stored under parent pages that a stored
+	ok(t, b.Commit([]int32{9, 10, 11})) // the third page of b is stored after pages that a stored
 	ok(t, p.Check())
 	ok(t, a.Close())
 	ok(t, p.Check())
@@ -109,7 +110,7 @@ func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	}
 	c, m := fill(t, p, tokens(0, 13), OpenOptions{})
 	if m.Tokens != 12 || !slices.Equal(c.Pages()[:3], b.Pages()) {
-		t.Errorf("%v, pages %v, want those of %v", m, c.Pages(), b.Pages())
+		t.Errorf("match %v, pages %v, want the pages %v", m, c.Pages(), b.Pages())
 	}
 	ok(t, b.Close())
 	ok(t, c.Close())
@@ -123,7 +124,7 @@ func TestStaleHandlesTouchNothing(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, PageTokens: 4, Reuse: true})
 	stale, _ := fill(t, p, tokens(0, 6), OpenOptions{})
 	ok(t, stale.Close())
-	fresh, _ := fill(t, p, tokens(50, 6), OpenOptions{}) // uses the pages of the stale sequence
+	fresh, _ := fill(t, p, tokens(50, 6), OpenOptions{}) // this sequence gets the pages of the stale sequence
 	for _, s := range []Sequence{stale, {}} {
 		for name, err := range map[string]error{"Close": s.Close(), "Reserve": s.Reserve(1), "Commit": s.Commit(nil),
 			"Truncate": s.Truncate(0)} {
@@ -136,7 +137,7 @@ func TestStaleHandlesTouchNothing(t *testing.T) {
 		}
 	}
 	if fresh.Len() != 6 || p.Stats().Sequences != 1 {
-		t.Errorf("length %d, %d sequences", fresh.Len(), p.Stats().Sequences)
+		t.Errorf("length %d, %d open sequences", fresh.Len(), p.Stats().Sequences)
 	}
 	ok(t, p.Check())
 }

@@ -2,7 +2,7 @@ package kv
 
 import "sparrow/internal/kv/prefix"
 
-// Stats is the state of a pool and its counters so far.
+// Stats holds the current numbers of pages of a pool, and its counters so far.
 type Stats struct {
 	// Pages = Free + Cached + Used; reserved pages are not counted.
 	Pages, Free, Cached, Used int
@@ -14,13 +14,14 @@ type Stats struct {
 	Stops [prefix.Stops]int64
 	// Evictions counts cached pages evicted to make room.
 	Evictions int64
-	// Windows = WindowsFree + WindowsIdle + those in use; idle ones belong to cached rows and are evicted when needed.
+	// Windows = WindowsFree + WindowsIdle + those in use; idle window pages belong to cached rows and are evicted if
+	// needed.
 	Windows, WindowsFree, WindowsIdle int
 	// WindowEvictions counts idle window pages evicted to make room.
 	WindowEvictions int64
 }
 
-// Usage returns the share of pages in use, 0 to 1. Cached pages are not in use: they are dropped when needed.
+// Usage returns the share of pages in use, 0 to 1. Cached pages are not in use: they are evicted if needed.
 func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
 
 // Add adds the counts of another pool.
@@ -37,7 +38,7 @@ func (s *Stats) Add(o Stats) {
 		s.WindowsIdle+o.WindowsIdle
 }
 
-// Stats counts pages and events.
+// Stats returns the numbers of pages and the counters.
 func (p *Pool) Stats() Stats {
 	s := Stats{
 		Pages: p.cfg.Pages - p.cfg.FirstPage, Free: len(p.free), Cached: p.index.Idle(), Sequences: len(p.open),
@@ -52,7 +53,7 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// counters only grow.
+// counters holds the counters of a pool; they only grow.
 type counters struct {
 	lookups, prompt, reused, evictions int64
 	stops                              [prefix.Stops]int64

@@ -24,7 +24,7 @@ func TestUnsharedPages(t *testing.T) {
 		open = append(open, s)
 		for j, n := range want {
 			if got := open[j].Unshared(); got != n {
-				t.Errorf("of %d sequences, number %d has %d pages for itself, want %d", i+1, j, got, n)
+				t.Errorf("with %d sequences, sequence %d has %d unshared pages, want %d", i+1, j, got, n)
 			}
 		}
 	}
@@ -61,13 +61,13 @@ func TestStatsOfPoolsAreSums(t *testing.T) {
 	var want Stats
 	fill(&want, 101)
 	if a.Add(b); a != want {
-		t.Errorf("%+v, want %+v", a, want)
+		t.Errorf("sum %+v, want %+v", a, want)
 	}
 }
 
-// The pool has enough window pages for all running sequences and for a step, and additional ones for reuse. For reuse
-// it has one window page for every eight pages. If a window page is as large as many pages, the window pages take as
-// much memory as the pages, and their number is at most half of the number of pages.
+// The pool has enough window pages for all running sequences and for a step, and additional window pages for reuse. For
+// reuse it has one window page for every eight pages. If a window page is as large as many pages, the window pages take
+// as much memory as the pages, and their number is at most half of the number of pages.
 func TestTheNumberOfWindowPages(t *testing.T) {
 	for _, c := range []struct {
 		load Load
@@ -85,7 +85,7 @@ func TestTheNumberOfWindowPages(t *testing.T) {
 	} {
 		if got := SizeWindow(c.load); got.Pages != c.want || got.Tokens != c.load.Window ||
 			got.Spacing != c.load.Spacing {
-			t.Errorf("%+v: %+v, want %d pages", c.load, got, c.want)
+			t.Errorf("load %+v: window %+v, want %d pages", c.load, got, c.want)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestTheChainEndsBeforeWhatIsComputed(t *testing.T) {
 	prompt := make([]int32, 16)
 	for compute, want := range map[int]int{0: 3, 1: 3, 4: 3, 5: 2, 12: 1, 13: 0, 16: 0, 99: 0} {
 		if chain, err := p.Chain(prompt, OpenOptions{Compute: compute}); err != nil || len(chain) != want {
-			t.Errorf("the last %d tokens are computed: %d pages, %v; want %d", compute, len(chain), err, want)
+			t.Errorf("the last %d tokens are computed: %d hashes, error %v; want %d", compute, len(chain), err, want)
 		}
 	}
 }

@@ -3,39 +3,41 @@ package kv
 import "fmt"
 
 // Window describes the memory of rows that later tokens no longer attend to. A page of such rows is a window page.
-// Every page within a sequence's window has one, and releases it when the window has moved on; the page itself stays.
+// Every page within a sequence's window has a window page, which is released when the window has moved past the page;
+// the page itself stays allocated.
 type Window struct {
-	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows are kept
-	// as long as their page.
+	// Pages is the number of window pages, numbered from First on. 0 means that the pool has no such memory: rows are
+	// kept as long as their page.
 	Pages int
-	// Tokens is the number of tokens that a row attends to in the window, its own included.
+	// Tokens is the number of tokens that a row attends to in the window, including its own token.
 	Tokens int
-	// First is the number of the first window page: those before it belong to other pools.
+	// First is the number of the first window page: window pages with lower numbers belong to other pools.
 	First int
 	// Spacing, if not 0, means that a window page holds a snapshot as large as the rows of many pages. Snapshots inside
 	// a sequence are then evicted first, except one in every Spacing pages, because requests that continue the sequence
-	// use a later one. The last snapshot of a sequence is kept like any other.
+	// use a later snapshot. The last snapshot of a sequence is evicted by age, like other window pages.
 	Spacing int
 }
 
 // Load describes the sequences that a pool is sized for.
 type Load struct {
 	Pages, PageTokens int
-	Window            int // tokens a row sees
-	Running           int // sequences at a time
-	StepTokens        int // new tokens of a step
-	// Spacing is the spacing of Window. If it is not 0, as much memory as pages have is kept for reuse: PageBytes for
-	// each page, in window pages of WindowBytes.
+	Window            int // tokens that a row attends to
+	Running           int // maximum number of running sequences
+	StepTokens        int // maximum number of new tokens in a step
+	// Spacing is the spacing of Window. If it is not 0, the window pages kept for reuse take as much memory as the
+	// pages: PageBytes for each page, divided into window pages of WindowBytes.
 	Spacing                int
 	PageBytes, WindowBytes int64
 }
 
-// One in keptShare pages keeps its window rows while unused, so that prompts can continue after it.
+// keptShare sets the number of window pages kept for reuse: one for every keptShare pages, so that prompts can continue
+// after these pages.
 const keptShare = 8
 
 // SizeWindow returns the window pages of a pool: the maximum that running sequences use, the pages that a step writes
-// before it releases any, and a share for reuse. There is never more than one for each page, and never fewer than a
-// single sequence needs.
+// before it releases any, and a share for reuse. The result is at most one window page for each page, and at least the
+// number that a single sequence needs.
 func SizeWindow(l Load) Window {
 	w := Window{Pages: 1, Tokens: l.Window, Spacing: l.Spacing}
 	each := w.PerSequence(l.PageTokens)
@@ -63,20 +65,20 @@ func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pag
 // window; or idle, if its page is stored but within no window. Idle window pages are kept until their memory is needed,
 // so that a prompt can continue after the page.
 type windows struct {
-	of    []int32 // [Pages] window page of each page, none without one
-	pins  []int32 // [Pages] sequences whose window reaches the page
-	owner []Page  // [Window.Pages] page each window page belongs to, valid unless it is free
+	of    []int32 // [Pages] window page of each page, none for pages without one
+	pins  []int32 // [Pages] number of sequences whose window includes the page
+	owner []Page  // [Window.Pages] page that each window page belongs to, valid unless it is free
 	free  []int32
 
-	// Idle window pages in the order in which they became idle: a list through older and newer.
-	older, newer   []int32 // [Window.Pages]
+	// Idle window pages in the order in which they became idle: they form a list, linked by older and newer.
+	older, newer   []int32 // [Window.Pages] neighbours in the list
 	oldest, newest int32
 	idle           int
 	evictions      int64
-	leaving        func(Page, int32) // called before a page loses its window page to another
+	leaving        func(Page, int32) // called before the window page of a page is given to another page
 }
 
-// none stands for the absence of a window page.
+// none means that there is no window page.
 const none int32 = -1
 
 func newWindows(c Config, leaving func(Page, int32)) *windows {
@@ -97,10 +99,10 @@ func newWindows(c Config, leaving func(Page, int32)) *windows {
 	return w
 }
 
-// available returns how many window pages can be taken.
+// available returns how many window pages can be allocated.
 func (w *windows) available() int { return len(w.free) + w.idle }
 
-// ensure returns a *FullError unless n window pages can be taken.
+// ensure returns a *FullError unless n window pages can be allocated.
 func (w *windows) ensure(n int) error {
 	if w != nil && n > w.available() {
 		return &FullError{Needed: n, Free: len(w.free), Evictable: w.idle, Window: true}
@@ -115,7 +117,7 @@ func (w *windows) take(page Page) int32 {
 	}
 	if len(w.free) == 0 {
 		if w.idle == 0 {
-			panic("kv: a window page was taken without ensure")
+			panic("kv: a window page was allocated without ensure")
 		}
 		w.evictions++
 		w.leaving(w.owner[w.oldest], w.oldest)
@@ -127,7 +129,7 @@ func (w *windows) take(page Page) int32 {
 	return x
 }
 
-// pin records that one more window includes a page that has a window page.
+// pin records that a further window includes a page that has a window page, and returns the window page.
 func (w *windows) pin(page Page) int32 {
 	x := w.of[page]
 	if w.pins[page] == 0 {
@@ -137,8 +139,8 @@ func (w *windows) pin(page Page) int32 {
 	return x
 }
 
-// unpin records that a window no longer includes a page. After the last one, the window page becomes idle if the page
-// can be found again, else free.
+// unpin records that a window no longer includes a page. If no window includes the page any more, the window page
+// becomes idle if the page can be found again, else free.
 func (w *windows) unpin(page Page, stored bool) {
 	w.pins[page]--
 	if w.pins[page] > 0 {
@@ -150,7 +152,7 @@ func (w *windows) unpin(page Page, stored bool) {
 	}
 }
 
-// first moves an idle window page to the oldest end: it is evicted first.
+// first moves an idle window page to the oldest end of the list, so that it is evicted first.
 func (w *windows) first(page Page) {
 	x := w.of[page]
 	if x == none || w.pins[page] > 0 {
@@ -189,7 +191,7 @@ func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	return true
 }
 
-// link adds a window page at the newest end of the idle list.
+// link adds a window page as the newest page of the idle list.
 func (w *windows) link(x int32) {
 	w.older[x], w.newer[x] = w.newest, none
 	if w.newest == none {
@@ -216,7 +218,8 @@ func (w *windows) unlink(x int32) {
 	w.idle--
 }
 
-// WindowsAvailable returns how many window pages Reserve could take: free and idle ones. Without window pages it is 0.
+// WindowsAvailable returns how many window pages Reserve could allocate: free and idle window pages. It returns 0 if
+// the pool has no window pages.
 func (p *Pool) WindowsAvailable() int {
 	if p.win == nil {
 		return 0
@@ -257,7 +260,8 @@ func (q *sequence) advance() {
 		page := Page(q.table[q.reached])
 		w.unpin(page, q.pool.index.Has(page))
 		if n := q.pool.cfg.Window.Spacing; n > 0 && q.reached > 0 && q.reached%n != 0 {
-			w.first(Page(q.table[q.reached-1])) // this page's serves any caller that continues the sequence
+			// Requests that continue the sequence use the window rows of a later page.
+			w.first(Page(q.table[q.reached-1]))
 		}
 		q.windows[q.reached] = none
 	}
@@ -273,7 +277,8 @@ func (q *sequence) retreat(n int) error {
 	for i := first; i < q.reached; i++ {
 		if w.of[q.table[i]] == none {
 			return fmt.Errorf(
-				"%w: truncating to %d tokens, whose window reaches page %d; its window rows were evicted", ErrArgument,
+				"%w: cannot truncate to %d tokens: the window would include page %d, whose window rows were evicted",
+				ErrArgument,
 				n, i)
 		}
 	}

@@ -18,7 +18,7 @@ func windowed(t *testing.T, windows int) *Pool {
 	return p
 }
 
-// count returns n tokens from first on.
+// count returns n consecutive tokens, beginning with first.
 func count(first int32, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -49,7 +49,7 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 	for n := 1; n <= 40; n++ {
 		grow(t, s, []int32{int32(n)})
-		first := max(n-3, 0) / 4 // the next token sees the 3 tokens before it
+		first := max(n-3, 0) / 4 // the next token attends to the 3 tokens before it
 		for i, x := range s.Windows() {
 			if (x >= 0) != (i >= first) {
 				t.Fatalf("%d tokens: window pages %v; want them from page %d on", n, s.Windows(), first)
@@ -61,7 +61,7 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 	if st := p.Stats(); st.Windows != 3 || st.WindowsFree+st.WindowsIdle != 3 || st.WindowEvictions == 0 ||
 		st.Cached != 10 {
-		t.Errorf("after the end: %+v", st)
+		t.Errorf("after Close: statistics %+v", st)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestALookupStopsWhereWindowRowsEnd(t *testing.T) {
 		prompt := append(count(0, min(c.tokens, 32)), count(90, max(c.tokens-32, 0))...)
 		m, err := p.Peek(prompt, OpenOptions{})
 		if err != nil || m.Tokens != c.want || m.Stop != c.stop || m.Pages*4 != m.Tokens {
-			t.Errorf("%d tokens: %v, %v; want %d, %v", c.tokens, m, err, c.want, c.stop)
+			t.Errorf("%d tokens: match %v, error %v; want %d tokens, %v", c.tokens, m, err, c.want, c.stop)
 		}
 	}
 }
@@ -102,10 +102,10 @@ func TestTooFewWindowPagesAreTold(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if want := "kv: out of window pages: 2 needed, 1 free, 0 cached; release 1 more"; err.Error() != want {
-		t.Errorf("%q, want %q", err, want)
+		t.Errorf("error %q, want %q", err, want)
 	}
 	if len(b.Pages()) != 0 || b.WindowsMissing() != 2 || a.WindowsMissing() != 0 {
-		t.Errorf("pages %v, %d and %d window pages missing", b.Pages(), b.WindowsMissing(), a.WindowsMissing())
+		t.Errorf("pages %v; %d and %d window pages are missing", b.Pages(), b.WindowsMissing(), a.WindowsMissing())
 	}
 }
 
@@ -115,17 +115,17 @@ func TestTruncateNeedsTheWindow(t *testing.T) {
 		p := windowed(t, 3)
 		s, _, _ := p.Open(nil, OpenOptions{})
 		grow(t, s, count(0, 4))
-		grow(t, s, count(4, 3)) // the window is tokens 4 to 6, so the first page's window rows are idle
+		grow(t, s, count(4, 3)) // the window includes tokens 4 to 6, so the window page of the first page is idle
 		if evict {
 			other, _, _ := p.Open(nil, OpenOptions{})
 			grow(t, other, count(50, 8))
 		}
 		err := s.Truncate(5)
 		if evict != errors.Is(err, ErrArgument) {
-			t.Errorf("evicted %v: %v", evict, err)
+			t.Errorf("window page evicted %v: error %v", evict, err)
 		}
 		if got := s.Windows()[0] >= 0; got == evict {
-			t.Errorf("evicted %v: window pages %v", evict, s.Windows())
+			t.Errorf("window page evicted %v: window pages %v", evict, s.Windows())
 		}
 		if err := p.Check(); err != nil {
 			t.Error(err)
@@ -138,11 +138,13 @@ func TestWindowsPerSequence(t *testing.T) {
 	for page := 1; page <= 6; page++ {
 		for tokens := 1; tokens <= 14; tokens++ {
 			w, most := Window{Pages: 1, Tokens: tokens}, 0
-			for n := range 60 { // counts pages from the first that the next token sees to its own
+			// Counts the pages from the first page that the next token attends to, up to its own page.
+			for n := range 60 {
 				most = max(most, n/page-w.first(n, page)+1)
 			}
 			if got := w.PerSequence(page); got != most {
-				t.Errorf("rows that see %d tokens, in pages of %d: %d window pages, want %d", tokens, page, got, most)
+				t.Errorf("rows that attend to %d tokens, in pages of %d tokens: %d window pages, want %d", tokens, page,
+					got, most)
 			}
 		}
 	}
@@ -155,14 +157,14 @@ func TestSizeWindow(t *testing.T) {
 	}{
 		{Load{Pages: 1000, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 64*2 + 2 + 125},
 		{Load{Pages: 24, PageTokens: 256, Window: 128, Running: 1, StepTokens: 256}, 2 + 1 + 3},
-		// At most the number of pages.
+		// The number is at most the number of pages.
 		{Load{Pages: 20, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 20},
-		// The number is at least that of one sequence.
+		// The number is at least the number that one sequence needs.
 		{Load{Pages: 1, PageTokens: 256, Window: 128, Running: 1, StepTokens: 1}, 2},
 		{Load{Pages: 100, PageTokens: 64, Window: 128, Running: 1, StepTokens: 64}, 3 + 1 + 12},
 	} {
 		if got := SizeWindow(c.load); got.Pages != c.want || got.Tokens != c.load.Window {
-			t.Errorf("%+v: %+v, want %d pages", c.load, got, c.want)
+			t.Errorf("load %+v: window %+v, want %d pages", c.load, got, c.want)
 		}
 	}
 }
@@ -176,15 +178,15 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	p := newPool(t, Config{Pages: 4, PageTokens: 4})
 	s, _, _ := p.Open(nil, OpenOptions{})
 	if s.Windows() != nil || p.WindowsAvailable() != 0 || p.WindowsPerSequence() != 0 || s.WindowsMissing() != 0 {
-		t.Error("a pool without windows has some")
+		t.Error("a pool without window pages returned some")
 	}
 	if !slices.Equal(s.Windows(), nil) {
-		t.Error("windows without a pool of them")
+		t.Error("a sequence in a pool without window pages has window pages")
 	}
 }
 
 // If window pages are snapshots, those inside a sequence are evicted first: the last snapshot of another sequence
-// stays, and so does one in every Spacing pages.
+// stays, and one snapshot in every Spacing pages also stays.
 func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 	p, err := New(Config{Pages: 40, PageTokens: 4, Reuse: true, Window: Window{Pages: 6, Tokens: 2, Spacing: 8}})
 	if err != nil {
@@ -207,7 +209,7 @@ func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 		t.Helper()
 		s, m, err := p.Open(count(first, n), OpenOptions{})
 		if err != nil || m.Tokens != want {
-			t.Errorf("a prompt of %d tokens finds %d, %v; want %d", n, m.Tokens, err, want)
+			t.Errorf("a prompt of %d tokens finds %d tokens, error %v; want %d", n, m.Tokens, err, want)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -220,7 +222,7 @@ func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 	finds(2000, 40, 32) // finds eight pages
 }
 
-// The number of missing window pages of a sequence is the maximum that it needs less those that it holds.
+// The number of missing window pages of a sequence is the maximum number that it needs minus the number that it holds.
 func TestWindowPagesThatAreMissing(t *testing.T) {
 	p := windowed(t, 12)
 	s, _, err := p.Open(nil, OpenOptions{})
@@ -236,7 +238,8 @@ func TestWindowPagesThatAreMissing(t *testing.T) {
 			}
 		}
 		if got := s.WindowsMissing(); got != p.WindowsPerSequence()-held || got < 0 {
-			t.Errorf("%d tokens: %d window pages are missing, of %d it holds %d", i+1, got, p.WindowsPerSequence(),
+			t.Errorf("%d tokens: %d window pages are missing, of %d the sequence holds %d", i+1, got,
+				p.WindowsPerSequence(),
 				held)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package machine describes the machine of a benchmark in a few fields that are printed with its figures. It only reads
-// what the system reports.
+// Package machine describes the machine that runs a benchmark, in a few fields that are printed with its results. It
+// only reads what the system reports.
 package machine
 
 import (
@@ -10,14 +10,15 @@ import (
 	"strconv"
 )
 
-// Machine is one computer as benchmarks name it.
+// Machine describes one computer in benchmark results.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	Memory int64  `json:"memory_bytes,omitempty"`
 	System string `json:"system"`
 	Go     string `json:"go"`
-	// Load is the mean number of runnable programs over the last minute: other load makes figures lower.
+	// Load is the mean number of runnable programs over the last minute. Benchmark rates are lower if other programs
+	// run.
 	Load float64 `json:"load,omitempty"`
 }
 
@@ -59,7 +60,7 @@ func field(text []byte, key string) string {
 	return ""
 }
 
-// kibibytes reads a size such as "16 kB", which means kibibytes there.
+// kibibytes parses a size in /proc/meminfo such as "16 kB", where kB means kibibytes.
 func kibibytes(s string) int64 {
 	f := bytes.Fields([]byte(s))
 	if len(f) == 0 {

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Span holds the bytes [Start, End) of a text.
+// Span is the byte range [Start, End) of a text.
 type Span struct{ Start, End int }
 
 // Text is a string with marked spans. The zero value is empty. Texts are immutable.
 type Text struct {
 	s     string
-	spans []Span // ascending, not empty, not touching each other
+	spans []Span // ascending and not empty; spans do not touch each other
 }
 
 // Plain returns a text without marks.
 func Plain(s string) Text { return Text{s: s} }
 
-// Marked returns a text that is marked from end to end.
+// Marked returns a text of which every byte is marked.
 func Marked(s string) Text {
 	if s == "" {
 		return Text{}
@@ -38,7 +38,7 @@ func (t Text) Spans() []Span { return t.spans }
 // Cut returns the bytes [from, to) with their marks.
 func (t Text) Cut(from, to int) Text { return Text{t.s[from:to], Within(t.spans, from, to)} }
 
-// Map replaces each longest run of bytes that are all marked or all not marked by f of it.
+// Map applies f to each longest run of bytes that are all marked or all not marked, and joins the results.
 func (t Text) Map(f func(string) string) Text {
 	var b Builder
 	at := 0
@@ -51,7 +51,7 @@ func (t Text) Map(f func(string) string) Text {
 	return b.Text()
 }
 
-// Within returns the parts of spans inside [from, to), counted from there.
+// Within returns the parts of spans inside [from, to), as offsets from from.
 func Within(spans []Span, from, to int) []Span {
 	first, _ := slices.BinarySearchFunc(spans, from, func(m Span, from int) int {
 		if m.End <= from {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Drop lets the system reuse the memory of whole pages of a mapped file. They are read again when they are accessed;
-// the bytes stay the same. b must be part of a file's Bytes.
+// Drop lets the system reuse the memory of the whole pages in b, which must be part of a file's Bytes. The pages are
+// read again when they are accessed, with unchanged contents.
 func Drop(b []byte) {
 	page := os.Getpagesize()
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(page-1))
@@ -18,7 +18,7 @@ func Drop(b []byte) {
 		return
 	}
 	if n := (len(b) - skip) / page * page; n > 0 {
-		// If this fails, the pages stay in memory, which only affects the memory in use.
+		// An error is ignored: the pages then stay in memory.
 		_ = unix.Madvise(b[skip:][:n], unix.MADV_DONTNEED)
 	}
 }

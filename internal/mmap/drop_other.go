@@ -2,5 +2,5 @@
 
 package mmap
 
-// Drop lets the system reuse the memory of a mapped file, which this system does without a call.
+// Drop does nothing: this system reuses the memory of mapped files without a call.
 func Drop([]byte) {}

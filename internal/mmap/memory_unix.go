@@ -4,8 +4,8 @@ package mmap
 
 import "golang.org/x/sys/unix"
 
-// Memory allocates zeroed memory outside the Go heap: the garbage collector neither scans nor counts it, and the
-// system provides pages as they are written.
+// Memory allocates zeroed memory outside the Go heap, which the garbage collector neither scans nor counts. The system
+// provides its pages when they are first written.
 func Memory(bytes int) ([]byte, error) {
 	return unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 }

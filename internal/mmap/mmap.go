@@ -1,8 +1,9 @@
-// Package mmap turns a path into the read-only bytes of a file.
+// Package mmap makes the bytes of a file available as a read-only slice.
 //
 // The input is the path of a regular file, the output is a byte slice as long as the file. On Linux and macOS the slice
-// is a shared mapping: opening reads nothing, and pages are loaded when they are accessed. Elsewhere, and with the
-// build tag nommap, the file is read into memory. The package never writes to a file and never interprets the bytes.
+// is a shared mapping: opening reads nothing, and pages are loaded when they are accessed. On other systems, and with
+// the build tag nommap, the file is read into memory. The package never writes to a file and never interprets the
+// bytes.
 package mmap
 
 import (
@@ -13,7 +14,8 @@ import (
 	"os"
 )
 
-// ErrNotRegular reports a path that is a folder, a pipe or a device: only regular files have bytes that stay in place.
+// ErrNotRegular is returned for the path of a folder, a pipe or a device. Only the bytes of regular files can be
+// mapped.
 var ErrNotRegular = errors.New("the path is not a regular file")
 
 // File is the content of one open file.
@@ -48,7 +50,7 @@ func Open(path string) (*File, error) {
 	}
 	size := info.Size()
 	if size > math.MaxInt {
-		return nil, fmt.Errorf("map %s: %d bytes do not fit the address space of this build", path, size)
+		return nil, fmt.Errorf("map %s: the file has %d bytes, more than the address space of this build", path, size)
 	}
 	if size == 0 { // an empty range cannot be mapped
 		return &File{path: path}, nil

@@ -9,11 +9,11 @@ import (
 	"sparrow/record"
 )
 
-// Widths are the row sizes of a pass's results.
+// Widths has the sizes of the rows of a pass's results.
 type Widths struct {
 	Vocab   int
-	Hidden  int          // of a residual row
-	Choices record.Shape // without layers where nothing is recorded
+	Hidden  int          // values of a residual row
+	Choices record.Shape // recorded choices; without layers if nothing is recorded
 }
 
 // TakeOutputs allocates the memory of a plan's results in an arena. The input block states which rows are recorded.
@@ -61,19 +61,19 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 // Head multiplies the output rows of a pass by the vocabulary matrix. With several ranks, each multiplies by its own
 // tokens, and all ranks gather the logits.
 type Head struct {
-	rows   kernel.Tensor // i32 [L, 1]
-	whole  kernel.Tensor // i32 [w, 1]: rows that return whole, where not all do
-	picked kernel.Tensor // activation [L, width]
+	rows   kernel.Tensor // i32 [L, 1]: rows of the pass whose logits are computed
+	whole  kernel.Tensor // i32 [w, 1]: output rows that are returned whole; only if some are not
+	picked kernel.Tensor // activation [L, width]: copies of the output rows
 	logits kernel.Tensor // f32 [L, vocabulary]
-	draws  kernel.Tensor // i32 [L, 10]; without rows where the best tokens are taken
-	own    kernel.Tensor // f32 [L, vocabulary/ranks]: the rank's; not given where there is one rank
+	draws  kernel.Tensor // i32 [L, 10]: sampling parameters; without rows if the best tokens are taken
+	own    kernel.Tensor // f32 [L, vocabulary/ranks]: logits of the rank's own tokens; only with several ranks
 	out    *Outputs
 }
 
 // HeadShape has the facts, other than the plan, that the memory of a head depends on.
 type HeadShape struct {
 	Activation kernel.DType
-	Width      int // of a wanted row
+	Width      int // values of an output row
 	Ranks      int
 }
 
@@ -97,7 +97,7 @@ func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 }
 
 // Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or samples
-// one, where rows are not returned whole.
+// one, if rows are not returned whole.
 func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	h.Multiply(list, x, w)
 	if !h.out.Best.Values.Given() {

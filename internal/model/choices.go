@@ -12,14 +12,15 @@ import (
 // Choices records and replaces the choices of a pass. It does nothing in a pass that neither records nor replays.
 type Choices struct {
 	out *Outputs
-	// The given choices, in the input block.
-	rows, mixed kernel.Tensor // i32 [P, 1]: rows whose selections, and whose experts, are given; -1: none
-	selections  kernel.Tensor // i32 [P, selecting layers * K]
-	experts     kernel.Tensor // i32 [P, layers with experts * k]
-	weights     kernel.Tensor // f32, the same
+	// The tensors of replayed choices in the input block. rows and mixed are i32 [P, 1]: rows whose selections, and
+	// rows whose experts, are replayed; -1: none.
+	rows, mixed kernel.Tensor
+	selections  kernel.Tensor // i32 [P, selecting layers * K]: replayed selections
+	experts     kernel.Tensor // i32 [P, layers with experts * k]: replayed experts
+	weights     kernel.Tensor // f32 [P, layers with experts * k]: routing weights of replayed experts
 	shape       record.Shape
 
-	tally *Tally        // nil where choices are not counted
+	tally *Tally        // nil if choices are not counted
 	seen  kernel.Tensor // i32 [T, 1]: tokens that rows see
 }
 
@@ -31,7 +32,7 @@ func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choi
 	g := Choices{out: out, rows: in.Array(plan.ReplayRows), mixed: in.Array(plan.ReplayMixed),
 		selections: in.Array(plan.ReplaySelections), experts: in.Array(plan.ReplayExperts),
 		weights: in.Array(plan.ReplayWeights), shape: s}
-	g.weights.DType = kernel.F32 // the words are their bits
+	g.weights.DType = kernel.F32 // the words of the input block are float32 bits
 	return g
 }
 
@@ -39,7 +40,8 @@ func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choi
 // rows. A nil tally counts nothing.
 func (g *Choices) Count(t *Tally, seen kernel.Tensor) { g.tally, g.seen = t, seen }
 
-// part returns the columns of layer i, where it is among the layers that count, each of which has n columns.
+// part returns the columns of layer i, which has n columns, if counts accepts the layer; otherwise a tensor that is
+// not given.
 func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.Tensor {
 	if t.Rows == 0 || !counts(i) {
 		return kernel.Tensor{}
@@ -66,10 +68,10 @@ func (g *Choices) Tap(i int) attn.Tap {
 // ExpertTap records one layer's choice of experts and replaces it. Parts that are not given are skipped.
 type ExpertTap struct {
 	Rows             kernel.Tensor // i32 [R, 1]: rows that are recorded
-	Experts, Weights kernel.Tensor // i32 and f32 [R, k]: take their experts
+	Experts, Weights kernel.Tensor // i32 and f32 [R, k]: receive the experts and routing weights of the recorded rows
 	Places           kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
-	GivenExperts     kernel.Tensor // i32 [P, k]
-	GivenWeights     kernel.Tensor // f32 [P, k]
+	GivenExperts     kernel.Tensor // i32 [P, k]: experts of the replayed rows
+	GivenWeights     kernel.Tensor // f32 [P, k]: routing weights of these experts
 	Counts, Seen     kernel.Tensor // i32 [1, experts] and [T, 1]: counters of choices, and tokens that rows see
 }
 
@@ -134,7 +136,8 @@ func (in *Input) FillChoices(block attn.Block) error {
 	return nil
 }
 
-// replayedRow is one replayed row: its index among them, its row of the pass and its position in the sequence.
+// replayedRow is one replayed row: its index among the replayed rows, its row of the pass and its position in the
+// sequence.
 type replayedRow struct {
 	at       int
 	row      int32

@@ -14,8 +14,8 @@ func Divide(facts plan.Model, of kernel.Member) (plan.Model, error) {
 	return facts.Divide(of.Count(), how)
 }
 
-// Hardware returns the hardware description for the plans of a device: the figures of its architecture, replaced by
-// figures that the device reports.
+// Hardware returns the hardware description for the plans of a device: typical values of its architecture, replaced
+// by the values that the device reports.
 func Hardware(dev kernel.Machine) (plan.Hardware, error) {
 	own := dev.Hardware()
 	h, err := plan.HardwareFor(own.Arch)

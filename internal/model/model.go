@@ -14,11 +14,11 @@ import (
 
 // Model is a loaded model with its cache. One goroutine uses it at a time.
 type Model interface {
-	// Config describes the model.
+	// Config returns the description of the model.
 	Config() *config.Config
 	// Facts returns the properties that the planner reads.
 	Facts() plan.Model
-	// Device returns where the model runs: a device, or several ranks.
+	// Device returns the device on which the model runs: one device, or several ranks.
 	Device() kernel.Machine
 	// Allocate makes the cache: page pools in the resolved layouts, instead of existing ones. Page contents are zero.
 	Allocate(cfg *plan.Config, pages int) error
@@ -40,7 +40,7 @@ type Workspace interface {
 // Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then
 // its program. It can be used again for every batch of the same shape.
 type Pass interface {
-	// Inputs returns where the input block belongs, i32 [1, words].
+	// Inputs returns the tensor of the input block, i32 [1, words].
 	Inputs() kernel.Tensor
 	// Outputs returns the results.
 	Outputs() *Outputs
@@ -60,29 +60,29 @@ type Outputs struct {
 	// Block is the memory of all outputs: u8 [1, bytes].
 	Block  kernel.Tensor
 	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
-	Best   Best          // of every row of logits; only given if some rows do not return whole, or in a pass of a block
-	// Confidence is the confidence of a drafter of blocks in each of its tokens: the logit of its acceptance, given
-	// those before it, f32 [L, 1]. Given in passes of plan.PassBlock.
+	Best   Best          // best token of every logit row; only if some are not returned whole, or in a block pass
+	// Confidence is the confidence of a block drafter in each of its tokens, f32 [L, 1]: the logit of the probability
+	// that the token is accepted if the tokens before it are. Only in passes of plan.PassBlock.
 	Confidence kernel.Tensor
-	// Recorded are the recorded rows of each layer, where the plan records any.
+	// Recorded are the recorded rows of each layer, if the plan records any.
 	Recorded []Recorded
 	// Rows are the rows of the pass that are recorded, i32 [R, 1].
 	Rows kernel.Tensor
 }
 
-// Recorded is the record of one layer of a pass. Parts that the pass does not record, or the layer does not choose, are
-// not given.
+// Recorded is the record of one layer of a pass. Tensors that the pass does not record, or that do not apply to the
+// layer, are not given.
 type Recorded struct {
 	Hidden   kernel.Tensor // [R, width]: residual rows after the layer
-	Selected kernel.Tensor // i32 [R, K]: keys that its indexer chose
-	Scores   kernel.Tensor // f32 [R, K]: their scores
-	Blocks   kernel.Tensor // i32 [R, most blocks]: blocks of keys that it keeps for later layers
-	Experts  kernel.Tensor // i32 [R, k]
-	Weights  kernel.Tensor // f32 [R, k]: theirs
+	Selected kernel.Tensor // i32 [R, K]: keys that the layer's indexer selected
+	Scores   kernel.Tensor // f32 [R, K]: indexer scores of these keys
+	Blocks   kernel.Tensor // i32 [R, maximum blocks]: blocks of keys that the layer keeps for later layers
+	Experts  kernel.Tensor // i32 [R, k]: chosen experts
+	Weights  kernel.Tensor // f32 [R, k]: routing weights of these experts
 }
 
-// Best is the best logit of each row f32 [L, 1], its token i32 [L, 1] or the sampled one, and the logarithm of the sum
-// of the row's exponentials, f32 [L, 1].
+// Best has, for each row, the best logit f32 [L, 1], its token or the sampled token i32 [L, 1], and the logarithm of
+// the sum of exponentials of all logits f32 [L, 1].
 type Best struct{ Values, IDs, LogSum kernel.Tensor }
 
 // Input is one batch of a pass.
@@ -91,17 +91,18 @@ type Input struct {
 	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow
 	// its rows: the row of position t is computed from the target's hidden state at t and token t+1.
 	Tokens [][]int32
-	// Hidden has, in a drafting pass, for each request the row of the hidden state of each of its rows: in the previous
-	// pass, of the target or, in a chain, of the drafting layer itself.
+	// Hidden has, in a drafting pass, a row number for each new token of each request: the row of the previous pass
+	// whose hidden state the token's row continues. The previous pass is one of the target or, in a chain, of the
+	// drafting layer itself.
 	Hidden [][]int32
-	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of
-	// its pages, negative if no row of the pass attends to it. A nil table means that they have the numbers of the
-	// pages. Models that are not Windowed ignore it.
+	// Windows has, for each request of a pass of the target or of plan.PassBlock, a window page for each page of the
+	// request; negative if no row of the pass attends to it. A nil table means that window pages have the numbers of
+	// the pages. Models that are not Windowed ignore it.
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
-	// Before holds, for each request of the batch, the tokens before its new ones: at least as many as the model
-	// stores (Remembering), or all of them. Other models ignore it.
+	// Before has, for each request of the batch, the tokens before its new ones: at least as many as
+	// Remembering.Remembers returns, or all of them. Models that are not Remembering ignore it.
 	Before [][]int32
 	// Replays has, for each request of the batch, the choices of its replayed rows; nil for none.
 	Replays []*record.Replay
@@ -141,7 +142,7 @@ type SelfTester interface {
 	SelfTest(cfg *plan.Config) error
 }
 
-// Placer is a model that states where its passes are.
+// Placer is a model that reports which operation its passes are in.
 type Placer interface {
 	// Place returns the current operation of the pass in progress. It may be called from any goroutine.
 	Place() string

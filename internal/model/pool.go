@@ -6,8 +6,8 @@ import (
 	"sparrow/plan"
 )
 
-// Kinds returns the layouts of rows and of indexer keys that a resolved configuration names; of keys none where the
-// model has no indexer.
+// Kinds returns the layouts of rows and of indexer keys that a resolved configuration names. The layout of indexer
+// keys is not set if the model has no indexer.
 func Kinds(cfg *plan.Config) (main, index layout.Kind, err error) {
 	if main, err = layout.ParseKind(cfg.Layout.String()); err == nil && cfg.IndexLayout != plan.LayoutNone {
 		index, err = layout.ParseKind(cfg.IndexLayout.String())

@@ -51,11 +51,11 @@ type Windowed interface {
 	Restore(n int, windows []int32) (State, error)
 }
 
-// Snapshotted is a Windowed model whose window pages hold snapshots of its states after pages, each as large as the
-// rows of many pages.
+// Snapshotted is a Windowed model whose window pages hold snapshots of its states at the ends of pages. Each snapshot
+// is as large as the rows of many pages.
 type Snapshotted interface {
 	Windowed
-	// SnapshotSpacing returns how many pages apart snapshots inside a sequence are worth keeping.
+	// SnapshotSpacing returns the number of pages between the snapshots inside a sequence that are worth keeping.
 	SnapshotSpacing() int
 }
 
@@ -75,13 +75,13 @@ type Keeper[S any] interface {
 	New() (S, error)
 	Reserve(states int) error
 	Held() int
-	// Of checks that a state is one of these and was not released.
+	// Of checks that a state was made by this Keeper and was not released.
 	Of(state any, sequence int) (S, error)
 }
 
 // Sequences makes the states of a family's models from those that its attention keeps.
 type Sequences[S Kept[S]] struct {
-	Family string // errors begin with it
+	Family string // prefix of error texts
 	Keeper Keeper[S]
 }
 
@@ -118,7 +118,7 @@ func (s *Sequences[S]) NewState() (State, error) { return s.State(s.Keeper.New()
 // States counts the states that were made and not released.
 func (s *Sequences[S]) States() int { return s.Keeper.Held() }
 
-// KeptOf returns the state of a sequence of a batch; none where it is padding.
+// KeptOf returns the state of a sequence of a batch; none (the zero S) if the request is padding.
 func (s *Sequences[S]) KeptOf(given State, in *Input, r int) (none S, err error) {
 	if in.Batch.Batch.Requests[r].Padding {
 		return none, nil
@@ -130,8 +130,8 @@ func (s *Sequences[S]) KeptOf(given State, in *Input, r int) (none S, err error)
 	return s.Keeper.Of(kept, r)
 }
 
-// AllKept appends the states of a batch's sequences to list, each of which must have its own; in a pass of the target
-// each must end where its sequence continues.
+// AllKept appends the states of a batch's sequences to list. Each sequence must have its own state, and in a pass of
+// the target each state must end where its sequence continues.
 func (s *Sequences[S]) AllKept(list []S, in *Input, target bool) ([]S, error) {
 	if len(in.States) != len(in.Tokens) {
 		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),

@@ -18,8 +18,8 @@ type ExpertCounter interface {
 
 // ExpertMover is a model whose experts move between memories.
 type ExpertMover interface {
-	// SwapExperts makes an expert in host memory resident instead of another expert of its layer, which gets its
-	// methods. It waits for the device (kernel.ExpertSwapper).
+	// SwapExperts makes expert `in` of a layer, which is in host memory, resident in place of expert `out`, which gets
+	// the methods of `in`. It waits for the device (kernel.ExpertSwapper).
 	SwapExperts(layer, in, out int) error
 }
 
@@ -27,7 +27,7 @@ type ExpertMover interface {
 type Tally struct {
 	dev    kernel.Memory
 	counts kernel.Tensor // i32 [layers, experts]
-	last   []uint32      // the previous values: counters wrap around
+	last   []uint32      // values at the previous reading; counters wrap around
 	read   []byte
 }
 
@@ -53,8 +53,8 @@ func (t *Tally) layer(i int) kernel.Tensor {
 	return t.counts.Slice(i, i+1)
 }
 
-// Read adds the counts since the previous call to a table of the same shape. Layers in which nothing was chosen are
-// left out: they may have no experts.
+// Read adds the counts since the previous call to a table of the same shape. Layers in which no expert was chosen are
+// skipped, because they may have no experts.
 func (t *Tally) Read(to *usage.Table) error {
 	if err := t.dev.Read(t.read, t.counts); err != nil {
 		return fmt.Errorf("reading the counters of experts: %w", err)

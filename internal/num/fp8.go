@@ -11,8 +11,8 @@ const maxE4M3Bits = 0x43E00000
 // e4m3Values has the value of each code; codes 0x7F and 0xFF are NaN.
 var e4m3Values = e4m3Table()
 
-// E4M3 rounds f to float8 E4M3FN (1-4-3, bias 7, no infinity), to nearest even. Everything beyond ±448, infinity
-// included, saturates to ±448; NaN becomes 0x7F with the sign kept.
+// E4M3 rounds f to float8 E4M3FN (1-4-3, bias 7, no infinity), to nearest even. Values beyond ±448, including infinity,
+// saturate to ±448; NaN becomes 0x7F with its sign.
 func E4M3(f float32) byte {
 	b := math.Float32bits(f)
 	if b&absMask32 > infBits32 {
@@ -21,18 +21,18 @@ func E4M3(f float32) byte {
 	return e4m3Number(b)
 }
 
-// e4m3Number is E4M3 of anything but NaN, given as float32 bits; without branches and small enough to be inlined.
+// e4m3Number is E4M3 for float32 bits that are not NaN. It has no branches and is small enough to be inlined.
 //
-// One step of the format is 2^(e-3), where e is the value's exponent but at least -6 (biased 121): below 2^-6 are
-// the subnormals. Adding 2^(e+20), whose last mantissa bit is one step, leaves the rounded number of steps in the sum's
-// mantissa, and every exponent has 8 codes.
+// One step of the format is 2^(e-3), where e is the value's exponent but at least -6 (biased 121): values below 2^-6
+// are subnormal. Adding 2^(e+20), whose last mantissa bit is one step, leaves the rounded number of steps in the sum's
+// mantissa. Every exponent has 8 codes.
 func e4m3Number(b uint32) byte {
 	abs := min(b&absMask32, maxE4M3Bits)
 	exp := max(abs>>23, 121)
 	return byte(b>>24)&0x80 | byte(roundUnits(abs, (exp+20)<<23)+(exp-121)<<3)
 }
 
-// FromE4M3 widens an e4m3 code; exact, NaN for 0x7F and 0xFF.
+// FromE4M3 returns the exact value of an e4m3 code; NaN for 0x7F and 0xFF.
 func FromE4M3(b byte) float32 {
 	return e4m3Values[b]
 }

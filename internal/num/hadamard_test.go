@@ -72,7 +72,7 @@ func TestHadamard128RoundsItsInputToBF16(t *testing.T) {
 			t.Fatalf("element %d: %g from the unrounded input, %g from the rounded", i, a[i], b[i])
 		}
 		if a[i] != RoundBF16(a[i]) {
-			t.Fatalf("element %d: %g is no bf16", i, a[i])
+			t.Fatalf("element %d: %g is not a bf16 value", i, a[i])
 		}
 	}
 }

@@ -2,7 +2,7 @@ package num
 
 import "math"
 
-// Bit patterns of float32 that the 16-bit formats compare with.
+// Bit patterns of float32 that the conversions to 16-bit formats compare with.
 const (
 	signMask32 = 1 << 31
 	absMask32  = signMask32 - 1
@@ -16,12 +16,12 @@ func BF16(f float32) uint16 {
 	if b&absMask32 > infBits32 {
 		return uint16(b>>16) | 0x0040
 	}
-	// Adding slightly less than half of the dropped part, plus the lowest kept bit, carries exactly when nearest-even
+	// Adding slightly less than half of the dropped part, plus the lowest kept bit, carries exactly if nearest-even
 	// rounds up.
 	return uint16((b + 0x7FFF + b>>16&1) >> 16)
 }
 
-// FromBF16 widens a bfloat16; exact, NaN payloads included.
+// FromBF16 returns the exact value of a bfloat16, NaN payloads included.
 func FromBF16(b uint16) float32 {
 	return math.Float32frombits(uint32(b) << 16)
 }
@@ -48,7 +48,7 @@ func F16(f float32) uint16 {
 	return sign | uint16((abs-112<<23+0xFFF+abs>>13&1)>>13)
 }
 
-// FromF16 widens an IEEE binary16; exact.
+// FromF16 returns the exact value of an IEEE binary16.
 func FromF16(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h >> 10 & 0x1F)
@@ -62,8 +62,8 @@ func FromF16(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
 }
 
-// roundUnits rounds the positive float32 abs to a whole number of units. magicBits is the float32 whose last mantissa
-// bit equals one unit: the sum's mantissa is then the count, rounded to nearest even by the addition.
+// roundUnits returns the positive float32 abs as a number of units. magicBits is the float32 whose last mantissa bit
+// equals one unit: the addition rounds to nearest even, and the mantissa of the sum is the number of units.
 func roundUnits(abs, magicBits uint32) uint32 {
 	return math.Float32bits(math.Float32frombits(abs)+math.Float32frombits(magicBits)) - magicBits
 }

@@ -11,22 +11,22 @@ var e2m1Values = [16]float32{
 	float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6,
 }
 
-// E8M0 encodes a scale as an exponent byte, value 2^(b-127). Powers of two from 2^-127 to 2^127 are exact; anything
-// between rounds up to the next power, so that a block divided by its scale never overflows. Zero and everything
-// below 2^-127 give 0x00, everything above 2^127 gives 0xFE; NaN and negative values, which the format cannot hold,
+// E8M0 encodes a scale as an exponent byte, value 2^(b-127). Powers of two from 2^-127 to 2^127 are exact. Other values
+// in this range are rounded up to the next power, so that a block divided by its scale never overflows. Zero and values
+// below 2^-127 give 0x00, and values above 2^127 give 0xFE. NaN and negative values, which the format cannot represent,
 // give 0xFF.
 func E8M0(f float32) byte {
 	b := math.Float32bits(f)
 	switch {
 	case b&absMask32 > infBits32, b > signMask32:
 		return 0xFF
-	case b&absMask32 <= 0x00400000: // 2^-127 is the only power in float32's subnormal range that e8m0 holds
+	case b&absMask32 <= 0x00400000: // 2^-127 is the only float32 subnormal that e8m0 represents
 		return 0
 	}
 	return byte(min((b+0x7FFFFF)>>23, 254))
 }
 
-// FromE8M0 is 2^(b-127), or NaN for 0xFF.
+// FromE8M0 returns 2^(b-127), or NaN for 0xFF.
 func FromE8M0(b byte) float32 {
 	switch b {
 	case 0:
@@ -38,7 +38,7 @@ func FromE8M0(b byte) float32 {
 }
 
 // E2M1 rounds f to float4 E2M1 (1-2-1, bias 1; magnitudes 0, .5, 1, 1.5, 2, 3, 4, 6), to nearest even, in the low
-// nibble. Everything beyond ±6 saturates. The format has no NaN: a NaN gives +6, code 7.
+// nibble. Values beyond ±6 saturate. The format has no NaN: a NaN gives +6, code 7.
 func E2M1(f float32) byte {
 	b := math.Float32bits(f)
 	sign := byte(b >> 28 & 8)
@@ -78,9 +78,9 @@ var e2m1Pairs = func() (t [256][2]float32) {
 	return t
 }()
 
-// QuantE2M1 quantises a group into pairs of codes, dst[:len(src)/2], and returns its exponent: the power of two at or
-// above amax/6, with amax floored at 1e-4. Infinities and NaN count as QuantE4M3 counts them; the format has no NaN,
-// so a NaN becomes the largest value.
+// QuantE2M1 quantises a group into pairs of codes, dst[:len(src)/2], and returns the code of its scale: the power of
+// two at or above amax/6, with amax at least 1e-4. Infinities and NaN count for the scale as in QuantE4M3. The format
+// has no NaN, so a NaN becomes the largest value.
 func QuantE2M1(dst []byte, src []float32) byte {
 	e := E8M0(CeilPow2(max(amax(src), amaxFloor) / MaxE2M1))
 	scale := FromE8M0(e)
@@ -90,7 +90,8 @@ func QuantE2M1(dst []byte, src []float32) byte {
 	return e
 }
 
-// DequantE2M1 widens pairs of codes with their group's exponent to dst, two values a byte. It is exact.
+// DequantE2M1 writes the values of pairs of codes, with their group's exponent, to dst: two values for each byte. It is
+// exact.
 func DequantE2M1(dst []float32, src []byte, e byte) {
 	scale := FromE8M0(e)
 	for i, b := range src {

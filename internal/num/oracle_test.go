@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// format describes a float format only by its fields, so that the package's bit operations can be checked against a
-// search over all values of the format.
+// format describes a float format by its fields, so that the package's bit operations can be checked against a search
+// over all values of the format.
 type format struct {
 	name           string
 	expBits        int
@@ -99,8 +99,7 @@ func eachPattern(f func(x float32)) {
 	}
 }
 
-// sameBits reports whether a and b have the same float32 bits, including the sign of zero. Any NaN equals any other
-// NaN.
+// sameBits reports whether a and b are bitwise equal, including the sign of zero. Any NaN equals any other NaN.
 func sameBits(a, b float32) bool {
 	if a != a || b != b {
 		return a != a && b != b
@@ -162,7 +161,7 @@ func TestRoundingBetweenEveryPairOfNeighbours(t *testing.T) {
 				lo, hi := mags[c], mags[c+1]
 				mid := float32((lo + hi) / 2)
 				if float64(mid) != (lo+hi)/2 {
-					t.Fatalf("midpoint of codes %#x and %#x is no float32", c, c+1)
+					t.Fatalf("midpoint of codes %#x and %#x is not a float32 value", c, c+1)
 				}
 				even := uint32(c + c%2)
 				for _, p := range []struct {

@@ -5,23 +5,23 @@ import (
 	"math"
 )
 
-// Floors of the two quantisers. They act on different quantities, so a zero block gets 2^-22 or 1e-4/448 as an
-// indexer vector and 2^-13 as a latent tile.
+// The minimum values of the two quantisers. They apply to different quantities: an indexer vector of zeros gets the
+// scale 2^-22 or 1e-4/448, and a latent tile of zeros gets 2^-13.
 const (
-	amaxFloor        = 1e-4 // QuantE4M3: on the largest magnitude
-	latentScaleFloor = 1e-4 // QuantLatent: on the scale, before rounding it up to a power of two
+	amaxFloor        = 1e-4 // QuantE4M3: minimum of the largest magnitude
+	latentScaleFloor = 1e-4 // QuantLatent: minimum of the scale, before it is rounded up to a power of two
 )
 
-// ScaleMode is how a block's scale is derived from its largest magnitude. Readers do not depend on it: the scale is
-// stored as float32 either way.
+// ScaleMode selects how a block's scale is computed from its largest magnitude. Readers do not depend on it: the scale
+// is stored as float32 in both modes.
 type ScaleMode uint8
 
 const (
 	ScalePow2 ScaleMode = iota // the next power of two at or above amax/448
-	ScaleF32                   // amax/448 itself
+	ScaleF32                   // amax/448
 )
 
-// String names the mode as configuration and traces spell it.
+// String returns the name of the mode in configuration and traces.
 func (m ScaleMode) String() string {
 	switch m {
 	case ScalePow2:
@@ -32,23 +32,23 @@ func (m ScaleMode) String() string {
 	return fmt.Sprintf("ScaleMode(%d)", uint8(m))
 }
 
-// CeilPow2 is 2^ceil(log2 y) for y > 0, from the bits of y, because an approximate log2 is off by one at exact powers.
-// The exponent is clamped to float32's normal range: zero and subnormals give 2^-126, everything above 2^127, infinity
-// and NaN included, gives 2^127. The sign of y is ignored.
+// CeilPow2 returns 2^ceil(log2 y) for y > 0. It uses the bits of y, because an approximate log2 can be wrong by one at
+// exact powers. The exponent is clamped to float32's normal range: zero and subnormals give 2^-126; values above 2^127,
+// infinity and NaN give 2^127. The sign of y is ignored.
 func CeilPow2(y float32) float32 {
 	b := math.Float32bits(y) & absMask32
 	e := min(max((b+0x7FFFFF)>>23, 1), 254)
 	return math.Float32frombits(e << 23)
 }
 
-// IsPow2 reports whether y is a positive normal power of two, the only kind CeilPow2 returns.
+// IsPow2 reports whether y is a positive normal power of two, as CeilPow2 returns.
 func IsPow2(y float32) bool {
 	b := math.Float32bits(y)
 	return b&0x7FFFFF == 0 && b >= 1<<23 && b < infBits32
 }
 
-// QuantE4M3 quantises one block of indexer values into dst[:len(src)] and returns its scale: amax/448 with amax floored
-// at 1e-4, rounded up to a power of two in mode ScalePow2.
+// QuantE4M3 quantises one block of indexer values into dst[:len(src)] and returns its scale: amax/448, with amax at
+// least 1e-4, rounded up to a power of two in mode ScalePow2.
 //
 // NaN elements become NaN bytes and do not count for the scale. An infinite element counts as the largest finite
 // float32 and saturates. The scale is always positive and finite.
@@ -78,7 +78,7 @@ func DequantE4M3(dst []float32, src []byte, scale float32) {
 	}
 }
 
-// quantise writes E4M3(v/scale) for every v of src.
+// quantise writes E4M3(v/scale) for every value v of src to dst.
 func quantise(dst []byte, src []float32, scale float32) {
 	dst = dst[:len(src)]
 	for i, v := range src {
@@ -91,8 +91,8 @@ func quantise(dst []byte, src []float32, scale float32) {
 	}
 }
 
-// amax returns the largest magnitude of v: NaN does not count, infinity counts as the largest finite value, and an
-// empty or all-NaN block gives zero. Magnitudes of float32 order as their bits do.
+// amax returns the largest magnitude in v. NaN does not count, infinity counts as the largest finite value, and an
+// empty block or one with only NaN gives zero. Magnitudes of float32 have the order of their bits.
 func amax(v []float32) float32 {
 	var m uint32
 	for _, f := range v {

@@ -73,7 +73,7 @@ func TestCeilPow2OverAllFloat32(t *testing.T) {
 			t.Fatalf("%g (%#x): got %g, want %g", x, math.Float32bits(x), got, want)
 		}
 		if !IsPow2(got) {
-			t.Fatalf("CeilPow2(%g) = %g is no power of two to IsPow2", x, got)
+			t.Fatalf("CeilPow2(%g) = %g is not a power of two according to IsPow2", x, got)
 		}
 	})
 }

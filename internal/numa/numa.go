@@ -1,5 +1,5 @@
-// Package numa finds the memory nodes of a machine, divides workers and rows of weights among them, and binds threads
-// and new memory to a node. It reads a folder of the system and returns the processors of each worker.
+// Package numa lists the memory nodes of a machine, divides workers and weight rows among them, and binds threads and
+// new memory to a node. It reads the nodes from a folder of the system.
 package numa
 
 import (
@@ -11,33 +11,33 @@ import (
 	"strings"
 )
 
-// ErrUnsupported is returned where the system does not report memory nodes.
+// ErrUnsupported is returned if the system does not report memory nodes.
 var ErrUnsupported = errors.New("memory nodes are supported on Linux only")
 
-// Node is a memory node and its processors that the process may use.
+// Node is a memory node and those of its processors that the process may use.
 type Node struct {
 	ID   int
 	CPUs []int
 }
 
-// System has the operations of the operating system on the calling thread.
+// System has the calls of the operating system that affect the calling thread.
 type System interface {
-	// Bind lets it run on these processors only.
+	// Bind restricts the calling thread to these processors.
 	Bind(cpus []int) error
-	// Prefer makes new pages come from a node; a negative number restores the system's default.
+	// Prefer makes new pages of the calling thread come from a node; a negative number restores the system's default.
 	Prefer(node int) error
-	// Thread identifies it.
+	// Thread returns an identifier of the calling thread.
 	Thread() int
 }
 
-// Machine holds the nodes of a machine and its system.
+// Machine holds the memory nodes of a machine and the calls of its system.
 type Machine struct {
 	Nodes []Node
 	System
 }
 
-// Several returns the machine on which the process runs, or nil if it has one memory node; then say is called with a
-// message.
+// Several returns the machine on which the process runs. If it has one memory node, Several returns nil and calls say
+// with a message.
 func Several(say func(text string)) (*Machine, error) {
 	m, err := here()
 	if err != nil {
@@ -52,10 +52,10 @@ func Several(say func(text string)) (*Machine, error) {
 	return nil, nil
 }
 
-// folder is where the nodes are listed, below /sys.
+// folder lists the nodes, as a path below /sys.
 const folder = "devices/system/node"
 
-// Read lists the nodes with processors that are allowed, in ascending order. root is /sys.
+// Read lists the nodes that have allowed processors, in ascending order. root is the file system of /sys.
 func Read(root fs.FS, allowed func(cpu int) bool) ([]Node, error) {
 	entries, err := fs.ReadDir(root, folder)
 	if err != nil {
@@ -77,7 +77,7 @@ func Read(root fs.FS, allowed func(cpu int) bool) ([]Node, error) {
 			return nil, fmt.Errorf("processors of memory node %d: %w", id, err)
 		}
 		cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !allowed(cpu) })
-		if len(cpus) > 0 { // a node may be memory alone
+		if len(cpus) > 0 { // a node may have memory without processors
 			out = append(out, Node{ID: id, CPUs: cpus})
 		}
 	}
@@ -85,10 +85,10 @@ func Read(root fs.FS, allowed func(cpu int) bool) ([]Node, error) {
 	return out, nil
 }
 
-// mostCPUs bounds the numbers of processors; Linux has fewer.
+// mostCPUs is an upper limit of processor numbers; Linux has fewer.
 const mostCPUs = 1 << 16
 
-// parseList reads a list such as "0-3,8". An empty one has no numbers.
+// parseList parses a list such as "0-3,8". An empty list has no numbers.
 func parseList(list string) ([]int, error) {
 	if list == "" {
 		return nil, nil
@@ -102,7 +102,7 @@ func parseList(list string) ([]int, error) {
 			last, err = strconv.Atoi(to)
 		}
 		if err != nil || first < 0 || last < first || last >= mostCPUs {
-			return nil, fmt.Errorf("%q is not a list of processors", list)
+			return nil, fmt.Errorf("%q is not a list of processors, want a list such as 0-3,8", list)
 		}
 		for n := first; n <= last; n++ {
 			out = append(out, n)
@@ -111,11 +111,11 @@ func parseList(list string) ([]int, error) {
 	return out, nil
 }
 
-// Layout assigns workers to nodes: the workers of a node are consecutive, in proportion to its processors.
+// Layout assigns workers to nodes in proportion to the processors of each node. The workers of a node are consecutive.
 type Layout struct {
 	*Machine
 	workers int
-	first   []int // the first worker of each node, and the number of all
+	first   []int // [nodes+1]: first worker of each node, then the number of workers
 }
 
 // Divide returns a layout with the given number of workers.
@@ -136,7 +136,7 @@ func (m *Machine) Divide(workers int) *Layout {
 // Count returns the number of nodes.
 func (l *Layout) Count() int { return len(l.Nodes) }
 
-// NodeOf returns the index of a worker's node in the list.
+// NodeOf returns the index in Nodes of a worker's node.
 func (l *Layout) NodeOf(worker int) int {
 	i := 0
 	for worker >= l.first[i+1] {
@@ -145,10 +145,10 @@ func (l *Layout) NodeOf(worker int) int {
 	return i
 }
 
-// rowsTogether divides where a node's rows begin, so that kernels take whole groups of rows.
+// rowsTogether is the unit of the boundaries between nodes, so that kernels get whole groups of rows.
 const rowsTogether = 64
 
-// Rows returns the range [first, end) of a weight's rows that the workers of a node read.
+// Rows returns the range [first, end) of weight rows that the workers of a node read.
 func (l *Layout) Rows(rows, node int) (first, end int) {
 	at := func(i int) int {
 		if i == len(l.first)-1 {

@@ -26,7 +26,7 @@ func here() (*Machine, error) {
 	return &Machine{Nodes: nodes, System: linux{}}, nil
 }
 
-// try requests memory of a node once, because containers may forbid it.
+// try requests memory of a node and releases the request, because containers may forbid it.
 func try(n Node) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -46,7 +46,7 @@ func (linux) Bind(cpus []int) error {
 	return unix.SchedSetaffinity(0, &set)
 }
 
-// Policies of memory.
+// The memory policies of the system call.
 const (
 	policyDefault = 0
 	policyPrefer  = 1
@@ -61,7 +61,7 @@ func (linux) Prefer(node int) error {
 	} else {
 		return fmt.Errorf("memory node %d is out of range, want a number below %d", node, 64*len(mask))
 	}
-	// In bounds: the mask has the given bits and one more, which the call does not count.
+	// In bounds: the mask has the given number of bits; the call does not count the last bit.
 	_, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, policy, uintptr(unsafe.Pointer(&mask)), uintptr(64*len(mask)+1))
 	if errno != 0 {
 		return fmt.Errorf("set_mempolicy for node %d: %w", node, errno)

@@ -39,12 +39,12 @@ func TestDamagedTreesAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := Read(fstest.MapFS{}, func(int) bool { return true }); err == nil {
-		t.Error("a tree without nodes is no error")
+		t.Error("a tree without nodes was accepted, want an error")
 	}
 }
 
-// Workers and rows are divided in proportion to the processors: every worker and every row has a node, and a worker's
-// share of the rows is on its own node except for rows that are kept together.
+// Workers and rows are divided in proportion to the processors: every worker and every row has a node, and the rows
+// that a worker reads are on its own node, except for rows in a group that is not divided.
 func TestWorkersAndRowsAreDivided(t *testing.T) {
 	m := &Machine{Nodes: []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}, {4, []int{6, 7}}}}
 	for workers := 1; workers < 20; workers++ {

@@ -31,7 +31,7 @@ type Exporter struct {
 	closed bool
 }
 
-// exportTimeout bounds one attempt, and attempts how often a request is sent.
+// exportTimeout is the maximum time of one attempt, attempts the maximum number of times that a request is sent.
 const (
 	exportTimeout = 10 * time.Second
 	attempts      = 4
@@ -72,7 +72,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	}
 }
 
-// send sends a request. Its error may be tried again after a time; below 0 not.
+// send sends a request. On an error it returns the time after which the request may be sent again; a negative time
+// means that it must not be repeated.
 func (e *Exporter) send(ctx context.Context, body []byte) (time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
@@ -87,7 +88,7 @@ func (e *Exporter) send(ctx context.Context, body []byte) (time.Duration, error)
 		return time.Second, fmt.Errorf("otlp: %w", err)
 	}
 	defer got.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(got.Body, 1<<10)) // for the error alone
+	text, _ := io.ReadAll(io.LimitReader(got.Body, 1<<10)) // used only in the error
 	switch got.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return 0, nil
@@ -96,12 +97,12 @@ func (e *Exporter) send(ctx context.Context, body []byte) (time.Duration, error)
 		if n, err := strconv.Atoi(got.Header.Get("Retry-After")); err == nil && n > 0 && n < 60 {
 			wait = time.Duration(n) * time.Second
 		}
-		return wait, fmt.Errorf("otlp: %s answered %s", e.url, got.Status)
+		return wait, fmt.Errorf("otlp: %s responded with %s", e.url, got.Status)
 	}
-	return -1, fmt.Errorf("otlp: %s answered %s: %.200q", e.url, got.Status, text)
+	return -1, fmt.Errorf("otlp: %s responded with %s: %.200q", e.url, got.Status, text)
 }
 
-// Shutdown ends it.
+// Shutdown ends the exporter: later calls send nothing.
 func (e *Exporter) Shutdown(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

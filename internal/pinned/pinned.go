@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// complete is the file that ends an installation.
+// complete is the name of the file that is written at the end of an installation.
 const complete = "complete"
 
 // Cache returns the folder of installations: the folder named by SPARROW_CLIENTS, or one in the user's cache.
@@ -96,7 +96,8 @@ func Folder(home, name string, contents ...[]byte) string {
 	return filepath.Join(home, fmt.Sprintf("%s-%x", name, sum.Sum(nil)[:6]))
 }
 
-// Once installs into a folder unless that was done before. Remains of an earlier attempt are removed.
+// Once installs into a folder unless an earlier call has completed. Remains of an interrupted installation are
+// removed first.
 func Once(dir string, install func() error) error {
 	mark := filepath.Join(dir, complete)
 	if _, err := os.Stat(mark); err == nil {
@@ -114,8 +115,8 @@ func Once(dir string, install func() error) error {
 	return os.WriteFile(mark, nil, 0o644)
 }
 
-// Output runs a program and returns its output. An error has the first line of it that mentions an error, else the
-// last.
+// Output runs a program and returns its output. An error contains the first line of the output that mentions an
+// error, or otherwise the last line.
 func Output(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second

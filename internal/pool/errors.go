@@ -14,12 +14,12 @@ var (
 	ErrClosed = errors.New("pool: closed")
 )
 
-// PanicError is the error of Run when a task panicked. The other items of that run may or may not have been done.
+// PanicError is the error of Run if a task panicked. Other items of that run may or may not have run.
 type PanicError struct {
 	Item   int    // the item whose Do panicked
 	Worker int    // the worker that ran it
-	Value  any    // the panic value; nil if it called runtime.Goexit
-	Stack  []byte // the goroutine's stack at the panic
+	Value  any    // panic value; nil if the task called runtime.Goexit
+	Stack  []byte // stack of the goroutine at the panic
 }
 
 func (e *PanicError) Error() string {
@@ -29,7 +29,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("pool: item %d on worker %d panicked: %v", e.Item, e.Worker, e.Value)
 }
 
-// Fault returns the address whose read or write failed, or false where the panic had another cause.
+// Fault returns the address whose read or write failed, or false if the panic had another cause.
 func (e *PanicError) Fault() (address uintptr, ok bool) {
 	f, ok := e.Value.(interface{ Addr() uintptr })
 	if !ok {
@@ -38,7 +38,7 @@ func (e *PanicError) Fault() (address uintptr, ok bool) {
 	return f.Addr(), true
 }
 
-// Unwrap returns the value of the panic where it was an error.
+// Unwrap returns the panic value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

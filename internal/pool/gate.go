@@ -3,11 +3,11 @@ package pool
 import "sync/atomic"
 
 // gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes its own
-// word, in its own cache line: with many workers a run would wait for a word that all of them write.
+// word, in its own cache line. With many workers, a single word that all of them write would delay a run.
 //
-// A worker announces itself and then reads the gate again; the owner shuts the gate and then reads the announcements.
-// So either the owner reads the announcement and waits until the worker has left, or the worker reads that the gate
-// is shut and does nothing. The owner never waits for a worker that the operating system has not scheduled.
+// A worker writes its word and then reads the gate again; the owner closes the gate and then reads the workers' words.
+// So either the owner sees the worker's word and waits until the worker has left, or the worker sees that the gate is
+// closed and does nothing. The owner never waits for a worker that the operating system has not scheduled.
 type gate struct{ word atomic.Uint64 } // number of the run << 2 | retired << 1 | open
 
 const (
@@ -15,24 +15,24 @@ const (
 	gateRetired = 2
 )
 
-// gateState is one reading of a gate.
+// gateState is a value of the gate's word.
 type gateState uint64
 
 func (s gateState) run() uint64   { return uint64(s) >> 2 }
 func (s gateState) open() bool    { return s&gateOpen != 0 }
 func (s gateState) retired() bool { return s&gateRetired != 0 }
 
-// open starts the next run and returns its number. No worker may be inside.
+// open starts the next run and returns its number. No worker may be inside the gate.
 func (g *gate) open() uint64 {
 	run := g.state().run() + 1
 	g.word.Store(run<<2 | gateOpen)
 	return run
 }
 
-// shut stops admission. It may be called twice.
+// shut closes the gate: no further worker is admitted. It may be called twice.
 func (g *gate) shut() { g.word.And(^uint64(gateOpen)) }
 
-// retire ends all runs for good.
+// retire closes the gate permanently and makes the workers end.
 func (g *gate) retire() { g.word.Or(gateRetired) }
 
 func (g *gate) state() gateState { return gateState(g.word.Load()) }

@@ -7,31 +7,30 @@ import (
 )
 
 const (
-	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
-	// yieldShare times the number of workers is the time between two yields of one. A yield takes a lock that all
-	// processors share, and the worker may continue late or on another processor: with 16 workers that yielded every
-	// 20 microseconds, a decode step took 50 % longer. With few workers, other goroutines, such as those of
-	// connections, have no other processor.
+	spinPolls = 50 // polls of a spinning waiter between two readings of the clock; a pause follows each poll
+	// yieldShare, times the number of workers, is the time between two yields of a worker. A yield takes a lock that
+	// all processors share, and the worker may continue late or on another processor: with 16 workers that yielded
+	// every 20 microseconds, a decode step took 50 % longer. With few workers, yields must be frequent, because other
+	// goroutines, such as those of connections, have no other processor.
 	yieldShare = int64(12 * time.Microsecond)
 )
 
-// parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.
+// parker blocks one goroutine until a condition holds. Other goroutines make the condition true and then call wake.
 type parker struct {
 	parked atomic.Bool
-	token  chan struct{} // holds one token: a wake that found the goroutine parked
+	token  chan struct{} // has one token after a wake that found the goroutine parked
 }
 
 func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
-// wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and
-// then so that other goroutines get the processor. Then it parks, unless the pool is kept awake. Between two polls it
-// calls idle, which takes less than a microsecond and reports whether there was anything to do; nil means that there
-// is never anything to do.
+// wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields at times
+// so that other goroutines get the processor. Then it parks, unless the pool is kept awake. Between two polls it calls
+// idle, which takes less than a microsecond and reports whether it had work; nil means that there is no such work.
 func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 	for !p.spin(ready, idle, at) {
 		p.parked.Store(true)
 		if ready() || at.awake.Load() {
-			// Where parked is false already, wake has sent a token, which must be received.
+			// If parked is already false, wake has sent a token, which must be received.
 			if !p.parked.CompareAndSwap(true, false) {
 				<-p.token
 			}
@@ -68,9 +67,10 @@ func (p *parker) spin(ready, idle func() bool, at *spinLimit) bool {
 	return ready()
 }
 
-// wake unparks the waiter, which checks its condition again. The caller makes the condition true before.
+// wake unparks the waiter, which then checks its condition. The caller has made the condition true before.
 func (p *parker) wake() {
-	// Mostly it spins. A read leaves the line in the caches of all workers, a failed exchange does not.
+	// Usually the waiter spins and parked is false. A read leaves the cache line in the caches of all workers; a failed
+	// exchange would not.
 	if p.parked.Load() && p.parked.CompareAndSwap(true, false) {
 		p.token <- struct{}{}
 	}

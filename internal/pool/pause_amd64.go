@@ -2,5 +2,5 @@
 
 package pool
 
-// pause is the processor's hint for a polling loop: the other hardware thread of the core runs faster meanwhile.
+// pause is the processor's hint for a polling loop: it lets the other hardware thread of the core run faster.
 func pause()

@@ -1,6 +1,6 @@
-// Package pool runs the items of one task on a fixed set of workers: a parallel for-loop with a low cost of starting
-// and ending. Its input is a count and a [Task]; Run returns when every item is done. It does not depend on the items,
-// keeps no queue and starts no goroutine per run.
+// Package pool runs the items of one task on a fixed set of workers: a parallel for-loop that is cheap to start and
+// end. Its input is a number of items and a [Task]; Run returns when every item is done. It does not depend on the
+// items, keeps no queue and starts no goroutine for a run.
 package pool
 
 import (
@@ -11,15 +11,14 @@ import (
 	"unsafe"
 )
 
-// Task is the body of a parallel loop. Do is called once for every item, from
-// several goroutines at once, in no particular order. Worker numbers are in
-// [0, Workers); no two calls with the same number overlap, so it may index
-// scratch memory. A Task kept by the caller makes Run free of allocations.
+// Task is the body of a parallel loop. Do is called once for every item, from several goroutines at once, in no
+// particular order. Worker numbers are in [0, Workers); calls with equal worker numbers do not overlap, so the number
+// may index scratch memory. If the caller keeps the Task, Run does not allocate.
 type Task interface {
 	Do(worker, item int)
 }
 
-// Ranger is a Task that takes the items a worker has claimed together, [first, end), instead of one by one.
+// Ranger is a Task that runs all items [first, end) that a worker claims together in one call.
 type Ranger interface {
 	Task
 	DoRange(worker, first, end int)
@@ -31,18 +30,17 @@ type Func func(worker, item int)
 // Do calls f.
 func (f Func) Do(worker, item int) { f(worker, item) }
 
-// Pool is a set of workers. The goroutine that calls Run is worker 0; the
-// others wait, first spinning, then parked. One goroutine at a time may use a
-// Pool, and Close releases it.
+// Pool is a set of workers. The goroutine that calls Run is worker 0; the other workers wait, first spinning, then
+// parked. One goroutine at a time may use a Pool, and Close releases it.
 //
-// Every worker has a share of the items of a run, which is the same in every run with the same number of items, and
-// takes items of other workers when its own are done.
+// Every worker has a share of the items of a run. The share depends only on the number of items and on the number of
+// workers. A worker that has finished its own share takes items of other workers.
 type Pool struct {
 	workers int
-	idle    []func() bool // of every worker; nil without
+	idle    []func() bool // idle function of every worker; nil if there is none
 	bind    func(worker int)
-	owner   parker   // the goroutine inside Run, as worker 0
-	members []member // of every worker; the first parks in owner
+	owner   parker   // waiter of the goroutine inside Run, worker 0
+	members []member // one for every worker; worker 0 waits in owner
 	done    sync.WaitGroup
 	busy    atomic.Bool
 	closed  bool // guarded by busy
@@ -54,16 +52,16 @@ type Pool struct {
 	gate  gate
 	task  Task
 	items int
-	limit atomic.Int32 // workers that take part
+	limit atomic.Int32 // number of workers that take part in runs
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
-	// left is the number of shares of the run with unclaimed items, in groups. A worker without own items reads it
-	// instead of a cache line of every other worker.
+	// left is the number of shares with unclaimed items, counted separately for groups of shares. A worker whose own
+	// share is finished reads these counters instead of a cache line of every other worker.
 	left [leftGroups]leftCount
 }
 
-// leftGroups is the number of counters of shares with items. A single one is written by all workers: a run of two items
-// for each of 16 workers took 5.4 microseconds with one, and 3.8 with four.
+// leftGroups is the number of counters of shares with unclaimed items. All workers would write a single counter: a run
+// of two items for each of 16 workers took 5.4 microseconds with one counter, and 3.8 with four.
 const leftGroups = 4
 
 // leftCount fills two cache lines, because processors fetch lines in pairs.
@@ -75,14 +73,14 @@ type leftCount struct {
 // New starts a pool of the given number of workers, at least one. The caller of Run is one of them.
 func New(workers int) *Pool { return NewIdle(workers, nil) }
 
-// NewIdle is like New for workers that call idle while they wait for the next run or for the end of one. Each worker
-// calls it repeatedly, with its number, until it reports that there is nothing to do. A call takes less than a
-// microsecond.
+// NewIdle is like New, with a function that waiting workers call until the next run, or the end of a run. Each worker
+// calls idle repeatedly, with its number, until it returns false, which means that it had no work. A call takes less
+// than a microsecond.
 func NewIdle(workers int, idle func(worker int) bool) *Pool { return NewBound(workers, idle, nil) }
 
-// NewBound is like NewIdle for workers that call bind, each with its number, before they work: once, except the
-// caller of Run, which is not always the same goroutine and calls it each time. A goroutine that bind locks to its
-// thread stays locked.
+// NewBound is like NewIdle, with a function that each worker calls with its number before it works. Workers call bind
+// once; the caller of Run, which may be another goroutine each time, calls it in every run. A goroutine that bind locks
+// to its thread stays locked.
 func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *Pool {
 	workers = max(workers, 1)
 	p := &Pool{workers: workers, idle: make([]func() bool, workers), bind: bind, members: make([]member, workers)}
@@ -104,8 +102,8 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 // Workers returns the number of workers, the caller of Run included.
 func (p *Pool) Workers() int { return p.workers }
 
-// SetLimit lets only the first n workers take part in the runs that follow, at least one. The others park, which leaves
-// their processors to other threads. Any caller that calls Run calls it, between runs.
+// SetLimit lets only the first n workers, at least one, take part in later runs. The others park, which leaves their
+// processors to other threads. It is called between runs, by the goroutine that calls Run.
 func (p *Pool) SetLimit(n int) {
 	if n = min(max(n, 1), p.workers); n != p.Limit() {
 		p.limit.Store(int32(n))
@@ -115,14 +113,13 @@ func (p *Pool) SetLimit(n int) {
 // Limit returns the number of workers that take part in runs.
 func (p *Pool) Limit() int { return int(p.limit.Load()) }
 
-// Share returns the items that a worker takes first in a run of the given number of items: n items, starting at
+// Share returns the items that a worker takes first in a run with the given number of items: n items, starting at
 // first.
 func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.Limit()) }
 
-// Run calls task.Do for every item in [0, items) and returns when all calls
-// have returned. After a panic in a task no further items are started; the panic is
-// returned as a *PanicError; the pool stays usable. Run on a pool that is
-// already running returns ErrBusy without calling the task.
+// Run calls task.Do for every item in [0, items) and returns when all calls have returned. After a panic in a task no
+// further items are started; Run returns the panic as a *PanicError, and the pool can be used again. If another Run is
+// in progress, it returns ErrBusy without calling the task.
 func (p *Pool) Run(items int, task Task) error {
 	if !p.busy.CompareAndSwap(false, true) {
 		return ErrBusy
@@ -135,17 +132,17 @@ func (p *Pool) Run(items int, task Task) error {
 		return nil
 	}
 	if items/p.Limit() >= maxItems {
-		return fmt.Errorf("pool: the run has %d items for %d workers, at most %d for each are supported", items,
+		return fmt.Errorf("pool: the run has %d items for %d workers, want at most %d items per worker", items,
 			p.Limit(), maxItems)
 	}
 	if p.bind != nil {
 		p.bind(0)
 	}
-	defer p.end() // also when a task ends this goroutine
+	defer p.end() // runs also if a task ends this goroutine
 	p.task, p.items = task, items
 	p.fault.Store(nil)
-	before := debug.SetPanicOnFault(true) // as in serve
-	if items == 1 {                       // nothing to share
+	before := debug.SetPanicOnFault(true) // restored below; serve sets it for the other workers
+	if items == 1 {                       // a single item: no other worker is needed
 		p.do(0, 0, 1)
 		debug.SetPanicOnFault(before)
 	} else {
@@ -164,8 +161,8 @@ func (p *Pool) Run(items int, task Task) error {
 	return nil
 }
 
-// KeepAwake lets workers wait for the next run without parking, until it is called with false. It is for runs at
-// unknown times on processors that have no other work. Waking many parked workers takes a millisecond.
+// KeepAwake(true) lets workers wait for the next run without parking, until KeepAwake(false) is called. It is for runs
+// at unknown times on processors that have no other work, because waking many parked workers takes a millisecond.
 func (p *Pool) KeepAwake(on bool) {
 	if p.spin.awake.Store(on); on {
 		p.wake(p.workers - 1)
@@ -203,8 +200,7 @@ func (p *Pool) open() uint64 {
 	return p.gate.open()
 }
 
-// settle shuts the gate and waits for the workers inside. A worker that
-// never entered is not waited for.
+// settle closes the gate and waits for the workers inside. It does not wait for workers that never entered.
 func (p *Pool) settle() {
 	p.gate.shut()
 	if !p.empty() {
@@ -222,9 +218,9 @@ func (p *Pool) empty() bool {
 	return true
 }
 
-// end clears the state of the run, also when a task ends this goroutine.
+// end clears the state of the run. It also runs if a task ends this goroutine.
 func (p *Pool) end() {
-	if p.gate.state().open() { // a write would take the line from all that poll it
+	if p.gate.state().open() { // a write would remove the cache line from the caches of all workers that poll it
 		p.settle()
 	}
 	p.task = nil
@@ -243,11 +239,12 @@ func (p *Pool) start(w int) {
 	go p.serve(w)
 }
 
-// serve joins one run after the other. If a task ends this goroutine, a new one takes over the number.
+// serve joins one run after the other. If a task ends this goroutine, a new goroutine continues with the worker's
+// number.
 func (p *Pool) serve(w int) {
 	defer p.done.Done()
-	// Tasks read mapped files. Where one was truncated, a read is a fault: it becomes a panic of the item instead of
-	// the end of the process.
+	// Tasks read mapped files. If a file was truncated, a read fails with a fault, which becomes a panic of the item
+	// instead of ending the process.
 	debug.SetPanicOnFault(true)
 	if p.bind != nil {
 		p.bind(w)
@@ -290,8 +287,8 @@ func (p *Pool) leave(m *member) {
 	p.owner.wake()
 }
 
-// work runs the items of a worker's share and then unclaimed ones of others, until there are none. A worker beyond the
-// limit that arrived before the limit was set has no share and helps the others.
+// work runs the items of a worker's share, and then unclaimed items of other workers until there are none. A worker
+// beyond the limit, which arrived before the limit was set, has no share and only helps the others.
 func (p *Pool) work(w int, run uint64) {
 	limit := p.Limit()
 	for i := range limit {
@@ -319,8 +316,7 @@ func (p *Pool) allClaimed() bool {
 	return true
 }
 
-// do runs items [item, end). It turns a panic into the run's fault, after which
-// no more items are claimed.
+// do runs items [item, end). It stores a panic as the error of the run, after which no more items are claimed.
 func (p *Pool) do(w, item, end int) {
 	defer func() {
 		if item == end {

@@ -96,7 +96,7 @@ func TestWorkIsShared(t *testing.T) {
 	p := open(t, 2)
 	var mu sync.Mutex
 	by := map[int]int{}
-	// Two items that wait for each other can only end if two workers run them.
+	// Two items that wait for each other can end only if two workers run them.
 	var met sync.WaitGroup
 	met.Add(2)
 	err := p.Run(2, Func(func(worker, _ int) {

@@ -41,9 +41,9 @@ func (p *products) Do(worker, _ int) {
 	}
 }
 
-// Garbage collections do not wait long for assembly, which has no safe points: a collection waits for the longest
-// stretch of assembly on every worker before the world stops. Without a preemptible call for each block that would take
-// seconds.
+// Garbage collections do not wait long for assembly, which cannot be preempted: before the world stops, a collection
+// waits for the longest uninterrupted assembly call on every worker. Without a preemptible call for each block that
+// would take seconds.
 func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 	bound := time.Duration(runtime.GOMAXPROCS(0)) * 200 * time.Millisecond
 	for _, tier := range vec.Tiers() {
@@ -68,7 +68,7 @@ func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 			waits := make([]time.Duration, 15)
 			for i := range waits {
 				start := cputime.Process()
-				runtime.ReadMemStats(&stats) // little more than stopping the world
+				runtime.ReadMemStats(&stats) // takes little more time than stopping the world
 				waits[i] = cputime.Process() - start
 				time.Sleep(5 * time.Millisecond)
 			}

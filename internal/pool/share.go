@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// member has the fields that one worker writes in a run. It fills two cache lines, because processors fetch lines in
-// pairs.
+// member has the fields that one worker writes during a run. It fills two cache lines, because processors fetch lines
+// in pairs.
 type member struct {
 	memberState
 	_ [128 - unsafe.Sizeof(memberState{})]byte
@@ -14,21 +14,22 @@ type member struct {
 
 type memberState struct {
 	inside atomic.Bool
-	// claimed is the number of items of this worker's share that are taken, by itself or by others: number of the run
-	// << countBits | count. The number of an earlier run means none, so nothing is reset between runs.
+	// claimed is the number of items of this worker's share that are taken, by this worker or by others, together with
+	// the number of the run: number of the run << countBits | count. A run number other than the current one means 0
+	// items, so nothing is reset between runs.
 	claimed atomic.Uint64
 	parker
 }
 
 const (
 	countBits = 28
-	maxItems  = 1<<countBits - 1 // of a share
+	maxItems  = 1<<countBits - 1 // maximum number of items of a share
 	// resetRuns is the number of runs after which claims are reset, long before the numbers in them repeat.
 	resetRuns = 1 << 20
 )
 
 // share returns the items of a worker. The shares of all workers are consecutive, and their sizes differ by at most
-// one. A worker has the same share in every run with the same number of items, so it reads the same memory again. A
+// one. They depend only on the number of items, so that in every such run a worker reads the same part of memory. A
 // worker beyond the number of items has none.
 func share(items, worker, workers int) (first, n int) {
 	if worker >= workers {
@@ -42,8 +43,8 @@ func share(items, worker, workers int) (first, n int) {
 	return first, n
 }
 
-// claim takes half of the unclaimed items of worker v's share, so that adjacent items, which read adjacent memory, stay
-// together and others can take the rest.
+// claim takes half of the unclaimed items of worker v's share: adjacent items, which read adjacent memory, stay
+// together, and other workers can take the rest.
 func (p *Pool) claim(v int, run uint64) (first, n int) {
 	m := &p.members[v]
 	start, size := share(p.items, v, p.Limit())

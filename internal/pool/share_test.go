@@ -26,8 +26,8 @@ func TestSharesCoverTheItems(t *testing.T) {
 	}
 }
 
-// Claims start at zero in every run, also when run numbers wrap around and when the run number no longer fits into a
-// word together with the count.
+// Claims start at zero in every run, including when run numbers wrap around and when the run number no longer fits into
+// a word together with the count.
 func TestClaimsBeginAnew(t *testing.T) {
 	for _, begin := range []uint64{0, resetRuns - 3, 1<<(64-countBits) - 3} {
 		p := open(t, 3)
@@ -44,8 +44,8 @@ func TestClaimsBeginAnew(t *testing.T) {
 	}
 }
 
-// With more workers than processors and items of very different length, all items are done, and no worker waits for one
-// that does not run.
+// With more workers than processors and items of very different length, all items are done, and no worker waits for a
+// worker that does not run.
 func TestOversubscribed(t *testing.T) {
 	p := open(t, 64)
 	for range 200 {

@@ -5,37 +5,39 @@ import (
 	"time"
 )
 
-// spinLimit is the time a waiter spins before it parks. Times are nanoseconds since the pool was made.
+// spinLimit determines how long a waiter spins before it parks. Times are nanoseconds since the pool was made.
 //
 // The operating system takes about 60 microseconds to wake a parked worker, longer than many operations of a forward
 // pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
-// waits within a pass, and for less than the gap between two steps of an idle server. If other programs use the same
+// waits within a pass, and for less than the gap between two steps of an idle server. If other programs use these
 // processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it.
-// Contention is detected if, within contentionTime, there are as many delays as other workers; it shortens spinning
-// for the same time. Single delays of many workers are not contention: on a machine with 16 dedicated processors
+// Contention means that within contentionTime there are at least as many delays as other workers; spinning is then
+// short for contentionTime. Single delays of many workers are not contention: on a machine with 16 dedicated processors
 // there are some every 100 ms, and when workers parked after each of them, decode steps took 50 % longer.
 //
-// Delays of a virtual machine whose host runs others are not contention either: the system here has not switched to
-// another thread, and parking would not bring the processor back, but each wake would take its 60 microseconds too.
+// Delays of a virtual machine whose host runs other machines are not contention either: the guest system has not
+// switched to another thread, so parking would not bring the processor back, but each wake would take its 60
+// microseconds too.
 type spinLimit struct {
 	start     time.Time
 	workers   int64
-	window    atomic.Int64                 // when delays began to be counted
-	delays    atomic.Int64                 // since then
-	switches  func() (n int64, known bool) // to other threads
-	last      atomic.Int64                 // when the last delay was noted
-	seen      atomic.Int64                 // switches until then
-	since     atomic.Int64                 // last, and seen, before delays began to be counted
+	window    atomic.Int64                 // time when the counting of delays began
+	delays    atomic.Int64                 // delays since window
+	switches  func() (n int64, known bool) // number of switches to other threads
+	last      atomic.Int64                 // time of the last delay
+	seen      atomic.Int64                 // switches until the time last
+	since     atomic.Int64                 // values of last and seen before delays were counted
 	before    atomic.Int64
 	contended atomic.Int64 // spinning is short until this time
-	awake     atomic.Bool  // spinning does not end
+	awake     atomic.Bool  // spinning has no limit
 }
 
 const (
 	longSpin  = int64(500 * time.Microsecond)
 	shortSpin = int64(20 * time.Microsecond)
-	// lostTime is the minimum delay that counts: between two polls of a waiter, or in the end of a run beyond the time
-	// the owner worked. With free processors delays are shorter.
+	// lostTime is the minimum length of a delay: the time between two polls of a waiter, or the time by which a run
+	// ends after the owner has finished its items, minus the time that the owner worked. With free processors these
+	// times are shorter.
 	lostTime       = int64(200 * time.Microsecond)
 	contentionTime = int64(100 * time.Millisecond)
 )
@@ -54,8 +56,8 @@ func (p *spinLimit) limit(now int64) int64 {
 	return longSpin
 }
 
-// contend records a delay. Contention means as many delays as there are other workers, and as many switches to other
-// threads in that time, if their number is known.
+// contend records a delay. It detects contention if there are as many delays as other workers, and as many switches to
+// other threads in that time, if their number is known.
 func (p *spinLimit) contend(now int64) {
 	switches, known := p.switches()
 	if now-p.window.Load() > contentionTime {
@@ -73,8 +75,8 @@ func (p *spinLimit) contend(now int64) {
 	}
 }
 
-// ran checks a finished run for contention: begin is its start, own the time when the owner had no items left, end
-// the time when all workers had finished.
+// ran checks a finished run for a delay. begin is the start of the run, own the time when the owner had no items left,
+// and end the time when all workers had finished.
 func (p *spinLimit) ran(begin, own, end int64) {
 	if end-own > own-begin+lostTime {
 		p.contend(end)

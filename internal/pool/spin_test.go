@@ -18,10 +18,10 @@ func TestSpinLimit(t *testing.T) {
 		}
 	}
 	want(0, longSpin)
-	p.ran(0, 100*us, 150*us) // other workers had a little more to do
+	p.ran(0, 100*us, 150*us) // other workers took slightly longer
 	p.ran(0, 5000*us, 9000*us)
 	want(9000*us, longSpin)
-	for i := range int64(3) { // the others were delayed, once for each of them
+	for i := range int64(3) { // the other workers were delayed three times
 		want(3000*us+i*us, longSpin)
 		p.ran(0, 100*us, 3000*us+i*us)
 	}
@@ -45,7 +45,7 @@ func TestSpinLimit(t *testing.T) {
 func TestDelaysWithoutSwitches(t *testing.T) {
 	var p spinLimit
 	p.init(4)
-	switches := int64(1000) // switches of long ago
+	switches := int64(1000) // switches before the delays
 	p.switches = func() (int64, bool) { return switches, true }
 	at := int64(time.Second)
 	p.contend(at)

@@ -4,7 +4,8 @@ package pool
 
 import "syscall"
 
-// involuntarySwitches counts how often the system took a processor from a thread of this process to run another.
+// involuntarySwitches returns how often the system took a processor from a thread of this process to run another
+// thread.
 func involuntarySwitches() (int64, bool) {
 	var use syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {

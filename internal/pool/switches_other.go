@@ -2,5 +2,5 @@
 
 package pool
 
-// involuntarySwitches is not known here.
+// involuntarySwitches returns false, because the number is not known on this system.
 func involuntarySwitches() (int64, bool) { return 0, false }

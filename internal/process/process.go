@@ -14,29 +14,30 @@ import (
 	"time"
 )
 
-// Bounds of a process.
+// Maximum times of a process.
 const (
-	startTime = time.Minute // until it answers
-	stopTime  = time.Minute // until it has ended
+	startTime = time.Minute // from its start until it responds
+	stopTime  = time.Minute // from a signal until it has ended
 )
 
-// client keeps no connections: a server that starts again on the same port must not be met by an old one.
+// client keeps no connections open: a request to a server that restarts on the same port must not use a connection to
+// the previous process.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Program is an executable file.
 type Program struct {
 	Path string
-	Env  []string // in addition to the environment of this process
-	Logs string   // folder for what it prints
+	Env  []string // variables in addition to the environment of this process
+	Logs string   // folder for the output
 }
 
 // Process is a program that was started.
 type Process struct {
 	Name  string
 	cmd   *exec.Cmd
-	log   string        // path of what it prints
-	ended chan struct{} // closed when it has ended
-	err   error         // how, then
+	log   string        // path of the file with the output
+	ended chan struct{} // closed when the process has ended
+	err   error         // error with which the process ended; valid after ended is closed
 }
 
 // Start runs the program. Its output is written to NAME.log.
@@ -44,7 +45,7 @@ func (p Program) Start(name string, args ...string) (*Process, error) {
 	return p.start(name, func(log io.Writer) io.Writer { return log }, args)
 }
 
-// start is Start; through returns the writer for standard output.
+// start runs the program like Start; through returns the writer for standard output.
 func (p Program) start(name string, through func(log io.Writer) io.Writer, args []string) (*Process, error) {
 	log, err := os.Create(filepath.Join(p.Logs, name+".log"))
 	if err != nil {
@@ -52,7 +53,7 @@ func (p Program) start(name string, through func(log io.Writer) io.Writer, args 
 	}
 	s := &Process{Name: name, cmd: exec.Command(p.Path, args...), log: log.Name(), ended: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = through(log), log
-	s.cmd.WaitDelay = time.Second // its children may hold the pipe of its output
+	s.cmd.WaitDelay = time.Second // child processes may keep the pipe of its output open
 	if len(p.Env) > 0 {
 		s.cmd.Env = append(os.Environ(), p.Env...)
 	}
@@ -67,7 +68,7 @@ func (p Program) start(name string, through func(log io.Writer) io.Writer, args 
 	return s, nil
 }
 
-// Running is an error once the process has ended.
+// Running returns an error once the process has ended.
 func (p *Process) Running() error {
 	select {
 	case <-p.ended:
@@ -77,7 +78,7 @@ func (p *Process) Running() error {
 	}
 }
 
-// end describes how the process has ended.
+// end returns an error that describes how the process has ended.
 func (p *Process) end(after string) error {
 	how := "with status 0"
 	if p.err != nil {
@@ -88,7 +89,7 @@ func (p *Process) end(after string) error {
 
 // Kill ends the process at once, as the system does when memory runs out.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // fails if the process has already ended
 	<-p.ended
 }
 

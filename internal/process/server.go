@@ -17,7 +17,7 @@ import (
 
 // Sparrow builds the program of this tree into a folder, where its logs go too. The caller runs inside the tree.
 func Sparrow(ctx context.Context, dir string) (Program, error) {
-	p := Program{Path: filepath.Join(dir, "sparrow.exe"), Logs: dir} // a name that every system starts
+	p := Program{Path: filepath.Join(dir, "sparrow.exe"), Logs: dir} // name of an executable on every system
 	build := exec.CommandContext(ctx, "go", "build", "-o", p.Path, "sparrow/cmd/sparrow")
 	if out, err := build.CombinedOutput(); err != nil {
 		return p, fmt.Errorf("go build: %w\n%s", err, out)
@@ -49,7 +49,7 @@ func (p Program) Serve(ctx context.Context, name string, flags ...string) (*Serv
 	case <-s.ended:
 		return nil, s.end(" at its start")
 	case <-time.After(startTime):
-		err = fmt.Errorf("%s gave no address within %v; %s", name, startTime, s.lastLines())
+		err = fmt.Errorf("%s printed no line with its address within %v; %s", name, startTime, s.lastLines())
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -61,7 +61,7 @@ func (p Program) Serve(ctx context.Context, name string, flags ...string) (*Serv
 type addressReader struct {
 	log     io.Writer
 	address chan<- string
-	line    []byte // its beginning
+	line    []byte // beginning of a line that is not complete
 	found   bool
 }
 

@@ -1,21 +1,21 @@
 package sched
 
-// An account is an owner of sequences: a tenant, a flow of a tenant, or a request of a flow. No account keeps more than
-// its siblings have while sequences of these wait.
+// account is an owner of sequences: a tenant, a flow of a tenant, or a request of a flow. No account keeps more places
+// or pages than its siblings while sequences of the siblings wait.
 type account struct {
 	parent  *account
-	key     any // in the table of the parent
-	running int // sequences that hold pages
+	key     any // key in the members of the parent
+	running int // number of sequences that hold pages
 	waiting int
-	served  int64 // tokens of prompts and outputs that were scheduled
-	turns   int   // sequences that a request has added
-	begun   int   // prompts under way, while those of a batch are chosen
-	chosen  int   // of these, the ones in the batch
+	served  int64 // number of scheduled tokens of prompts and outputs
+	turns   int   // number of sequences that a request has added
+	begun   int   // number of prompts in progress, while the prompts of a batch are chosen
+	chosen  int   // number of prompts in the batch that is being formed
 	members map[any]*account
 }
 
-// member returns the account of a key, or makes one. A new account begins with the service of the least served sibling:
-// idle time gives no credit.
+// member returns the account of a key, and makes it if it does not exist. A new account begins with the service of the
+// least served sibling, so that idle time gives no credit.
 func (p *account) member(key any) *account {
 	if m := p.members[key]; m != nil {
 		return m
@@ -45,7 +45,7 @@ func (p *account) count(running, waiting int) {
 	}
 }
 
-// serve counts tokens.
+// serve adds tokens to the service of an account and its parents.
 func (p *account) serve(tokens int) {
 	for ; p != nil; p = p.parent {
 		p.served += int64(tokens)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A background sequence releases its place and its pages for any other sequence, waits while prompts of others are
-// computed, decodes in batches with them, and ends.
+// A background sequence releases its place and its pages for any other sequence, waits while prompts of other sequences
+// are computed, decodes in batches with other sequences, and ends.
 func TestTheBackgroundGivesWay(t *testing.T) {
 	for name, pages := range map[string]int{"by places": 1000, "by pages": 24} {
 		t.Run(name, func(t *testing.T) {
@@ -30,22 +30,49 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 			if err := f.add(long, 60); err != nil {
 				t.Fatal(err)
 			}
-			for at := 0; at < 40; at += 16 { // the batches contain nothing else until the first token
+			for at := 0; at < 40; at += 16 { // the batches contain only this prompt until its first token
 				items := step(t, f)
 				if len(items) != 1 || items[0].Seq != long {
-					t.Fatalf("%d items in the batch of a prompt, the first of %q", len(items), items[0].Seq.Tenant)
+					t.Fatalf("%d items in the batch of a prompt, the first of tenant %q", len(items),
+						items[0].Seq.Tenant)
 				}
 			}
 			if items := step(t, f); len(items) < 2 {
-				t.Errorf("%d items beside a sequence that decodes; the background has room", len(items))
+				t.Errorf("%d items in a batch with a decoding sequence, want also the background sequence", len(items))
 			}
 			for len(f.goals) > 0 {
 				step(t, f)
 			}
 			if long.Preempted > 0 {
-				t.Errorf("it was suspended %d times for the background", long.Preempted)
+				t.Errorf("the sequence was suspended %d times for the background", long.Preempted)
 			}
 		})
+	}
+}
+
+// A background sequence waits while a prompt of another tenant is computed or can be admitted, but not while that
+// prompt waits for pages that are fetched, because otherwise no sequence would run.
+func TestTheBackgroundRunsWhilePagesAreFetched(t *testing.T) {
+	f := newTestFake(t, 100, 4, Limits{BatchTokens: 16, MaxRunning: 4})
+	f.sched.OnAdmit(func(q *Sequence) bool { return q.Tenant == "kept" })
+	behind := mustAdd(t, f, &Sequence{Tokens: prompt(500, 40), Tenant: "batch", Background: true}, 42)
+	kept := mustAdd(t, f, &Sequence{Tokens: prompt(100, 30), Tenant: "kept"}, 32)
+	mustStep(t, f) // this step admits the prompt
+	for i := range 2 {
+		if items := mustStep(t, f); find(items, kept) != nil || find(items, behind) == nil {
+			t.Errorf("batch %d while pages are fetched: prompt %v, background %v", i, find(items, kept) != nil,
+				find(items, behind) != nil)
+		}
+	}
+	f.sched.EndRestore(kept)
+	for i := range 2 {
+		if items := mustStep(t, f); find(items, kept) == nil || find(items, behind) != nil {
+			t.Errorf("batch %d of the prompt: prompt %v, background %v", i, find(items, kept) != nil,
+				find(items, behind) != nil)
+		}
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
 	}
 }
 

@@ -57,24 +57,25 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	}
 	items := append([]Item(nil), s.Schedule()...)
 	if len(items) != 1 || items[0].Seq != long || !s.Load().Divided() || !s.Load().Apart() {
-		t.Fatalf("%d items, divided %v; want the prompt alone", len(items), s.Load().Divided())
+		t.Fatalf("%d items, divided %v; want only the prompt", len(items), s.Load().Divided())
 	}
 	served := streams[0].request.served
 	for i := range int64(3) {
 		inner, load := s.Between()
-		if got := streams[0].request.served; got != served+i+1 { // counted as in any batch
+		// Served counts batches between operations like other batches.
+		if got := streams[0].request.served; got != served+i+1 {
 			t.Fatalf("%d tokens of a stream were scheduled after %d batches between operations, want %d", got, i+1,
 				served+i+1)
 		}
 		if len(inner) != 2 || inner[0].Seq != streams[0] || inner[1].Seq != streams[1] || load.Divided() ||
 			!s.Load().Divided() {
-			t.Fatalf("%d items between, want the streams", len(inner))
+			t.Fatalf("%d items between operations, want the streams", len(inner))
 		}
 		finish(t, s, inner)
 	}
 	finish(t, s, items)
 	if len(streams[0].Tokens) != 15+1+3 || long.cache.Len() != len(items[0].Tokens) {
-		t.Errorf("a stream has %d tokens, the prompt %d", len(streams[0].Tokens), long.cache.Len())
+		t.Errorf("a stream has %d tokens, the prompt has %d cached tokens", len(streams[0].Tokens), long.cache.Len())
 	}
 
 	s, _ = divided(t, 1000, 2)
@@ -83,9 +84,9 @@ func TestLongPromptsAreDivided(t *testing.T) {
 		t.Fatal(err)
 	}
 	if items := s.Schedule(); len(items) != 3 || s.Load().Divided() {
-		t.Errorf("%d items, divided %v; want a batch of all", len(items), s.Load().Divided())
+		t.Errorf("%d items, divided %v; want one batch with all sequences", len(items), s.Load().Divided())
 	}
-	// This case has the same prompt, but the streams have already waited for nearly the maximum time.
+	// This case has an equal prompt, but the streams have already waited for nearly the maximum time.
 	s, _ = divided(t, 1000, 2)
 	s.roster.limits.MaxStall = time.Hour
 	if err := s.Add(&Sequence{Tokens: make([]int32, 30)}); err != nil {
@@ -93,7 +94,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	}
 	s.Waited(time.Hour - time.Nanosecond)
 	if items := s.Schedule(); len(items) != 1 || !s.Load().Divided() {
-		t.Errorf("%d items, divided %v; want the prompt alone", len(items), s.Load().Divided())
+		t.Errorf("%d items, divided %v; want only the prompt", len(items), s.Load().Divided())
 	}
 }
 
@@ -107,7 +108,7 @@ func TestBetweenTakesNoPages(t *testing.T) {
 	}
 	items := append([]Item(nil), s.Schedule()...)
 	if len(items) != 1 || items[0].Seq != long {
-		t.Fatalf("%d items, want the prompt alone", len(items))
+		t.Fatalf("%d items, want only the prompt", len(items))
 	}
 	ran := 0
 	for range 40 {
@@ -155,7 +156,7 @@ func TestDividedBatchesWithoutPages(t *testing.T) {
 	}
 	if items := s.Schedule(); len(items) != 2 || !items[0].Decode || !items[1].Decode || s.Load().Divided() ||
 		s.Preemptions() > 0 {
-		t.Errorf("%d items, divided %v, %d preemptions; want the streams", len(items), s.Load().Divided(),
+		t.Errorf("%d items, divided %v, %d preemptions; want only the streams", len(items), s.Load().Divided(),
 			s.Preemptions())
 	}
 }

@@ -1,11 +1,11 @@
 package sched
 
 // ReserveDrafts reserves pages for n drafts after the tokens of a running sequence whose next token was sampled, and
-// returns the number of drafts that have pages. The drafting layer may write their rows at once. While other sequences
-// wait for pages, drafts take no page that the next token does not need.
+// returns the number of drafts that have pages. After the call, the drafting layer may write the rows of these drafts.
+// While other sequences wait for pages, drafts get only the page that the next token needs anyway.
 func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int { return s.roster.reserveDrafts(q, n) }
 
-// reserveDrafts implements ReserveDrafts.
+// reserveDrafts reserves pages for n drafts, see Scheduler.ReserveDrafts.
 func (o *roster) reserveDrafts(q *Sequence, n int) int {
 	if q.state != stateRunning || !q.decoding() {
 		return 0
@@ -36,8 +36,8 @@ func (s *Scheduler) Reject(it *Item) error {
 	return it.Seq.cache.Truncate(it.Seq.cache.Len())
 }
 
-// draftBudget returns how many of the batch's remaining tokens may be drafts. At least half are left for running and
-// waiting prompts, and at least one token for each.
+// draftBudget returns how many of the batch's remaining tokens may be drafts. At least half of the tokens are left for
+// running and waiting prompts, and at least one token for each prompt.
 func (f *forming) draftBudget(left int) int {
 	if len(f.roster.waiting) == 0 && len(f.items) == len(f.roster.running) {
 		return left
@@ -45,8 +45,8 @@ func (f *forming) draftBudget(left int) int {
 	return max(min(left/2, left-f.roster.limits.MaxPrompts), 0)
 }
 
-// addDrafts adds at most budget drafts to the items of decoding sequences, oldest first, and returns how many. All
-// proposed drafts are removed afterwards.
+// addDrafts adds at most budget drafts to the items of decoding sequences, oldest sequence first, and returns the
+// number of added drafts. It also removes the proposed drafts of all sequences.
 func (f *forming) addDrafts(budget int) int {
 	if len(f.roster.waiting) > 0 {
 		for rank := range f.roster.pools {

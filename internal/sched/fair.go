@@ -5,7 +5,7 @@ import "slices"
 // before reports whether a sequence is admitted, or its prompt computed, before another. Background sequences come
 // last. The tenant with the fewest prompts in the current batch comes first, then the tenant that was served least.
 // Inside a tenant the highest priority comes first, then flows are ordered like tenants. Inside a flow requests take
-// turns: first the first sequences of all requests in order of arrival, then the second ones.
+// turns: first the first sequence of every request in order of arrival, then the second sequence of every request.
 func (o *roster) before(a, b *Sequence) bool {
 	if a.Background != b.Background {
 		return b.Background
@@ -29,8 +29,9 @@ func (o *roster) before(a, b *Sequence) bool {
 	return a.age < b.age
 }
 
-// makeRoom suspends running sequences of accounts that have more than their share while an account that has less waits
-// and cannot be admitted. It runs before a batch is formed, at most once for each prompt of the batch.
+// makeRoom suspends running sequences of accounts that have more than their share, while a sequence of an account with
+// less than its share waits and cannot be admitted. It runs before a batch is formed, at most once for each prompt of
+// the batch.
 func (o *roster) makeRoom() {
 	blocked := false
 	for range o.limits.MaxPrompts {
@@ -52,17 +53,18 @@ func (o *roster) makeRoom() {
 	}
 }
 
-// swap suspends a sequence for a waiting one of its own tenant that comes before it, reserves the place for that one,
-// and reports whether it did. Other tenants keep their places: even if one of them comes first, the others may divide
-// their own share. If admission is not blocked, swap applies only to tenants that run as many sequences as they may.
+// swap suspends a running sequence for a waiting sequence of the same tenant that comes before it, and reserves the
+// place for the waiting sequence. It reports whether it suspended a sequence. The places of other tenants do not
+// change: even if the sequence of another tenant comes first, a tenant may divide its own share. If admission is not
+// blocked, swap applies only to tenants that run as many sequences as they may.
 func (o *roster) swap(blocked bool) bool {
 	o.heads = o.heads[:0]
 	for _, q := range o.waiting {
 		if !blocked && !q.waitsForPlace() || q.waitsForPrompt() || slices.Contains(o.promised, q) {
 			continue
 		}
-		// More sequences of the tenant run than q.Places allows, because others have a higher limit or none. One
-		// suspension would not let q run, and the suspended sequence would be admitted again at once, batch after
+		// More sequences of the tenant run than q.Places allows, because other sequences have a higher limit or none.
+		// One suspension would not let q run, and the suspended sequence would be admitted again at once, batch after
 		// batch.
 		if q.Places > 0 && q.tenant().running > q.Places {
 			continue
@@ -78,9 +80,10 @@ func (o *roster) swap(blocked bool) bool {
 	for _, q := range o.heads {
 		if t := q.tenant(); t.running == 0 || len(t.members) == 1 && len(q.flow().members) == 1 ||
 			!q.waitsForPlace() && o.canAdmit(q) {
-			continue // nothing to take, or nobody to take it from, or no need to
+			continue // no sequence can be suspended, or no suspension is needed
 		}
-		// If q still lacked pages, another sequence would get the place, and the computed pages would be lost.
+		// A sequence is suspended only if q then has enough pages: otherwise another sequence would get the place, and
+		// the suspended sequence's computed pages would be lost.
 		if victim := o.excessInside(q); victim != nil && o.findPages(q, victim) {
 			o.suspend(victim)
 			o.promised = append(o.promised, q)
@@ -91,12 +94,16 @@ func (o *roster) swap(blocked bool) bool {
 }
 
 // excess returns the sequence to suspend for the waiting sequence q: the youngest background sequence; else the
-// youngest sequence of the largest request of the tenant that holds the most places, or pages if pages are short; or
-// one of the same tenant. It returns nil if its owner would then have less than q's owner. An account always keeps its
-// oldest sequence, except for a higher priority of the same tenant.
+// youngest sequence of the largest request of the tenant that holds the most places, or pages if pages are short; or a
+// sequence of q's own tenant. It returns nil if the owner of that sequence would then have less than the owner of q. An
+// account always keeps its oldest sequence, except for a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
-	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
-		return victim
+	if !q.Background {
+		for _, r := range slices.Backward(o.running) { // in order of arrival
+			if r.Background && r.yields() {
+				return r
+			}
+		}
 	}
 	if victim := o.excessOf(q, (*Sequence).tenant); victim != nil {
 		return victim
@@ -104,8 +111,8 @@ func (o *roster) excess(q *Sequence) *Sequence {
 	return o.excessInside(q)
 }
 
-// excessInside is excess among the sequences of q's tenant: it returns one of a lower priority, or of a flow or request
-// that has more than its share.
+// excessInside returns the sequence of q's own tenant to suspend for q: a sequence of lower priority, or of a flow or
+// request that has more than its share; nil if there is none.
 func (o *roster) excessInside(q *Sequence) *Sequence {
 	if lower := o.lowest(q); lower != nil {
 		return lower
@@ -113,14 +120,14 @@ func (o *roster) excessInside(q *Sequence) *Sequence {
 	return o.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
 }
 
-// excessOf computes excess for the given levels of accounts.
+// excessOf returns the sequence to suspend for q among the accounts at the given levels, see excess.
 func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
-	rank := -1 // whose sequences may go: any
+	rank := -1 // rank whose sequences may be suspended; -1 means any rank
 	if len(o.running) < o.limits.MaxRunning && !q.waitsForPlace() {
 		need, has = o.pagesFor(q), (*Sequence).pages
 		if len(o.pools) > 1 {
-			rank = o.nearest(q) // pages of others are of no use
+			rank = o.nearest(q) // pages of other ranks do not help q
 		}
 	}
 	for _, level := range levels {
@@ -148,29 +155,19 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequ
 	return nil
 }
 
-// youngestBackground returns the youngest running background sequence on a rank, or on any rank if that is -1; nil if
-// there is none.
-func (o *roster) youngestBackground(rank int) *Sequence {
-	for _, r := range slices.Backward(o.running) { // in order of arrival
-		if r.Background && (rank < 0 || r.rank == rank) {
-			return r
-		}
-	}
-	return nil
-}
-
-// lowest returns the youngest running sequence of the lowest priority of q's tenant, if that is below q's priority;
-// else nil.
+// lowest returns the youngest running sequence of the lowest priority of q's tenant, if that priority is lower than
+// q's; otherwise nil.
 func (o *roster) lowest(q *Sequence) (lower *Sequence) {
-	for _, r := range o.running { // in order of arrival
-		if r.tenant() == q.tenant() && r.Priority < q.Priority && (lower == nil || r.Priority <= lower.Priority) {
+	for _, r := range o.running { // running is in order of arrival
+		if r.tenant() == q.tenant() && r.yields() && r.Priority < q.Priority &&
+			(lower == nil || r.Priority <= lower.Priority) {
 			lower = r
 		}
 	}
 	return lower
 }
 
-// holds returns the sum of the places and pages of an account's running sequences.
+// holds returns the sum of has over the running sequences of an account: the places or the pages that they hold.
 func (o *roster) holds(p *account, level func(*Sequence) *account, has func(*Sequence) int) (n int) {
 	for _, r := range o.running {
 		if level(r) == p {
@@ -181,14 +178,14 @@ func (o *roster) holds(p *account, level func(*Sequence) *account, has func(*Seq
 }
 
 // youngestOf returns the youngest running sequence of the largest request of an account, on a rank, or on any rank if
-// that is -1. It returns nil if that would be the account's oldest sequence.
+// that is -1. It returns nil if that is the account's oldest sequence.
 func (o *roster) youngestOf(p *account, level func(*Sequence) *account, rank int) (youngest *Sequence) {
 	oldest := true
-	for _, r := range o.running { // in order of arrival
+	for _, r := range o.running { // running is in order of arrival
 		if level(r) != p {
 			continue
 		}
-		if !oldest && (rank < 0 || r.rank == rank) &&
+		if !oldest && r.yields() && (rank < 0 || r.rank == rank) &&
 			(youngest == nil || r.request.running >= youngest.request.running) {
 			youngest = r
 		}

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// flood adds n long sequences of one request.
+// flood adds n long sequences of one request, each up to goal tokens.
 func flood(t *testing.T, f *fake, tenant string, request any, n, goal int) {
 	t.Helper()
 	for i := range n {
@@ -31,8 +31,8 @@ func step(t *testing.T, f *fake) []Item {
 }
 
 // A sequence of another tenant, or of another request of the same tenant, runs in the next batch, however many
-// sequences one request has running and waiting. That request is reduced to its share if it has more, and later
-// continues alone.
+// sequences one request has running and waiting. A request that has more than its share is reduced to its share, and
+// later continues alone.
 func TestFloodsDoNotLockOut(t *testing.T) {
 	for name, c := range map[string]struct{ tenant, other string }{"tenants": {"a", "b"}, "requests": {"a", "a"}} {
 		for limit, pages := range map[string]int{"places": 1000, "pages": 40} {
@@ -55,10 +55,12 @@ func TestFloodsDoNotLockOut(t *testing.T) {
 					ran = ran || it.Seq == late
 				}
 				if !ran {
-					t.Errorf("the late sequence is not in the batch; %d run, %d before it came", f.sched.Running(), had)
+					t.Errorf("the late sequence is not in the batch; %d sequences run, %d before it arrived",
+						f.sched.Running(), had)
 				}
 				if n := f.sched.Running() - 1; n < min(had, 8)/2 {
-					t.Errorf("%d sequences of the flood run, %d before: more than its excess was taken", n, had)
+					t.Errorf("%d sequences of the flood run, %d before: more sequences than its excess were suspended",
+						n, had)
 				}
 				for len(f.goals) > 0 {
 					step(t, f)
@@ -68,7 +70,8 @@ func TestFloodsDoNotLockOut(t *testing.T) {
 	}
 }
 
-// A flow divides its tenant's share: another tenant gets the same share, however many flows it competes with.
+// A flow divides its tenant's share: the share of another tenant does not depend on the number of flows that it
+// competes with.
 func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
 	if err != nil {
@@ -93,12 +96,12 @@ func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 		of[q.Tenant+q.Flow]++
 	}
 	if of["ax"] != 2 || of["ay"] != 2 || of["b"] != 4 {
-		t.Errorf("%v run, want 2 of each flow of one tenant and 4 of the other", of)
+		t.Errorf("the running sequences are %v, want 2 of each flow of one tenant and 4 of the other tenant", of)
 	}
 }
 
-// A sequence is not suspended if it would be admitted again before the waiting one: a flow that has been served less
-// keeps its places, although it has more of them.
+// A sequence is not suspended if it would be admitted again before the waiting sequence: a flow that was served less
+// keeps its places, although it has more places.
 func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 4})
 	if err != nil {
@@ -121,7 +124,7 @@ func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
 		step(t, f)
 	}
 	if n := f.sched.Preemptions(); n > 2 {
-		t.Errorf("%d suspensions in 40 steps", n)
+		t.Errorf("%d suspensions in 40 steps, want fewer", n)
 	}
 }
 
@@ -145,7 +148,7 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 	add("c", "", 4)  // first in the queue, but no sequence can be suspended for it
 	add("a", "y", 5) // takes the place of the tenant's other flow
 	step(t, f)
-	add("b", "", 6) // takes the place of the sequence added before
+	add("b", "", 6) // takes the place of the sequence that was added before it
 	for range 3 {
 		step(t, f)
 	}
@@ -154,12 +157,12 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 		of[q.Tenant]++
 	}
 	if of["a"] != 1 || of["b"] != 1 || of["c"] != 1 {
-		t.Errorf("%v run, want one of each tenant", of)
+		t.Errorf("the running sequences are %v, want one of each tenant", of)
 	}
 }
 
-// A sequence is suspended for another of its tenant only if the other one then has enough pages. Otherwise two tenants,
-// each with a long prompt of a higher priority, would suspend each other repeatedly, and none would end.
+// A sequence is suspended for another sequence of its tenant only if that sequence then has enough pages. Otherwise two
+// tenants, each with a long prompt of a higher priority, would repeatedly cause suspensions, and no sequence would end.
 func TestNobodyIsSuspendedInVain(t *testing.T) {
 	f, err := newFake(20, 6, Limits{BatchTokens: 2, MaxRunning: 2, MaxPrompts: 3})
 	if err != nil {
@@ -170,7 +173,7 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 		{Tenant: "b", Tokens: make([]int32, 69)}, {Tenant: "a", Tokens: make([]int32, 77)},
 	} {
 		for at := range q.Tokens {
-			q.Tokens[at] = int32(i + at*at%7) // prompts have no common prefixes
+			q.Tokens[at] = int32(i + at*at%7) // the prompts have no common prefixes
 		}
 		q.Request = i
 		if err := f.add(q, len(q.Tokens)+2); err != nil {
@@ -188,10 +191,10 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 	}
 }
 
-// A sequence is suspended for another of its tenant only if the other one can then run: more sequences of the tenant
-// may be running than the waiting one's limit allows, because others have another limit. Otherwise the suspended one
-// would return in the same batch, begin again and take the only row that may be replayed from the other prompt, and
-// none would end.
+// A sequence is suspended for another sequence of its tenant only if that sequence can then run: more sequences of the
+// tenant may be running than the limit of the waiting sequence allows, because the running sequences have other limits.
+// Otherwise the suspended sequence would return in the same batch, begin again and take the only row that may be
+// replayed, and no sequence would end.
 func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {
 	f := newTestFake(t, 10, 5, Limits{BatchTokens: 18, MaxRunning: 7, RecordRows: 1})
 	older := mustAdd(t, f, &Sequence{Tokens: prompt(100, 20), Request: 1, Replay: Span{From: 0, To: 7}}, 22)
@@ -221,7 +224,7 @@ func TestAnExceededBoundHidesNobody(t *testing.T) {
 	add("b", 4, 0, 0) // first in the queue, but no sequence can be suspended for it
 	add("a", 5, 1, 1)
 	if middle := add("a", 6, 0, 0); find(step(t, f), middle) == nil {
-		t.Error("a higher priority without a bound is not in the next batch")
+		t.Error("a sequence of higher priority without a limit is not in the next batch")
 	}
 	for len(f.goals) > 0 {
 		if step(t, f); f.steps > 500 {
@@ -230,8 +233,8 @@ func TestAnExceededBoundHidesNobody(t *testing.T) {
 	}
 }
 
-// A sequence of a higher priority runs in the next batch and is not suspended for lower ones of its tenant; other
-// tenants keep their share.
+// A sequence of a higher priority runs in the next batch and is not suspended for sequences of lower priority of its
+// tenant; other tenants keep their share.
 func TestPriorityActsInsideATenant(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
 	if err != nil {
@@ -257,13 +260,13 @@ func TestPriorityActsInsideATenant(t *testing.T) {
 		return of
 	}
 	if of := running(); of["ahigh"] == 0 {
-		t.Errorf("%v run after one step", of)
+		t.Errorf("the running sequences after one step are %v", of)
 	}
 	for range 10 {
 		step(t, f)
 	}
 	if of := running(); of["ahigh"] != 4 || of["alow"] != 0 || of["bother"] != 4 {
-		t.Errorf("%v run, want 4 of the high priority and 4 of the other tenant", of)
+		t.Errorf("the running sequences are %v, want 4 of the high priority and 4 of the other tenant", of)
 	}
 	for len(f.goals) > 0 {
 		step(t, f)
@@ -297,18 +300,18 @@ func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 		of[q.Priority]++
 	}
 	if of[2] != 2 || of[1] != 1 {
-		t.Errorf("%v run by priority, want 2 of the higher and 1 of the lower", of)
+		t.Errorf("the running sequences by priority are %v, want 2 of the higher and 1 of the lower priority", of)
 	}
 	for len(f.goals) > 0 {
 		step(t, f)
 		if n := f.sched.Running(); n > 3 {
-			t.Fatalf("%d sequences of a tenant run that may have 3", n)
+			t.Fatalf("%d sequences of a tenant run, want at most 3", n)
 		}
 	}
 }
 
-// At most as many sequences are suspended for others of their tenants as a batch can begin prompts, because a place
-// that stays empty computes nothing.
+// For each batch, at most as many sequences are suspended for other sequences of their tenants as the batch can begin
+// prompts, because a place that stays empty computes nothing.
 func TestSuspendedAreNoMoreThanPrompts(t *testing.T) {
 	for prompts := 1; prompts <= 3; prompts++ {
 		f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 30, MaxPrompts: prompts})
@@ -348,7 +351,7 @@ func TestTwoFloodsShare(t *testing.T) {
 		of[q.Tenant]++
 	}
 	if of["a"] != 4 || of["b"] != 4 {
-		t.Errorf("%d sequences of one tenant run and %d of the other, want 4 of each", of["a"], of["b"])
+		t.Errorf("%d sequences of one tenant run and %d of the other tenant, want 4 of each", of["a"], of["b"])
 	}
 }
 
@@ -392,10 +395,11 @@ func TestEveryoneEnds(t *testing.T) {
 			}
 		}
 		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Kept() != 0 {
-			t.Fatalf("left over: %+v, %d have kept their pages", st, f.sched.Kept())
+			t.Fatalf("at the end: pool %+v, %d sequences have kept their pages", st, f.sched.Kept())
 		}
 		if a := &f.sched.roster.all; a.running != 0 || a.waiting != 0 || len(a.members) != 0 {
-			t.Fatalf("left over: %d run, %d wait, %d tenants", a.running, a.waiting, len(a.members))
+			t.Fatalf("at the end: %d sequences run, %d wait, %d tenants are stored", a.running, a.waiting,
+				len(a.members))
 		}
 		suspended += f.sched.Preemptions()
 	})
@@ -404,8 +408,8 @@ func TestEveryoneEnds(t *testing.T) {
 	}
 }
 
-// A tenant with a limited number of places never runs more sequences, even while other places are free, and other
-// tenants are admitted past its queue.
+// A tenant with a limited number of places never runs more sequences than its limit, even while other places are free,
+// and other tenants are admitted past its queue.
 func TestPlacesOfATenantAreBounded(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
 	if err != nil {
@@ -432,7 +436,39 @@ func TestPlacesOfATenantAreBounded(t *testing.T) {
 		of[q.Tenant]++
 	}
 	if of["a"] != 3 || of["b"] != 5 {
-		t.Errorf("%d and %d sequences run, want 3 and 5", of["a"], of["b"])
+		t.Errorf("%d sequences of tenant a and %d of tenant b run, want 3 and 5", of["a"], of["b"])
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+}
+
+// A sequence that was suspended is suspended again only after it has computed more than before: sequences that need the
+// same pages do not take them from each other in turns.
+func TestSuspendedSequencesProgress(t *testing.T) {
+	f := newTestFake(t, 10, 4, Limits{BatchTokens: 4, MaxRunning: 8})
+	other := func(first int32) *Sequence {
+		return mustAdd(t, f, &Sequence{Tokens: prompt(first, 24), Tenant: "a", Priority: 1}, 26)
+	}
+	low := mustAdd(t, f, &Sequence{Tokens: prompt(0, 20), Tenant: "a"}, 30)
+	for range 7 {
+		step(t, f)
+	}
+	first := other(100)
+	if step(t, f); low.Preempted != 1 || low.reached < 20 {
+		t.Fatalf("suspended %d times at position %d, want once after the prompt", low.Preempted, low.reached)
+	}
+	for first.state != stateGone || low.state != stateRunning {
+		step(t, f)
+	}
+	second := other(200)
+	for low.end() <= low.reached {
+		if step(t, f); low.Preempted != 1 || second.state != stateWaiting {
+			t.Fatalf("the sequence was suspended again at position %d of %d", low.end(), low.reached)
+		}
+	}
+	if step(t, f); low.Preempted != 2 || second.state != stateRunning {
+		t.Errorf("suspended %d times, want 2: position %d of %d is passed", low.Preempted, low.end(), low.reached)
 	}
 	for len(f.goals) > 0 {
 		step(t, f)

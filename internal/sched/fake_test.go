@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// fake is a model that computes nothing but stores what was written where: every slot of its cache holds a hash of the
-// sequence up to that token. It checks the invariants of every step:
+// fake is a model that computes nothing but records what each slot of its cache holds: a hash of the sequence up to the
+// token of the slot. It checks the invariants of every step:
 //
 //   - a step has at most BatchTokens tokens and MaxRunning sequences, none of them twice;
 //   - an item is the next part of its sequence, and its pages hold exactly the tokens before it, whether they are
@@ -22,30 +22,31 @@ import (
 //     replay may wait for free rows in a batch, and all may wait for a step of first sequences alone, of which no two
 //     follow each other; background sequences wait while prompts of others are computed;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
-//   - sequences wait, run and are admitted in order of arrival, preempted ones too;
+//   - sequences wait, run and are admitted in order of arrival, including preempted sequences;
 //   - rows of logits are those of the last requested tokens of a sequence, each once, and no batch has more of them
 //     than Limits.PromptLogits in addition to one for each sequence and draft;
 //   - if ranks have pools of their own, a sequence has all its pages in one pool from its admission on;
 //   - kv.Check holds after Schedule and after the step.
 type fake struct {
-	pool  *kv.Pool   // the first pool; fakes without ranks have only this one
-	pools []*kv.Pool // the pool of each rank
+	pool  *kv.Pool   // first pool; fakes without ranks have only this pool
+	pools []*kv.Pool // pool of each rank
 	sched *Scheduler
-	size  int      // tokens of a page
-	slots []uint64 // [pages*size] hashes
-	sight int      // number of tokens that a window row sees
-	seen  []uint64 // [window pages*size] hashes
+	size  int      // page size in tokens
+	slots []uint64 // hash in each slot, [pages*size]
+	sight int      // number of tokens that a window row attends to
+	seen  []uint64 // hash in each window slot, [window pages*size]
 	goals map[*Sequence]int
 	order []*Sequence // sequences in the order of their first admission
-	// loose holds prompts whose order is not checked: short prompts overtake others, and prompts that request rows of
-	// logits are never scheduled alone, so that later requests overtake them.
+	// loose holds prompts whose order is not checked: short prompts overtake other prompts, and prompts that request
+	// rows of logits are never scheduled alone, so that later requests overtake them.
 	loose map[*Sequence]bool
 	steps int
-	apart bool                  // whether the latest step had only first sequences
-	guess func(q *Sequence) int // number of drafts to try after a step, some of them wrong; nil for none
-	right int                   // number of accepted drafts
+	apart bool // the latest step had only first sequences
+	// guess returns the number of drafts to try after a step, some of them wrong; nil means no drafts.
+	guess func(q *Sequence) int
+	right int // number of accepted drafts
 	wrong int
-	// scored counts the rows of logits of sequences that request more than one.
+	// scored counts the rows of logits of sequences that request more than one row.
 	scored map[*Sequence]int
 	// recorded counts the recorded rows of each sequence.
 	recorded map[*Sequence]int
@@ -98,7 +99,7 @@ func (f *fake) add(q *Sequence, goal int) error {
 
 // step runs one step and returns its items, or none if all sequences have ended.
 func (f *fake) step() ([]Item, error) {
-	decoding := map[*Sequence]int{} // number of preemptions of each decoding sequence
+	decoding := map[*Sequence]int{} // number of preemptions of each sequence that decodes before the step
 	for _, q := range f.sched.roster.running {
 		if q.decoding() {
 			decoding[q] = q.Preempted
@@ -114,7 +115,7 @@ func (f *fake) step() ([]Item, error) {
 	}
 	for i := range items {
 		if q := items[i].Seq; !f.sched.next.takes(q) {
-			return nil, fmt.Errorf("sequence %d of the background is in a step beside prompts of others", q.age)
+			return nil, fmt.Errorf("background sequence %d is in a step with prompts of other sequences", q.age)
 		}
 	}
 	for i := range items {
@@ -147,7 +148,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		recorded += it.Record.len()
 		replayed += it.Seq.Replay.in(it.Cached, len(it.Tokens)).len()
 		if want := it.Seq.Record.in(it.Cached, len(it.Tokens)); it.Record != want {
-			return fmt.Errorf("sequence %d: %v of an item is recorded, want %v", it.Seq.age, it.Record, want)
+			return fmt.Errorf("sequence %d: an item records the rows %v, want %v", it.Seq.age, it.Record, want)
 		}
 		if seen[it.Seq] {
 			return fmt.Errorf("a sequence is twice in a step")
@@ -159,16 +160,16 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	}
 	slices.SortFunc(f.order[known:], older)
 	if l := f.sched.Limits(); tokens > l.BatchTokens || len(items) > l.MaxRunning {
-		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
+		return fmt.Errorf("a step has %d tokens of %d sequences, limits %+v", tokens, len(items), l)
 	}
 	if most := f.sched.Limits().MaxPrompts; prompts > most {
-		return fmt.Errorf("%d prompts in a step, at most %d are allowed", prompts, most)
+		return fmt.Errorf("a step has %d prompts, want at most %d", prompts, most)
 	}
 	if most := f.sched.Limits().PromptLogits; logits > most {
-		return fmt.Errorf("%d rows of logits of prompts in a step, at most %d are allowed", logits, most)
+		return fmt.Errorf("a step has %d prompt rows with logits, want at most %d", logits, most)
 	}
 	if most := f.sched.Limits().RecordRows; recorded > most || replayed > most {
-		return fmt.Errorf("%d rows are recorded and %d replayed, at most %d may be", recorded, replayed, most)
+		return fmt.Errorf("a step records %d rows and replays %d rows, want at most %d each", recorded, replayed, most)
 	}
 	if !slices.IsSortedFunc(f.sched.roster.waiting, older) || !slices.IsSortedFunc(f.sched.roster.running, older) {
 		return fmt.Errorf("sequences are not in order of arrival")
@@ -184,7 +185,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		}
 		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 &&
 			(f.sight == 0 || pool.WindowsAvailable() > 0) {
-			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
+			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are available", q.age,
 				pool.Available())
 		}
 	}
@@ -207,7 +208,8 @@ func checkFirst(items []Item, twice bool) error {
 			own = items[i].Seq.flow()
 		}
 		if it := &items[i]; it.Decode || !it.Last || own.running != 1 {
-			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of first sequences: %d behind %d",
+			return fmt.Errorf("sequence %d, of a tenant with %d running sequences, is in a step of first sequences "+
+				"with %d tokens after %d",
 				it.Seq.age, it.Seq.tenant().running, len(it.Tokens), it.Cached)
 		}
 	}
@@ -222,24 +224,27 @@ func (f *fake) run(it *Item) error {
 	q := it.Seq
 	own := len(it.Tokens) - it.Drafts
 	if own < 1 || !slices.Equal(it.Tokens[:own], q.Tokens[it.Cached:it.Cached+own]) {
-		return fmt.Errorf("sequence %d: an item of %d tokens after %d is not a part of it", q.age, own, it.Cached)
+		return fmt.Errorf("sequence %d: an item of %d tokens after %d cached tokens is not a part of the sequence",
+			q.age, own, it.Cached)
 	}
 	if it.Last != (it.Cached+own == len(q.Tokens)) || it.Decode && own != 1 || it.Drafts > 0 && !it.Decode {
-		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last,
+		return fmt.Errorf("sequence %d: the item has last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age,
+			it.Last,
 			it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
 	}
-	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // first token whose logits are requested
+	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // position of the first token whose logits are requested
 	if want := max(it.Cached+own-first, 0) + it.Drafts; it.Logits != want {
-		return fmt.Errorf("sequence %d: %d rows of logits of tokens %d to %d and %d drafts, want %d", q.age, it.Logits,
+		return fmt.Errorf("sequence %d: %d rows of logits for tokens %d to %d and %d drafts, want %d", q.age, it.Logits,
 			it.Cached, it.Cached+own, it.Drafts, want)
 	}
 	if len(q.Drafts) > 0 {
-		return fmt.Errorf("sequence %d: %d drafts outlive the step", q.age, len(q.Drafts))
+		return fmt.Errorf("sequence %d: %d drafts remain after the step", q.age, len(q.Drafts))
 	}
 	each := len(f.slots) / f.size / len(f.pools)
 	for _, page := range it.Pages {
 		if it.Rank != q.Rank() || int(page)/each != it.Rank {
-			return fmt.Errorf("sequence %d of rank %d has page %d, of %d of each rank", q.age, it.Rank, page, each)
+			return fmt.Errorf("sequence %d of rank %d has page %d, but each rank has %d pages", q.age, it.Rank, page,
+				each)
 		}
 	}
 	for p, h := range hashes(it) {
@@ -247,17 +252,17 @@ func (f *fake) run(it *Item) error {
 		if p >= it.Cached {
 			f.slots[slot] = h
 		} else if f.slots[slot] != h {
-			return fmt.Errorf("sequence %d: the cache holds something else at token %d of %d", q.age, p, it.Cached)
+			return fmt.Errorf("sequence %d: the cache has a wrong hash at token %d of %d", q.age, p, it.Cached)
 		}
 		if f.sight == 0 || p <= it.Cached-f.sight {
 			continue
 		}
 		if at := it.Windows[p/f.size]; at < 0 {
-			return fmt.Errorf("sequence %d: token %d has no window page, %d are cached", q.age, p, it.Cached)
+			return fmt.Errorf("sequence %d: token %d has no window page, %d tokens are cached", q.age, p, it.Cached)
 		} else if slot := int(at)*f.size + p%f.size; p >= it.Cached {
 			f.seen[slot] = h
 		} else if f.seen[slot] != h {
-			return fmt.Errorf("sequence %d: the window holds something else at token %d of %d", q.age, p, it.Cached)
+			return fmt.Errorf("sequence %d: the window has a wrong hash at token %d of %d", q.age, p, it.Cached)
 		}
 	}
 	return nil
@@ -291,7 +296,7 @@ func (f *fake) settle(it *Item) error {
 	q := it.Seq
 	for p, h := range hashes(it) {
 		if f.slots[f.slot(it, p)] != h {
-			return fmt.Errorf("sequence %d: its row %d was overwritten in the same step", q.age, p)
+			return fmt.Errorf("sequence %d: row %d was overwritten in the step that wrote it", q.age, p)
 		}
 	}
 	if q.Logits > 0 {
@@ -324,11 +329,13 @@ func (f *fake) settle(it *Item) error {
 		return err
 	}
 	if got := it.Cached + it.Kept(); got != len(q.Tokens)-1 || got != q.cache.Len() {
-		return fmt.Errorf("sequence %d: %d tokens are kept, %d are in the cache, want all but the last of %d", q.age,
+		return fmt.Errorf("sequence %d: %d tokens are kept and %d are in the cache, want all but the last of %d tokens",
+			q.age,
 			got, q.cache.Len(), len(q.Tokens))
 	}
 	if have, need := len(q.Pages()), (q.cache.Len()+f.size-1)/f.size; it.Drafts > 0 && have != need {
-		return fmt.Errorf("sequence %d: %d pages after a verify, its %d tokens need %d", q.age, have, q.cache.Len(),
+		return fmt.Errorf("sequence %d: %d pages after a verification, but %d tokens need %d pages", q.age, have,
+			q.cache.Len(),
 			need)
 	}
 	if f.guess != nil {
@@ -337,7 +344,7 @@ func (f *fake) settle(it *Item) error {
 	return nil
 }
 
-// keep adds the rows of a span after a position that were not recorded yet.
+// keep counts the rows of a span, from position at on, that the sequence has not recorded yet.
 func (f *fake) keep(q *Sequence, at int, s Span) {
 	if end := at + s.To; s.len() > 0 && end > q.Record.From {
 		f.recorded[q] += end - max(at+s.From, q.Record.From)

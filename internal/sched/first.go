@@ -6,14 +6,14 @@ import (
 	"sparrow/internal/cost"
 )
 
-// The first sequence of a tenant does not wait for the work of others. If its prompt alone takes no longer than the
-// decodes of the others, or at most a quarter of their batch with prompts, it is computed in its own batch, and its
-// first token comes in half the time or less. The others continue in the next batch. They are thus delayed by one short
-// prompt, never twice in a row, and decodes within Limits.MaxStall. If all sequences belong to one tenant, the same
-// holds for the first sequence of each of its flows.
+// The first sequence of a tenant does not wait for the work of other tenants. It is computed in its own batch if its
+// prompt alone takes no longer than the decodes of the other sequences, or at most a quarter of their batch with
+// prompts. Its first token then comes in half the time or less. The other sequences continue in the next batch: they
+// are delayed by one short prompt, never twice in a row, and decodes stay within Limits.MaxStall. If all sequences
+// belong to one tenant, this rule applies to the first sequence of each flow.
 
-// addFirstSequences adds the prompts of sequences that are the only ones of their tenants, if a batch of only these is
-// worthwhile, and reports whether there are any.
+// addFirstSequences adds the prompts of sequences that are the only sequences of their tenants, if a batch of only
+// these is worthwhile, and reports whether there are any.
 func (f *forming) addFirstSequences() bool {
 	// Prompts in flight still hold window pages, which the decodes of the next batch may need.
 	if len(f.roster.waiting) == 0 || f.roster.pools[0].WindowsPerSequence() > 0 && f.roster.flying() {
@@ -38,8 +38,8 @@ func (f *forming) addFirstSequences() bool {
 	return f.load.apart
 }
 
-// nextFirst returns the first sequence of a tenant to be added next, or nil. It is the one that has waited longest or,
-// if its prompt is too long for its own batch, the first short one.
+// nextFirst returns the first sequence of a tenant to be added next, or nil. It is the first sequence that has waited
+// longest or, if its prompt is too long for its own batch, the first sequence in the queue with a short prompt.
 func (f *forming) nextFirst(others *cost.Work) *Sequence {
 	o := f.roster
 	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.isFirst(q) }
@@ -52,7 +52,7 @@ func (f *forming) nextFirst(others *cost.Work) *Sequence {
 }
 
 // isFirst reports whether a waiting sequence is the first of its tenant or, if there is only one tenant, of its flow.
-// In the latter case it takes no pages that others wait for.
+// If it is the first of a flow, it must not take pages that other sequences wait for.
 func (o *roster) isFirst(q *Sequence) bool {
 	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) ||
 		q.waitsForPrompt() || q.waitsForPlace() {
@@ -89,7 +89,7 @@ func (f *forming) othersWork() (w cost.Work) {
 	return w
 }
 
-// comesApart reports whether the first sequence of a tenant gets a batch without the work of others.
+// comesApart reports whether the first sequence of a tenant gets a batch without the work of other sequences.
 func (f *forming) comesApart(q *Sequence, others *cost.Work) bool {
 	if q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
 		return false

@@ -18,22 +18,22 @@ func beside(t *testing.T, l Limits) *fake {
 	return f
 }
 
-// The first sequence of a tenant has its own batch, so that its first token does not wait for the decodes of others.
-// The decodes continue in the next batch, whatever other sequences have arrived.
+// The first sequence of a tenant has its own batch, so that its first token does not wait for the decodes of other
+// tenants. The decodes continue in the next batch, whatever other sequences have arrived.
 func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	f := beside(t, Limits{})
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 8), Tenant: "b"}, 40)
 	if items := step(t, f); len(items) != 1 || items[0].Seq != b || !items[0].Last {
-		t.Fatalf("%d items beside the first sequence's", len(items)-1)
+		t.Fatalf("%d items in addition to the first sequence's", len(items)-1)
 	}
 	c := mustAdd(t, f, &Sequence{Tokens: prompt(600, 8), Tenant: "c"}, 40)
 	if items := step(t, f); len(items) != 32 || find(items, c) == nil || find(items, b) == nil {
-		t.Errorf("%d items in the batch after it, want the flood, the first sequence, and the next one", len(items))
+		t.Errorf("%d items in the next batch, want the flood, the first sequence, and the next one", len(items))
 	}
-	// The second sequence of a tenant does not count as a first one.
+	// The second sequence of a tenant does not count as a first sequence.
 	mustAdd(t, f, &Sequence{Tokens: prompt(700, 8), Tenant: "b"}, 40)
 	if items := step(t, f); len(items) != 33 {
-		t.Errorf("%d items, want all that run", len(items))
+		t.Errorf("%d items, want those of all running sequences", len(items))
 	}
 	// First sequences share a batch.
 	mustAdd(t, f, &Sequence{Tokens: prompt(800, 4), Tenant: "d"}, 40)
@@ -43,22 +43,22 @@ func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	}
 }
 
-// The first sequence does not wait for the prompts of others if it takes at most a quarter of their batch. The other
-// prompts may be many short prompts of a scored request or long prompts. The same holds for the flows of a single
-// tenant, but not if there are other tenants.
+// The first sequence does not wait for the prompts of other tenants if its prompt takes at most a quarter of the time
+// of their batch. The other prompts may be many short prompts of a scored request or long prompts. This also holds for
+// the flows of a single tenant, but not if there are other tenants.
 func TestFirstSequencesDoNotWaitForPrompts(t *testing.T) {
 	for name, c := range map[string]struct {
-		other string // tenant of one more sequence
+		other string // tenant of an additional sequence
 		late  Sequence
 		apart bool
 	}{
-		"a tenant":                   {"", Sequence{Tenant: "b"}, true},
-		"a flow":                     {"", Sequence{Tenant: "a", Flow: "late"}, true},
-		"a flow beside a tenant":     {"c", Sequence{Tenant: "a", Flow: "late"}, false},
-		"a tenant beside others":     {"c", Sequence{Tenant: "b"}, true},
-		"a request of the flow":      {"", Sequence{Tenant: "a", Flow: "scores"}, false},
-		"scores of another tenant":   {"", Sequence{Tenant: "b", Logits: 5}, false},
-		"a prompt that takes longer": {"", Sequence{Tenant: "b", Tokens: prompt(9000, 60)}, false},
+		"a tenant": {"", Sequence{Tenant: "b"}, true},
+		"a flow":   {"", Sequence{Tenant: "a", Flow: "late"}, true},
+		"a flow while another tenant has sequences":   {"c", Sequence{Tenant: "a", Flow: "late"}, false},
+		"a tenant while other tenants have sequences": {"c", Sequence{Tenant: "b"}, true},
+		"a request of the flow":                       {"", Sequence{Tenant: "a", Flow: "scores"}, false},
+		"scores of another tenant":                    {"", Sequence{Tenant: "b", Logits: 5}, false},
+		"a prompt that takes longer":                  {"", Sequence{Tenant: "b", Tokens: prompt(9000, 60)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newTestFake(t, 10_000, 4, Limits{BatchTokens: 512, MaxRunning: 64, PromptLogits: 512})
@@ -88,7 +88,7 @@ func TestFirstSequencesDoNotWaitForPrompts(t *testing.T) {
 	}
 }
 
-// Long prompts that wait, and are the first of their connections or tenants, do not prevent a short one from getting
+// Long prompts that wait, and are the first of their connections or tenants, do not prevent a short prompt from getting
 // its own batch.
 func TestShortFirstSequencesOvertakeLongOnes(t *testing.T) {
 	for name, tenant := range map[string]func(i int) string{
@@ -110,7 +110,7 @@ func TestShortFirstSequencesOvertakeLongOnes(t *testing.T) {
 			}
 			late := mustAdd(t, f, &Sequence{Tokens: prompt(60_000, 8), Tenant: tenant(99), Flow: "late"}, 10)
 			if items := step(t, f); len(items) != 1 || items[0].Seq != late {
-				t.Errorf("%d items, want the first sequence's alone", len(items))
+				t.Errorf("%d items, want only the first sequence's", len(items))
 			}
 		})
 	}
@@ -126,8 +126,8 @@ func TestFirstSequencesApartHaveToPay(t *testing.T) {
 	}{
 		"a short prompt":             {8, 0, true},
 		"a prompt that takes longer": {20, 0, false}, // longer than the decodes, by the initial estimates
-		"beyond the bound":           {8, 40 * time.Millisecond, false},
-		"within the bound":           {8, 200 * time.Millisecond, true},
+		"beyond the limit":           {8, 40 * time.Millisecond, false},
+		"within the limit":           {8, 200 * time.Millisecond, true},
 	} {
 		f := beside(t, Limits{MaxStall: c.stall})
 		mustAdd(t, f, &Sequence{Tokens: prompt(500, c.prompt), Tenant: "b"}, 60)
@@ -162,9 +162,9 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 		step(t, f)
 	}
 	it := find(step(t, f), q)
-	// One token was added since then.
+	// One token was added after the suspension.
 	if it == nil || !it.Decode || it.Cached != len(q.Tokens)-2 || f.sched.Kept() != 0 {
-		t.Errorf("the suspended sequence goes on with %+v", it)
+		t.Errorf("the suspended sequence continues with %+v", it)
 	}
 }
 
@@ -192,11 +192,12 @@ func TestKeptSequencesWaitForRows(t *testing.T) {
 				step(t, f)
 			}
 			if f.sched.Kept() != 1 || f.sched.roster.kept[0] != own[1] {
-				t.Fatalf("%s: %d sequences have kept their pages", name, f.sched.Kept())
+				t.Fatalf("%s: %d sequences have kept their pages, want 1", name, f.sched.Kept())
 			}
 			items := step(t, f) // step checks the limits of recorded and replayed rows
 			if find(items, own[0]) == nil || (find(items, own[1]) != nil) != (rows == 2) || f.sched.Kept() != 0 {
-				t.Errorf("%s, %d rows: the batch has %d items, %d have kept their pages", name, rows, len(items),
+				t.Errorf("%s, %d rows: the batch has %d items, %d sequences have kept their pages", name, rows,
+					len(items),
 					f.sched.Kept())
 			}
 			for n := 0; len(f.goals) > 0; n++ {
@@ -208,16 +209,17 @@ func TestKeptSequencesWaitForRows(t *testing.T) {
 	}
 }
 
-// Kept pages are released for any caller that needs them, and their sequence is computed again.
+// Kept pages are released if any other sequence needs pages, and their sequence is computed again.
 func TestKeptPagesAreGivenUp(t *testing.T) {
-	f := flooded(t, 24) // the request holds 20 pages
+	f := flooded(t, 24) // the request holds 20 of 24 pages
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 13), Tenant: "b"}, 30)
 	if find(step(t, f), b) == nil || f.sched.Kept() != 1 {
-		t.Fatalf("%d have kept their pages", f.sched.Kept())
+		t.Fatalf("%d sequences have kept their pages, want 1", f.sched.Kept())
 	}
 	for f.sched.Kept() > 0 {
 		if step(t, f); f.goals[b] == 0 {
-			t.Fatal("the admitted sequence has ended, and nobody needed the kept pages: the test shows nothing")
+			t.Fatal("the admitted sequence has ended, and no sequence needed the kept pages, so the test checks " +
+				"nothing")
 		}
 	}
 	for len(f.goals) > 0 {
@@ -229,7 +231,8 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	step(t, f)
 	f.remove(f.sched.roster.kept[0])
 	if f.sched.Kept() != 0 || f.pool.Stats().Sequences != 4 {
-		t.Errorf("%d have kept their pages, %d sequences hold some", f.sched.Kept(), f.pool.Stats().Sequences)
+		t.Errorf("%d sequences have kept their pages, %d sequences hold pages", f.sched.Kept(),
+			f.pool.Stats().Sequences)
 	}
 }
 
@@ -246,7 +249,8 @@ func TestOnlyFirstSequencesComeApart(t *testing.T) {
 		q.Tokens, q.Tenant = prompt(500, 8), "b"
 		mustAdd(t, f, q, 40)
 		if items := step(t, f); f.apart || find(items, q) == nil || len(items) != 31 {
-			t.Errorf("%s: %d items, apart is %v; want it beside the 30 that decode", name, len(items), f.apart)
+			t.Errorf("%s: %d items, apart is %v; want it in a batch with the 30 decoding sequences", name, len(items),
+				f.apart)
 		}
 	}
 }

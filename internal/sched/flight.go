@@ -2,21 +2,22 @@ package sched
 
 // A caller may form the next batch while the device still computes the previous one: it calls Started when an item's
 // pass was enqueued, and Schedule continues after the item. Nothing is committed before Done: a pass that fails is
-// dropped, and the sequence is restored. A sequence that is preempted or removed in the meantime releases its pages at
-// once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
+// dropped, and Drop restores the state of its sequences. A sequence that is preempted or removed in the meantime
+// releases its pages at once, since the device writes them in the order of its passes; it is not admitted again before
+// its items have ended.
 
-// flight is the part of a sequence that is in passes in flight.
+// flight describes the items of a sequence that are in passes in flight.
 type flight struct {
-	items   int // started and neither done nor dropped, also while the sequence waits
-	tokens  int // of these, after those in the cache
-	unknown int // tokens after Sequence.Tokens that they sample
+	items   int // number of items that were started and are neither done nor dropped, also while the sequence waits
+	tokens  int // number of tokens of these items, after the tokens in the cache
+	unknown int // number of tokens after Sequence.Tokens that these items sample
 }
 
-// started is the effect of Started on an item's sequence; Done and Drop reverse it.
+// started holds the changes of Started to an item's sequence, which Done and Drop reverse.
 type started struct {
 	yes     bool
 	samples bool // the item samples a token that the next item of its sequence may contain
-	ready   bool // Sequence.ready before
+	ready   bool // value of Sequence.ready before Started
 }
 
 // length returns the number of tokens of a running sequence, including those that items in flight sample.
@@ -32,8 +33,8 @@ func (q *Sequence) reserve(n int) error { return q.cache.Reserve(q.flight.tokens
 func (q *Sequence) needs(n int) int { return q.cache.Needs(q.flight.tokens + n) }
 
 // Started records that the pass of an item without drafts was enqueued: the next batch may contain the tokens after it.
-// samples reports that the token after the item's last is sampled on the device; its row may be computed before the
-// host knows its value.
+// samples reports that the token after the item's last token is sampled on the device; the row of that token may be
+// computed before the host knows its value.
 func (s *Scheduler) Started(it *Item, samples bool) {
 	q := it.Seq
 	it.started = started{yes: true, samples: samples && it.Last, ready: q.ready}
@@ -72,7 +73,7 @@ func (s *Scheduler) arrived(it *Item) bool {
 	}
 	q.flight.items--
 	if q.state != stateRunning {
-		return true // its flight was forgotten with its pages
+		return true // the flight was reset when the pages were released
 	}
 	q.flight.tokens -= len(it.Tokens)
 	if was.samples {

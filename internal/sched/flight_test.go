@@ -37,11 +37,12 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s.Started(&first[0], true)
 	s.Started(&first[1], true)
 	second := batch(s)
-	for i, n := range []int{3, 6} { // the batch begins with the shortest prompt, which is the oldest decode
+	// The batch begins with the shortest prompt, whose sequence is the oldest that decodes.
+	for i, n := range []int{3, 6} {
 		it := &second[1-i]
 		if !it.Unknown || !it.Decode || it.Cached != n || !it.Last || it.Logits != 1 || len(it.Tokens) != 1 ||
 			it.Seq.Cached() != 0 || 4*len(it.Pages) < n+1 {
-			t.Errorf("behind a prompt of %d tokens: %+v, %d cached", n, it, it.Seq.Cached())
+			t.Errorf("after a prompt of %d tokens: item %+v, %d tokens cached", n, it, it.Seq.Cached())
 		}
 	}
 	for i := range first {
@@ -55,16 +56,16 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 		s.Started(&second[i], i == 0)
 	}
 	if second[0].Tokens[0] != 100 || second[1].Tokens[0] != 101 || second[0].Unknown {
-		t.Errorf("tokens %v and %v, want those that were sampled", second[0].Tokens, second[1].Tokens)
+		t.Errorf("tokens %v and %v, want the sampled tokens", second[0].Tokens, second[1].Tokens)
 	}
-	// The second sequence ends with the batch in flight: the next batch contains only the first one.
+	// The second sequence ends with the batch in flight: the next batch contains only the first sequence.
 	if third := batch(s); len(third) != 1 || third[0].Seq != list[0] || third[0].Cached != 7 {
 		t.Errorf("items %+v", third)
 	}
-	// If no batch can be formed, Schedule returns none, and no sequence is preempted.
+	// If no batch can be formed, Schedule returns no items, and no sequence is preempted.
 	s.Remove(list[0])
 	if fourth := batch(s); len(fourth) != 0 || s.Preemptions() != 0 || s.Running() != 1 {
-		t.Errorf("items %+v, %d preempted, %d running", fourth, s.Preemptions(), s.Running())
+		t.Errorf("items %+v, %d sequences preempted, %d running", fourth, s.Preemptions(), s.Running())
 	}
 	if err := s.Done(&second[1]); err != nil || list[1].Cached() != 4 {
 		t.Errorf("%d tokens cached, error %v", list[1].Cached(), err)
@@ -93,7 +94,7 @@ func TestPreemptedInFlight(t *testing.T) {
 	for i := range first {
 		s.Started(&first[i], true)
 	}
-	second := batch(s) // 4+1 and 3+1 tokens fit; then both sequences need another page and none is free
+	second := batch(s) // 4+1 and 3+1 tokens fit; after them both sequences need another page and no page is free
 	for i := range first {
 		if err := s.Done(&first[i]); err != nil {
 			t.Fatal(err)
@@ -110,7 +111,7 @@ func TestPreemptedInFlight(t *testing.T) {
 	}
 	s.Remove(list[0])
 	if again := batch(s); len(again) != 0 || s.Waiting() != 1 {
-		t.Fatalf("admitted in flight: %+v", again)
+		t.Fatalf("the sequence was admitted while in flight: %+v", again)
 	}
 	for i := range second {
 		if second[i].Seq == list[1] {
@@ -121,19 +122,19 @@ func TestPreemptedInFlight(t *testing.T) {
 	}
 	list[1].Tokens = append(list[1].Tokens, 2)
 	if again := batch(s); len(again) != 1 || again[0].Cached+len(again[0].Tokens) != 5 {
-		t.Errorf("after it ended: %+v", again)
+		t.Errorf("after the items in flight ended: %+v", again)
 	}
 }
 
 // Drop restores a sequence to its state before its pass was enqueued: a prompt is not counted as decoding, and a
-// sequence that decoded still does.
+// decoding sequence is still counted as decoding.
 func TestDropGivesBackWhatWas(t *testing.T) {
 	s, list := flyer(t, 8, 6)
 	q := list[0]
 	first := batch(s)
 	s.Started(&first[0], true)
 	if s.Drop(&first[0]); q.ready || q.decoding() || q.flight != (flight{}) {
-		t.Errorf("after its prompt failed: ready %v, in flight %+v", q.ready, q.flight)
+		t.Errorf("after the pass of its prompt failed: ready %v, in flight %+v", q.ready, q.flight)
 	}
 	again := batch(s)
 	if err := s.Done(&again[0]); err != nil {
@@ -143,9 +144,9 @@ func TestDropGivesBackWhatWas(t *testing.T) {
 	next := batch(s)
 	s.Started(&next[0], true)
 	if s.Drop(&next[0]); !q.ready || !q.decoding() || q.flight != (flight{}) {
-		t.Errorf("after a decode failed: ready %v, in flight %+v", q.ready, q.flight)
+		t.Errorf("after the pass of a decode failed: ready %v, in flight %+v", q.ready, q.flight)
 	}
 	if s.Drop(&next[0]); !q.ready || q.flight != (flight{}) {
-		t.Errorf("an item that was not started: ready %v, in flight %+v", q.ready, q.flight)
+		t.Errorf("after dropping an item that was not started: ready %v, in flight %+v", q.ready, q.flight)
 	}
 }

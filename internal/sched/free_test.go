@@ -2,8 +2,8 @@ package sched
 
 import "testing"
 
-// OnFree is called for every sequence that releases its pages, once each time, and for no other; Restart queues a
-// sequence at its place by arrival.
+// OnFree is called exactly once each time that a sequence releases its pages. Restart queues a sequence at its place by
+// arrival.
 func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f, err := newFake(8, 4, Limits{BatchTokens: 8, MaxRunning: 4})
 	if err != nil {
@@ -28,7 +28,7 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f.sched.Restart(a) // has no effect, because a waits already
 	f.sched.Restart(c) // has no effect, because c holds no pages
 	if freed[a] != 1 || freed[c] != 0 || f.sched.Running() != 1 || f.sched.roster.waiting[0] != a {
-		t.Errorf("after Restart: freed %v, %d running; want the oldest at the head of the queue", freed,
+		t.Errorf("after Restart: freed %v, %d running; want the oldest sequence at the head of the queue", freed,
 			f.sched.Running())
 	}
 	f.sched.Remove(c) // c never ran
@@ -38,7 +38,7 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 		t.Errorf("after Remove: freed %v, want b once and c never", freed)
 	}
 	if items := f.sched.Schedule(); len(items) != 1 || items[0].Seq != a || a.Preempted != 1 {
-		t.Errorf("items %+v; want the restarted sequence again", items)
+		t.Errorf("items %+v; want an item of the restarted sequence", items)
 	}
 	if err := f.pool.Check(); err != nil {
 		t.Error(err)

@@ -8,7 +8,7 @@ import (
 )
 
 // A sequence that is being restored is in no batch. Its pages are reserved and committed one after the other, each with
-// its window page, as long as the rows that must be computed remain; then it continues after them.
+// its window page, up to the rows that must be computed; then the sequence continues after these pages.
 func TestRestoredPages(t *testing.T) {
 	for name, w := range map[string]kv.Window{"": {}, "windows": {Pages: 8, Tokens: 6}} {
 		t.Run(name, func(t *testing.T) {
@@ -23,10 +23,10 @@ func TestRestoredPages(t *testing.T) {
 			other := mustAdd(t, f, &Sequence{Tokens: prompt(500, 6), Tenant: "other"}, 20)
 			if items := mustStep(t, f); find(items, kept) != nil || find(items, other) == nil || !s.Restoring() ||
 				len(told) != 2 {
-				t.Fatalf("%d sequences were told of, restoring is %v", len(told), s.Restoring())
+				t.Fatalf("OnAdmit was called for %d sequences, Restoring is %v", len(told), s.Restoring())
 			}
 			if _, _, err := s.RestorePage(other); !errors.Is(err, ErrSequence) {
-				t.Errorf("a page of a sequence that is computed: %v", err)
+				t.Errorf("a page of a sequence that is not restored: error %v", err)
 			}
 			at := 0
 			for ; at < 3; at++ {
@@ -36,7 +36,8 @@ func TestRestoredPages(t *testing.T) {
 				}
 				if page != kept.Pages()[at] || (window >= 0) != (w.Pages > 0) || w.Pages > 0 &&
 					window != kept.Windows()[at] {
-					t.Errorf("page %d is %d with window page %d, the sequence has %v and %v", at, page, window,
+					t.Errorf("entry %d is page %d with window page %d, but the sequence has pages %v and window "+
+						"pages %v", at, page, window,
 						kept.Pages(), kept.Windows())
 				}
 				if kept.Cached() != 4*at {
@@ -44,18 +45,18 @@ func TestRestoredPages(t *testing.T) {
 				}
 				fillPage(f, kept, page, window, at)
 				if err := s.Restored(kept); err != nil || kept.Cached() != 4*(at+1) {
-					t.Fatalf("after page %d %d tokens are in the pool: %v", at, kept.Cached(), err)
+					t.Fatalf("after page %d, %d tokens are in the pool, error %v", at, kept.Cached(), err)
 				}
 			}
 			if _, _, err := s.RestorePage(kept); !errors.Is(err, ErrSequence) {
-				t.Errorf("a page that leaves none of the rows whose logits are wanted: %v", err)
+				t.Errorf("a page with rows whose logits are requested: error %v", err)
 			}
 			if find(mustStep(t, f), kept) != nil {
-				t.Error("it is in a batch before its restoring has ended")
+				t.Error("the sequence is in a batch before EndRestore")
 			}
 			s.EndRestore(kept)
 			if it := find(mustStep(t, f), kept); it == nil || it.Cached != 12 || it.Logits != 3 || s.Restoring() {
-				t.Errorf("it continues with %+v", it)
+				t.Errorf("the sequence continues with %+v", it)
 			}
 			for len(f.goals) > 0 {
 				mustStep(t, f)
@@ -64,7 +65,7 @@ func TestRestoredPages(t *testing.T) {
 	}
 }
 
-// fillPage writes the rows of a restored page as the fake's model would have.
+// fillPage writes the rows of a restored page as the fake's model would write them.
 func fillPage(f *fake, q *Sequence, page, window int32, at int) {
 	it := &Item{Seq: q, Tokens: q.Tokens[:(at+1)*f.size]}
 	for p, h := range hashes(it) {
@@ -98,7 +99,8 @@ func TestRestoredPagesThatDoNotFit(t *testing.T) {
 			}
 		}
 		if n != c.pages {
-			t.Errorf("%d pages of %d tokens are restored, %d logits are wanted; want %d pages", n, c.tokens, c.logits,
+			t.Errorf("%d pages of %d tokens are restored, %d rows of logits are requested; want %d pages", n, c.tokens,
+				c.logits,
 				c.pages)
 		}
 	}
@@ -114,12 +116,12 @@ func TestRestoredPagesThatDoNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := f.sched.RestorePage(q); !errors.Is(err, kv.ErrFull) || len(q.Pages()) != 0 || q.Cached() != 0 {
-		t.Errorf("a full pool: %v, the sequence has %d pages", err, len(q.Pages()))
+		t.Errorf("a full pool: error %v, the sequence has %d pages", err, len(q.Pages()))
 	}
 	if err := hog.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := f.sched.RestorePage(q); err != nil {
-		t.Errorf("once there are pages: %v", err)
+		t.Errorf("after pages were released: error %v", err)
 	}
 }

@@ -9,16 +9,17 @@ import (
 
 // roster holds the waiting and the running sequences and their pages. It admits, suspends and frees them.
 type roster struct {
-	pools    []*kv.Pool // of each rank, where ranks share attention by requests; else one
+	pools    []*kv.Pool // one pool, or one pool for each rank if ranks share attention by requests
 	limits   Limits
-	capacity int         // tokens a pool holds
-	waiting  []*Sequence // in order of arrival
-	running  []*Sequence // in order of arrival
-	kept     []*Sequence // of those that wait, the ones that have kept their pages, in the order of their suspension
+	capacity int         // number of tokens that a pool holds
+	waiting  []*Sequence // waiting sequences, in order of arrival
+	running  []*Sequence // running sequences, in order of arrival
+	kept     []*Sequence // waiting sequences that have kept their pages, in the order of their suspension
 	arrivals int64
-	all      account     // all owners: its members are tenants, their members flows, and theirs requests
-	heads    []*Sequence // memory for the first of each tenant that waits
-	promised []*Sequence // that wait, and for which others of their tenant were suspended
+	// all is the root of the accounts: its members are tenants, whose members are flows, whose members are requests.
+	all      account
+	heads    []*Sequence // memory for the first waiting sequence of each tenant
+	promised []*Sequence // waiting sequences for which another sequence of their tenant was suspended
 
 	preemptions int64
 	onFree      func(*Sequence)
@@ -29,15 +30,16 @@ type roster struct {
 type forming struct {
 	roster  *roster
 	items   []Item
-	unknown [1]int32    // Tokens of an item whose token is not known
-	prompts []*Sequence // computed in this batch
-	begun   []*Sequence // prompts under way that are not in it, while it is formed
-	// prompted: the batch computes prompts of foreground sequences, and no background sequences
+	unknown [1]int32    // token of an item whose value is not known yet
+	prompts []*Sequence // prompts that are computed in this batch
+	begun   []*Sequence // prompts in progress that are not in the batch yet
+	// prompted reports that the batch computes prompts of foreground sequences, and therefore has no background
+	// sequences.
 	prompted bool
-	load     load        // of this batch, until the next is formed
-	room     room        // left in this batch
-	oldest   []*Sequence // memory for those that run
+	load     load        // load of this batch, until the next batch is formed
+	room     room        // rows of this batch that may still be recorded and replayed
+	oldest   []*Sequence // memory for the running sequences, oldest first
 	cost     cost.Model
-	stall    time.Duration // Stall
-	waited   time.Duration // Waited
+	stall    time.Duration // result of Scheduler.Stall
+	waited   time.Duration // argument of Scheduler.Waited
 }

@@ -1,27 +1,27 @@
 // Package sched decides which sequences run in a batch and how many of their tokens: queue, admission, chunked prefill,
 // preemption.
 //
-// Sequences come in through Add, and Schedule returns the items of the next batch; pages are taken from and released to
-// package kv. The package does not depend on a model, on text or on a clock: the caller reports how long batches took.
-// It sets no limit on the queue. One goroutine owns a Scheduler and everything that it returns.
+// Sequences come in through Add, and Schedule returns the items of the next batch; pages are allocated from and
+// released to package kv. The package does not depend on a model, on text or on a clock: the caller reports how long
+// batches took. It sets no limit on the queue. One goroutine owns a Scheduler and everything that it returns.
 //
-// The rules, in order. (1) The short prompt of a tenant that has nothing else running is computed in its own batch, if
+// The rules, in order. (1) The short prompt of a tenant that has no running sequences is computed in its own batch, if
 // that gives its first token much earlier. (2) After such a batch, and in all other batches, every decoding sequence
 // gets its one token, oldest first, whatever prompts wait. The only exception: if more rows are to be recorded or
-// replayed than a batch allows, the youngest of these sequences wait. (3) The remaining tokens of the batch are shared
-// among up to Limits.MaxPrompts prompts. These take turns by tenant, with one place for a short prompt (turns.go), so
-// that a long prompt does not delay a short one. While sequences decode, prompts get no more than Limits.MaxStall
-// allows; with Limits.Divides, prompts that take longer have batches of their own, during which Between forms the
-// batches of the other sequences. (4) New sequences are admitted while there are pages for their whole prompt: first
-// the tenant that was served least, inside a tenant the highest priority, then the flow that was served least; inside a
-// flow requests take turns, in order of arrival. (5) If a decode finds no free page, the pages of drafts are released.
-// If that is not enough, the youngest sequence is preempted: it loses its pages, waits at its place by arrival and is
-// computed again later.
+// replayed than a batch allows, the youngest sequences that record or replay wait. (3) The remaining tokens of the
+// batch are shared among up to Limits.MaxPrompts prompts. These take turns by tenant, with one place for a short prompt
+// (turns.go), so that a long prompt does not delay a short one. While sequences decode, prompts get no more than
+// Limits.MaxStall allows; with Limits.Divides, prompts that take longer have batches of their own, during which Between
+// forms the batches of the other sequences. (4) New sequences are admitted while there are pages for their whole
+// prompt: first the tenant that was served least, inside a tenant the highest priority, then the flow that was served
+// least; inside a flow requests take turns, in order of arrival. (5) If a decode finds no free page, the pages of
+// drafts are released. If that is not enough, the youngest sequence is preempted: it loses its pages, waits at its
+// place by arrival and is computed again later.
 //
-// While other owners wait, no tenant, flow of a tenant or request of a flow keeps more places or pages than they have:
-// the youngest sequences of the owner with the most are suspended, but never its oldest. A single owner may use
-// everything. If only places are short, suspended sequences keep their pages and continue without recomputation. Inside
-// a tenant a waiting sequence also suspends sequences of a lower priority.
+// While other owners wait, no tenant, flow of a tenant or request of a flow keeps more places or pages than the waiting
+// owners have: the youngest sequences of the owner with the most are suspended, but never its oldest. A single owner
+// may use everything. If only places are short, suspended sequences keep their pages and continue without
+// recomputation. Inside a tenant, a waiting sequence also causes the suspension of sequences of a lower priority.
 package sched
 
 import (
@@ -33,11 +33,13 @@ import (
 	"sparrow/internal/kv"
 )
 
-// Limits bound a batch.
+// Limits holds the limits of a batch.
 type Limits struct {
-	BatchTokens int // new tokens of one batch
-	MaxRunning  int // sequences in a batch; at most BatchTokens, so that each of them gets a token in every batch
-	MaxPrompts  int // prompts in a batch; 0 means 4
+	BatchTokens int // maximum number of new tokens in one batch
+	// MaxRunning is the maximum number of sequences in a batch; at most BatchTokens, so that each sequence gets a token
+	// in every batch.
+	MaxRunning int
+	MaxPrompts int // maximum number of prompts in a batch; 0 means 4
 	// PromptLogits is the maximum number of rows of prompt logits in one batch, in addition to the row of the last
 	// token of each prompt.
 	PromptLogits int
@@ -47,13 +49,13 @@ type Limits struct {
 	// Divides reports that batches of decodes can run while a batch of prompts is computed: the caller requests them
 	// with Between, as often as MaxStall requires.
 	Divides bool
-	// Threshold is the number of tokens of a prompt that are computed in the dense form, with another time; 0 means
-	// none.
+	// Threshold is the number of prompt tokens that use dense attention, whose time is predicted separately; 0
+	// means none.
 	Threshold int
 	// RecordRows is the maximum number of recorded rows of one batch, and also of replayed rows.
 	RecordRows int
-	// KeepSuspended lets suspended sequences keep their pages while nothing else needs them. Other data of those pages
-	// (OnFree) is then kept, too.
+	// KeepSuspended lets suspended sequences keep their pages while no other sequence needs these pages. The data that
+	// OnFree would release is then also kept.
 	KeepSuspended bool
 }
 
@@ -90,10 +92,10 @@ func (s *Scheduler) Limits() Limits { return s.roster.limits }
 // Running returns the number of sequences that hold pages.
 func (s *Scheduler) Running() int { return len(s.roster.running) }
 
-// Waiting returns the number of sequences in the queue, preempted ones included.
+// Waiting returns the number of sequences in the queue, including preempted sequences.
 func (s *Scheduler) Waiting() int { return len(s.roster.waiting) }
 
-// Preemptions returns how often sequences were suspended.
+// Preemptions returns the number of times that sequences were suspended.
 func (s *Scheduler) Preemptions() int64 { return s.roster.preemptions }
 
 // All returns every running and waiting sequence.
@@ -105,22 +107,26 @@ func (s *Scheduler) All() []*Sequence {
 func (s *Scheduler) Add(q *Sequence) error {
 	switch {
 	case q.state != stateNew:
-		return fmt.Errorf("%w: it was added before", ErrSequence)
+		return fmt.Errorf("%w: the sequence was added before", ErrSequence)
 	case len(q.Tokens) == 0:
-		return fmt.Errorf("%w: it has no tokens", ErrSequence)
+		return fmt.Errorf("%w: the sequence has no tokens", ErrSequence)
 	case len(q.Tokens) > s.roster.capacity:
-		return fmt.Errorf("%w: it has %d tokens, but a pool holds %d", ErrSequence, len(q.Tokens), s.roster.capacity)
+		return fmt.Errorf("%w: the sequence has %d tokens, but a pool holds %d", ErrSequence, len(q.Tokens),
+			s.roster.capacity)
 	case q.Logits < 0 || q.Logits > len(q.Tokens):
-		return fmt.Errorf("%w: it requests logits for the last %d of its %d tokens", ErrSequence, q.Logits,
+		return fmt.Errorf("%w: the sequence requests logits for the last %d of its %d tokens", ErrSequence, q.Logits,
 			len(q.Tokens))
 	case q.Logits > 1 && s.roster.limits.PromptLogits < 1:
-		return fmt.Errorf("%w: it requests logits for its last %d tokens, but the limit of prompt logits per batch "+
+		return fmt.Errorf("%w: the sequence requests logits for its last %d tokens, but the limit of prompt logits "+
+			"per batch "+
 			"is 0", ErrSequence, q.Logits)
 	case q.Record.bad() || q.Replay.bad():
-		return fmt.Errorf("%w: it records positions %v and replays %v, which are not valid ranges", ErrSequence,
+		return fmt.Errorf("%w: the sequence records positions %v and replays %v, which are not valid ranges",
+			ErrSequence,
 			q.Record, q.Replay)
 	case (q.Record != Span{} || q.Replay != Span{}) && s.roster.limits.RecordRows < 1:
-		return fmt.Errorf("%w: it records or replays rows, but the limit of recorded rows per batch is 0", ErrSequence)
+		return fmt.Errorf("%w: the sequence records or replays rows, but the limit of recorded rows per batch is 0",
+			ErrSequence)
 	}
 	s.roster.arrivals++
 	q.age, q.state = s.roster.arrivals, stateWaiting

@@ -65,7 +65,7 @@ func TestEverySequenceFinishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(items) == 0 && waits {
-				t.Fatalf("an empty step although %d run and %d wait", f.sched.Running(), f.sched.Waiting())
+				t.Fatalf("an empty step although %d sequences run and %d wait", f.sched.Running(), f.sched.Waiting())
 			}
 			if f.steps > 100_000 {
 				t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
@@ -74,18 +74,18 @@ func TestEverySequenceFinishes(t *testing.T) {
 		checkOrder(t, f)
 		for _, pool := range f.pools {
 			if st := pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
-				t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
+				t.Fatalf("at the end: pool %+v, %d sequences run, %d wait", st, f.sched.Running(), f.sched.Waiting())
 			}
 		}
 		for q, n := range f.recorded {
 			recorded += n
 			if most := len(q.Tokens); n > most {
-				t.Fatalf("%d rows were recorded of a sequence of %d tokens", n, most)
+				t.Fatalf("%d rows of a sequence with %d tokens were recorded", n, most)
 			}
 		}
 		for q, n := range wanted {
 			if got := f.scored[q]; got != n && !cancels {
-				t.Fatalf("a sequence wanted %d rows of logits and had %d", n, got)
+				t.Fatalf("a sequence requested %d rows of logits and got %d", n, got)
 			}
 		}
 		preempted += f.sched.Preemptions()
@@ -112,12 +112,12 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	mustStep(t, f)
 	f.draft(old, 7)
 	if len(old.Drafts) != 7 || len(old.Pages()) != 3 {
-		t.Fatalf("room for %d drafts on %d pages, want 7 on 3", len(old.Drafts), len(old.Pages()))
+		t.Fatalf("%d drafts have %d pages, want 7 drafts on 3 pages", len(old.Drafts), len(old.Pages()))
 	}
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
 	items := mustStep(t, f)
 	// Because the prompt waits, the drafts release their pages. The page of the next token has no free slots for
-	// drafts, so nothing is drafted, and the prompt is admitted and gets all rows that the decode leaves.
+	// drafts, so no draft is verified, and the prompt is admitted and gets all rows except that of the decode.
 	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
 		t.Errorf("the decode's item is %+v, want no draft and one page", it)
 	}
@@ -141,7 +141,7 @@ func TestDraftsGiveWayBeforeAnybodyIsPreempted(t *testing.T) {
 	mustStep(t, f) // computes both prompts
 	f.draft(old, 7)
 	if len(old.Pages()) != 3 || f.pool.Available() != 0 {
-		t.Fatalf("%d pages with drafts, %d left; want 3 and none", len(old.Pages()), f.pool.Available())
+		t.Fatalf("%d pages with drafts, %d pages available; want 3 and 0", len(old.Pages()), f.pool.Available())
 	}
 	items := mustStep(t, f)
 	if it := find(items, young); it == nil || !it.Decode {
@@ -160,8 +160,8 @@ type drawn struct {
 	goal int
 }
 
-// drawSequences generates random sequences with common prefixes, some of them in groups that wait for the first of
-// their kind.
+// drawSequences generates random sequences with common prefixes, some of them in groups in which the other sequences
+// wait for the first sequence.
 func drawSequences(t *rapid.T, capacity int) []drawn {
 	var list []drawn
 	for len(list) < 20 {
@@ -194,8 +194,8 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 	return list
 }
 
-// checkOrder checks that sequences run for the first time in the order of arrival, except those that wait for a common
-// prompt, or for rows of records or logits in a batch, and short ones.
+// checkOrder checks that sequences run for the first time in the order of arrival, except sequences that wait for a
+// common prompt, or for rows of records or logits in a batch, and except short sequences.
 func checkOrder(t *rapid.T, f *fake) {
 	latest := int64(0)
 	for _, q := range f.order {
@@ -259,10 +259,10 @@ func TestAShortPromptPassesALongOne(t *testing.T) {
 	short := mustAdd(t, f, &Sequence{Tokens: prompt(9000, 40)}, 41)
 	items := mustStep(t, f)
 	if it := find(items, short); it == nil || !it.Last {
-		t.Fatalf("the short prompt is not whole in the step after it arrived: %+v", it)
+		t.Fatalf("the step after the arrival of the short prompt does not have the whole prompt: %+v", it)
 	}
 	if it := find(items, long); it == nil || it.Last || len(it.Tokens) != 512-40 {
-		t.Errorf("the long prompt got %d tokens; want all that the short one left", len(it.Tokens))
+		t.Errorf("the long prompt got %d tokens; want all tokens that the short prompt leaves", len(it.Tokens))
 	}
 }
 
@@ -275,7 +275,7 @@ func TestSequencesWithTheSamePromptShareItsPages(t *testing.T) {
 	}
 	for !first.computed {
 		if items := mustStep(t, f); len(items) != 1 {
-			t.Fatalf("%d sequences run before the first has its prompt", len(items))
+			t.Fatalf("%d sequences are in the step before the first prompt is computed", len(items))
 		}
 	}
 	items := mustStep(t, f)
@@ -293,7 +293,7 @@ func TestASequenceIsNotHeldUpByOneThatIsGone(t *testing.T) {
 	mustStep(t, f)
 	f.remove(first)
 	if it := find(mustStep(t, f), second); it == nil || it.Cached != 16 {
-		t.Errorf("got %+v; want the second to go on behind the page the first had computed", it)
+		t.Errorf("got item %+v; want the second sequence to continue after the page that the first computed", it)
 	}
 }
 
@@ -306,14 +306,14 @@ func TestWaitingCountsNoLookups(t *testing.T) {
 		mustStep(t, f)
 	}
 	if st := f.pool.Stats(); st.Lookups != 1 || f.sched.Waiting() != 1 {
-		t.Errorf("%d lookups, %d wait; want one of each", st.Lookups, f.sched.Waiting())
+		t.Errorf("%d lookups, %d waiting sequences; want one of each", st.Lookups, f.sched.Waiting())
 	}
 }
 
 func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	f := newTestFake(t, 4, 16, Limits{BatchTokens: 8, MaxRunning: 64})
 	if got := f.sched.Limits().MaxRunning; got != 8 {
-		t.Errorf("%d sequences may run in steps of 8 tokens", got)
+		t.Errorf("%d sequences may run in steps of 8 tokens, want 8", got)
 	}
 	q := &Sequence{Tokens: prompt(0, 64)}
 	for name, err := range map[string]error{
@@ -373,19 +373,19 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 			it.Seq.Tokens = append(it.Seq.Tokens, 7)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations in a step", n)
+		t.Errorf("%v allocations in a step, want 0", n)
 	}
 }
 
 // Admission reserves the page that a running prompt's first sampled token needs. The pool has three pages of four
-// tokens, and the prompts have eight and three tokens. Both prompts would fit, but the older one's ninth token would
-// then preempt the younger sequence.
+// tokens, and the prompts have eight and three tokens. Both prompts would fit, but the ninth token of the older
+// sequence would then preempt the younger sequence.
 func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
 	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})
 	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 10)
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 3)}, 4)
 	if items := mustStep(t, f); find(items, old) == nil || find(items, young) != nil {
-		t.Errorf("%d items; want the older sequence alone", len(items))
+		t.Errorf("%d items; want only the older sequence", len(items))
 	}
 	for len(f.goals) > 0 {
 		mustStep(t, f)

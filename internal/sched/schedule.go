@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Schedule forms the next batch. The slice is valid until the next call. It is empty only if nothing runs and nothing
-// waits, or while a sequence is being restored or in flight.
+// Schedule forms the next batch. The slice is valid until the next call. It is empty only if no sequence runs or waits,
+// or while a sequence is being restored or in flight.
 func (s *Scheduler) Schedule() []Item {
 	for again := s.next.load.apart && !s.next.load.divided; ; {
 		s.roster.makeRoom()
@@ -21,7 +21,7 @@ func (s *Scheduler) Schedule() []Item {
 			s.next.waited = 0
 			return s.next.items
 		}
-		s.roster.preemptYoungest(s.roster.crowded()) // every running sequence is a prompt that lacks pages
+		s.roster.preemptYoungest(s.roster.crowded()) // every running sequence is a prompt that finds no free pages
 	}
 }
 
@@ -43,8 +43,8 @@ func (f *forming) addAll() {
 	budget, logits := f.roster.limits.BatchTokens, f.roster.limits.PromptLogits
 
 	// Every decoding sequence gets its one token, oldest first, background sequences last. If more rows are to be
-	// recorded than a batch allows, the youngest of those sequences wait. If pages run out, the youngest sequence of
-	// the rank is preempted, which has no item yet.
+	// recorded than a batch allows, the youngest sequences that record or replay wait. If pages run out, the youngest
+	// sequence of the rank is preempted, which has no item yet.
 	f.oldest = append(f.oldest[:0], f.roster.running...)
 	slices.SortStableFunc(f.oldest, func(a, b *Sequence) int {
 		switch {
@@ -67,11 +67,12 @@ func (f *forming) addAll() {
 	// the remaining tokens.
 	budget -= f.addDrafts(f.draftBudget(budget))
 
-	// Running prompts and those that can be admitted take turns. A preempted sequence is a prompt again until its
+	// Running prompts and prompts that can be admitted take turns. A preempted sequence is a prompt again until its
 	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
 	budget = f.choosePrompts(budget)
 
-	// Prompts share the remaining tokens, the shortest first: tokens that it does not need go to the longer prompts.
+	// Prompts share the remaining tokens, the shortest prompt first: tokens that a short prompt does not need go to
+	// longer prompts.
 	slices.SortStableFunc(f.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
 	budget = f.promptTokens(budget, logits)
 	for i, q := range f.prompts {
@@ -83,7 +84,7 @@ func (f *forming) addAll() {
 			f.addItem(q, n, false)
 		}
 	}
-	if f.load.divided && len(f.items) == 0 { // no prompt has found pages
+	if f.load.divided && len(f.items) == 0 { // no prompt has found free pages
 		f.addDecodes()
 	}
 }
@@ -99,8 +100,8 @@ func (o *roster) prompted() bool {
 	return first >= 0 && !o.waiting[first].Background
 }
 
-// takes reports whether the batch may include a sequence. Background sequences wait while prompts of others are
-// computed, so that these get their first token as soon as on an idle device.
+// takes reports whether the batch may include a sequence. Background sequences wait while prompts of other sequences
+// are computed, so that those sequences get their first token as soon as on an idle device.
 func (f *forming) takes(q *Sequence) bool { return !q.Background || !f.prompted }
 
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
@@ -117,7 +118,8 @@ func (f *forming) addItem(q *Sequence, n int, decode bool) {
 }
 
 // reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. If no
-// page is free, it releases pages of drafts, then preempts the youngest sequence of the rank, which may be this one.
+// page is free, it releases pages of drafts, then it preempts the youngest sequence of the rank, which may be this
+// sequence.
 func (o *roster) reserveToken(q *Sequence) bool {
 	for q.state == stateRunning && o.reserve(q, 1) != nil {
 		if !o.releaseDraftPages(q.rank) {
@@ -128,7 +130,7 @@ func (o *roster) reserveToken(q *Sequence) bool {
 }
 
 // share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens and rows
-// of logits for the given number of prompts. A short prompt gets up to half of them.
+// of logits for the given number of prompts. A short prompt gets up to half of the tokens and rows.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	parts := prompts
 	if f.short(q.left()) {
@@ -138,7 +140,7 @@ func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	if q.Logits > 1 {
 		n = min(n, q.unscored()+(logits+parts-1)/parts)
 	}
-	return min(n, tokens-(prompts-1)) // each of the others gets a token, too
+	return min(n, tokens-(prompts-1)) // each of the other prompts also gets a token
 }
 
 // promptLogits returns how many of Limits.PromptLogits the next n tokens of a prompt take.
@@ -158,8 +160,8 @@ func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
 	return n
 }
 
-// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that later prompts need at least. A
-// chunk takes a window page for every page that it spans, and releases most of them when it is computed.
+// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts in after need at
+// least. A chunk takes a window page for every page that it spans, and releases most of them when it is computed.
 func (o *roster) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 	pool := o.pool(q)
 	if pool.WindowsPerSequence() == 0 {
@@ -175,7 +177,7 @@ func (o *roster) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 }
 
 // nextToAdmit returns the position in the queue of the sequence to admit next, or -1. A short sequence does not
-// overtake a long one that comes before it.
+// overtake a long sequence that comes before it.
 func (o *roster) nextToAdmit() int {
 	for _, q := range o.promised {
 		if q.state == stateWaiting && !q.waitsForPlace() && o.canAdmit(q) {
@@ -190,7 +192,8 @@ func (o *roster) nextToAdmit() int {
 }
 
 // firstWaiting returns the position in the queue of the sequence that comes first, or -1. It skips sequences that wait
-// for another to compute their common prompt, and sequences of tenants that run as many as they may.
+// for another sequence to compute their common prompt, and sequences of tenants that run their maximum number of
+// sequences.
 func (o *roster) firstWaiting() int {
 	return slices.Index(o.waiting, o.firstOf(o.waiting, func(q *Sequence) bool {
 		return !q.waitsForPrompt() && !q.waitsForPlace()
@@ -204,7 +207,7 @@ func (o *roster) canAdmit(q *Sequence) bool {
 
 // pagesFor returns how many unshared pages a sequence needs, on the rank where it needs the fewest.
 func (o *roster) pagesFor(q *Sequence) int {
-	least := o.capacity // more than any share
+	least := o.capacity // more than the maximum number of pages that a sequence needs
 	for _, pool := range o.pools {
 		if need, _, err := o.fit(pool, q); err == nil {
 			least = min(least, need)
@@ -213,15 +216,17 @@ func (o *roster) pagesFor(q *Sequence) int {
 	return least
 }
 
-// space describes how a waiting sequence would fit on a rank.
+// space describes how a waiting sequence would fit on a rank, in pages and sequences.
 type space struct {
-	own    int // pages that it does not share
-	short  int // pages or window pages that lack for it and for what running prompts still need; 0 or less: none
-	others int // sequences of the rank
+	own int // number of pages that the sequence does not share
+	// short is the number of pages or window pages that are missing for the sequence and for running prompts; 0 or less
+	// means none.
+	short  int
+	others int // number of running sequences of the rank
 }
 
-// fitOn returns how a sequence's tokens and one more fit on a rank, next to the pages that running prompts will still
-// need. If gone is not nil, its pages count as free. An empty rank accepts any sequence.
+// fitOn returns how the tokens of a sequence and one more token fit on a rank, in addition to the pages that running
+// prompts will still need. If gone is not nil, the pages of gone count as free. An empty rank accepts any sequence.
 func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	pool := o.pools[rank]
 	need, available, err := o.fit(pool, q)
@@ -251,8 +256,8 @@ func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	return f
 }
 
-// place returns the rank on which a sequence is admitted, and whether there is one. Among the ranks where it fits, the
-// one with the longest cached prefix wins, then the one with the fewest sequences.
+// place returns the rank on which a sequence is admitted, and whether there is one. Among the ranks where it fits, it
+// prefers the rank with the longest cached prefix, then the rank with the fewest sequences.
 func (o *roster) place(q, gone *Sequence) (rank int, ok bool) {
 	var best space
 	for r := range o.pools {
@@ -281,7 +286,7 @@ func (o *roster) hasPagesFor(q, gone *Sequence) bool {
 	return ok
 }
 
-// admit moves a sequence from its position in the queue to the running ones.
+// admit moves a sequence from position at of the queue to the running sequences, and returns it.
 func (o *roster) admit(at int) *Sequence {
 	q := o.waiting[at]
 	q.rank, _ = o.place(q, nil)
@@ -289,7 +294,7 @@ func (o *roster) admit(at int) *Sequence {
 	o.waiting = slices.Delete(o.waiting, at, at+1)
 	o.running = insert(o.running, q)
 	q.request.count(1, -1)
-	// A reserved place is valid once: if the sequence is suspended again, it waits like others.
+	// A reserved place is valid once: if the sequence is suspended again, it waits like other sequences.
 	o.promised = slices.DeleteFunc(o.promised, func(p *Sequence) bool { return p == q })
 	if i := slices.Index(o.kept, q); i >= 0 {
 		o.kept = slices.Delete(o.kept, i, i+1)
@@ -310,25 +315,24 @@ func (o *roster) admit(at int) *Sequence {
 func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
 	n := 0
-	for _, r := range o.running { // in order of arrival
-		if r.rank == rank {
+	for _, r := range o.running { // running is in order of arrival
+		if r.rank != rank {
+			continue
+		}
+		if n++; q == nil || r.Background || !q.Background {
 			q = r
-			n++
 		}
 	}
-	if of := o.youngestBackground(rank); of != nil {
-		q = of
-	}
 	if n == 1 {
-		// It is alone and has every page; continuing would admit and preempt it forever.
+		// The sequence is alone and holds every page; the scheduler would admit and preempt it forever.
 		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), o.capacity))
 	}
 	o.suspend(q)
 	o.giveUp(q)
 }
 
-// crowded returns the rank of the youngest sequence that shares its rank with others; if there is none, the rank of the
-// youngest sequence.
+// crowded returns the rank of the youngest sequence that shares its rank with other sequences; if there is none, the
+// rank of the youngest sequence.
 func (o *roster) crowded() int {
 	counts := make([]int, len(o.pools))
 	for _, q := range o.running {

@@ -5,7 +5,7 @@ type Span struct{ From, To int }
 
 func (s Span) bad() bool { return s.From < 0 || s.To < s.From }
 
-// in returns the part of the n positions from at on that is in the span, relative to at.
+// in returns the part of the span that lies in the n positions from at on, relative to at.
 func (s Span) in(at, n int) Span {
 	from, to := max(s.From-at, 0), min(s.To-at, n)
 	if from >= to {
@@ -16,10 +16,11 @@ func (s Span) in(at, n int) Span {
 
 func (s Span) len() int { return s.To - s.From }
 
-// room is the number of rows of a batch that may still be recorded, and replayed.
+// room holds the numbers of rows of a batch that may still be recorded and replayed.
 type room struct{ record, replay int }
 
-// most returns how many of the n positions of a sequence, from at on, fit.
+// most returns how many of the n positions of a sequence, from at on, a batch can take without recording or replaying
+// too many rows.
 func (r *room) most(q *Sequence, at, n int) int {
 	for _, x := range [...]struct {
 		span Span
@@ -32,7 +33,7 @@ func (r *room) most(q *Sequence, at, n int) int {
 	return n
 }
 
-// take reserves rows for n positions.
+// take subtracts the rows to record and to replay of n positions from the room.
 func (r *room) take(q *Sequence, at, n int) {
 	r.record -= q.Record.in(at, n).len()
 	r.replay -= q.Replay.in(at, n).len()

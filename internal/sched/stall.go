@@ -14,13 +14,13 @@ import (
 // SmallestChunk is the minimum number of prompt tokens in a batch.
 const SmallestChunk = 32
 
-// backgroundPart divides Limits.MaxStall for a batch of only background sequences: new requests wait for its end, and
-// should get their first token not much later than on an idle device.
+// backgroundPart divides Limits.MaxStall for a batch of only background sequences: new requests wait for its end, which
+// should delay their first token only a little compared with an idle device.
 const backgroundPart = 4
 
 // promptTokens returns how many of the remaining tokens of a batch its prompts get. The decodes have already been
-// added, and the prompts are in order. A short prompt in a batch with long ones is delayed by them like a decoding
-// sequence.
+// added, and the prompts are in order. A short prompt in a batch with long prompts is delayed by the long prompts like
+// a decoding sequence.
 func (f *forming) promptTokens(left, logits int) int {
 	f.countDecodes()
 	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
@@ -57,7 +57,7 @@ func (f *forming) background() bool {
 	return !slices.ContainsFunc(f.prompts, func(q *Sequence) bool { return !q.Background })
 }
 
-// Waited sets how long decoding sequences have been left out when Schedule is called next.
+// Waited sets how long decoding sequences have been left out of batches at the next call of Schedule.
 func (s *Scheduler) Waited(d time.Duration) { s.next.waited = d }
 
 // countDecodes adds the items of decoding sequences to the load.
@@ -96,9 +96,9 @@ func (f *forming) leaveDecodesOut() {
 	f.prompts, f.load = prompts, load{apart: true, divided: true}
 }
 
-// Between forms a batch of the decoding sequences while a divided batch is computed, and returns its load. It has no
-// drafts, since prompts wait, and takes no page from a running sequence: sequences that need a page and find none wait
-// for the end of the divided batch. The slice is valid until the next call, or Schedule.
+// Between forms a batch of the decoding sequences while a divided batch is computed, and returns its load. The batch
+// has no drafts, because prompts wait, and takes no page from a running sequence: sequences that need a page and find
+// none wait for the end of the divided batch. The slice is valid until the next call, or Schedule.
 func (s *Scheduler) Between() ([]Item, Load) {
 	divided := s.next.load
 	s.next.addDecodes()
@@ -142,7 +142,7 @@ func (f *forming) withPrompts(n, logits int) cost.Work {
 	return w
 }
 
-// Load returns the load of the latest batch, for Took.
+// Load returns the load of the latest batch, as the argument of Took.
 func (s *Scheduler) Load() Load { return Load{s.next.load} }
 
 // Load describes the properties of a batch that determine its time.
@@ -150,20 +150,19 @@ type Load struct{ load load }
 
 type load struct {
 	cost.Work
-	smallest bool // prompts were cut to the smallest chunk
-	apart    bool // sequences that decode are left out
-	divided  bool // the same, and they may run meanwhile
+	smallest bool // the prompts were cut to the smallest chunk
+	apart    bool // decoding sequences were left out of the batch
+	divided  bool // decoding sequences were left out and may run between the operations of the batch
 }
 
 // Divided reports whether decoding sequences may run while the batch is computed.
 func (l Load) Divided() bool { return l.load.divided }
 
-// Apart reports whether decoding sequences were left out of the batch: they had to wait for this batch and the next
-// one.
+// Apart reports whether decoding sequences were left out of the batch: they wait for this batch and the next batch.
 func (l Load) Apart() bool { return l.load.apart }
 
 // Took records how long a batch took: from Schedule, or from the end of the previous batch if that was later, until its
-// tokens were delivered. Without it batch times are guesses.
+// tokens were delivered. Without calls of Took, the predicted times of batches are guesses.
 func (s *Scheduler) Took(of Load, d time.Duration) {
 	l := &of.load
 	s.next.cost.Observe(&l.Work, d.Seconds())
@@ -174,7 +173,7 @@ func (s *Scheduler) Took(of Load, d time.Duration) {
 	}
 }
 
-// PromptTime predicts the time to compute n tokens of a prompt after cached ones; 0 before any prompt was measured.
+// PromptTime predicts the time to compute n tokens of a prompt after cached tokens; 0 before any prompt was measured.
 func (s *Scheduler) PromptTime(n, cached int) time.Duration {
 	var w cost.Work
 	if w.AddPrompt(n, cached, s.roster.limits.Threshold); n == 0 || s.next.cost.Prompts() == 0 {

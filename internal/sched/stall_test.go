@@ -9,21 +9,21 @@ import (
 	"sparrow/internal/kv"
 )
 
-// machine models the times of batches on a simulated machine.
+// machine is a simulated machine with the times of its batches.
 type machine struct {
 	name string
-	// Rows and thousands of tokens to seconds.
+	// batch returns the time of a batch in seconds from numbers of rows and thousands of context tokens.
 	batch func(decodes, decodeContext, prompts, promptContext float64) float64
-	// Additional seconds of a row after the threshold.
+	// far is the number of additional seconds for each prompt row after the threshold.
 	far   float64
 	stall time.Duration
 	step  int
-	// kept is the allowed longest gap as a multiple of stall; 0 means 1.2, as promised.
+	// kept is the allowed longest gap as a multiple of stall; 0 means the promised 1.2.
 	kept float64
 }
 
 var machines = []machine{
-	// These costs are those of the built-in model on two cores.
+	// These times were measured with the built-in model on two cores.
 	{"small model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 4e-4 + 2e-4*d + 1e-5*dc + 5e-4*p + 2e-5*pc
 	}, 8e-4, 100 * time.Millisecond, 512, 0},
@@ -31,7 +31,8 @@ var machines = []machine{
 	{"large model on a GPU", func(d, dc, p, pc float64) float64 {
 		return max(8e-3+5e-5*d+1e-6*dc, 4e-5*(d+p)) + 3e-5*p + 4e-7*pc
 	}, 2e-5, 50 * time.Millisecond, 8192, 0},
-	// Decoding alone takes longer than the limit, so that prompts may add half of it; the smallest chunk adds more.
+	// Decoding alone takes longer than the limit, so that prompts may add half of the limit; the smallest chunk adds
+	// more.
 	{"large model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 0.4 + 5e-3*d + 1e-2*p + 1e-4*pc
 	}, 1e-2, 100 * time.Millisecond, 512, 8},
@@ -49,7 +50,7 @@ type rig struct {
 	longest float64 // longest batch that decoding sequences waited for, without batches that were made slow at random
 	prompts int     // number of computed prompt tokens
 	waited  int     // number of batches that decoding sequences waited for
-	over    int     // number of those batches that took more than 1.2 times the bound
+	over    int     // number of those batches that took more than 1.2 times the limit
 }
 
 // threshold is the number of prompt tokens above which the machines become slower.
@@ -122,7 +123,7 @@ func (g *rig) add(t *testing.T, owner string, tokens int) {
 }
 
 // prefill starts streams, lets them run, and then computes prompts of 16000 tokens at the same time, two at a time, and
-// short ones in between. It returns the prompt tokens per second.
+// short prompts in between. It returns the prompt tokens per second.
 func (g *rig) prefill(t *testing.T, streams int) float64 {
 	t.Helper()
 	for range streams {
@@ -147,8 +148,8 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 	return float64(g.prompts) / (g.clock - from)
 }
 
-// Prompts delay running streams for no longer than promised, from the first one on, and lose at most a quarter of their
-// speed. If this limit cannot be met, the scheduler reports the delay.
+// Prompts delay running streams for no longer than promised, beginning with the first prompt, and the limit costs
+// prompts at most a quarter of their speed. If this limit cannot be met, the scheduler reports the delay.
 func TestPromptsDoNotStallStreams(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
@@ -158,26 +159,27 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 				full := free.prefill(t, streams)
 				g := newRig(t, m, m.stall, noise)
 				speed := g.prefill(t, streams)
-				t.Logf("%s, %d streams, noise %v: gap %.0f ms, %.0f tokens/s; without the bound %.0f ms, %.0f "+
+				t.Logf("%s, %d streams, noise %v: gap %.0f ms, %.0f tokens/s; without the limit %.0f ms, %.0f "+
 					"tokens/s; kept %v", m.name, streams, noise, 1000*g.longest, speed, 1000*free.longest, full,
 					g.s.Stall())
 				if m.kept > 0 {
 					if kept := g.s.Stall().Seconds(); kept < m.stall.Seconds() || g.longest > 1.2*kept {
-						t.Errorf("%s, %d streams: gaps of %.0f ms, %.0f ms are said to be kept", m.name, streams,
+						t.Errorf("%s, %d streams: gaps of %.0f ms, but Stall reports %.0f ms", m.name, streams,
 							1000*g.longest, 1000*kept)
 					}
 					continue
 				}
 				if most := 1.2 * m.stall.Seconds(); g.longest > most || g.s.Stall() != 0 {
-					t.Errorf("%s, %d streams, noise %v: a gap of %.0f ms, want at most %.0f; %v is said to be kept",
+					t.Errorf("%s, %d streams, noise %v: a gap of %.0f ms, want at most %.0f ms; Stall reports %v",
 						m.name, streams, noise, 1000*g.longest, 1000*most, g.s.Stall())
 				}
 				if speed < 0.75*full {
-					t.Errorf("%s, %d streams, noise %v: %.0f prompt tokens/s, %.0f without the bound", m.name, streams,
+					t.Errorf("%s, %d streams, noise %v: %.0f prompt tokens/s, %.0f without the limit", m.name, streams,
 						noise, speed, full)
 				}
 				if free.longest < 1.2*m.stall.Seconds() {
-					t.Errorf("%s: without the bound the longest gap is %.0f ms: the test shows nothing", m.name,
+					t.Errorf("%s: without the limit the longest gap is only %.0f ms, so the test checks nothing",
+						m.name,
 						1000*free.longest)
 				}
 			}
@@ -185,7 +187,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// On a shared machine, where a batch may take half or twice the time of the previous one, nearly all gaps are within
+// On a shared machine, where a batch may take half or twice the time of the previous batch, nearly all gaps are within
 // 1.2 times the limit.
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {
@@ -197,14 +199,14 @@ func TestStallsOnASharedMachine(t *testing.T) {
 			free := newRig(t, m, 0, false)
 			free.spread = 0.25
 			full := free.prefill(t, streams)
-			t.Logf("%s, %d streams: %d of %d gaps over the bound, longest %.0f ms; %.0f tokens/s of %.0f", m.name,
+			t.Logf("%s, %d streams: %d of %d gaps over the limit, longest %.0f ms; %.0f tokens/s of %.0f", m.name,
 				streams, g.over, g.waited, 1000*g.longest, speed, full)
 			if g.over*100 > g.waited {
-				t.Errorf("%s, %d streams: %d of %d gaps are longer than %v and a fifth", m.name, streams, g.over,
+				t.Errorf("%s, %d streams: %d of %d gaps are longer than 1.2 times %v", m.name, streams, g.over,
 					g.waited, m.stall)
 			}
 			if speed < full/2 {
-				t.Errorf("%s, %d streams: %.0f prompt tokens/s, %.0f without the bound", m.name, streams, speed, full)
+				t.Errorf("%s, %d streams: %.0f prompt tokens/s, %.0f without the limit", m.name, streams, speed, full)
 			}
 		}
 	}
@@ -220,7 +222,7 @@ func TestChunksFollowTheMachine(t *testing.T) {
 	g.add(t, "prompt", 2000)
 	g.step(t)
 	if g.prompts != 512 {
-		t.Errorf("alone, a chunk of %d tokens, want 512", g.prompts)
+		t.Errorf("without decodes a chunk has %d tokens, want 512", g.prompts)
 	}
 	for g.s.Running() > 0 {
 		g.step(t)
@@ -241,25 +243,26 @@ func TestChunksFollowTheMachine(t *testing.T) {
 		chunk()
 	}
 	if n := chunk(); n < 120 || n > 200 || len(g.s.next.items) != 3 {
-		t.Errorf("beside a stream, %d tokens of %d sequences; want about 170 of 3", n, len(g.s.next.items))
+		t.Errorf("with a stream the batch has %d tokens of %d sequences; want about 170 tokens of 3 sequences", n,
+			len(g.s.next.items))
 	}
 	slow = 10
 	for range 16 {
 		chunk()
 	}
 	if n := chunk(); n > SmallestChunk {
-		t.Errorf("on a machine that takes 5 ms for a token, a chunk of %d tokens", n)
+		t.Errorf("on a machine that takes 5 ms for a token, a chunk has %d tokens", n)
 	}
 }
 
-// The time of a prompt is predicted once prompts were computed, and grows with the number of keys that its tokens
-// attend to.
+// The time of a prompt is predicted after other prompts were computed, and grows with the number of keys that its
+// tokens attend to.
 func TestPromptTime(t *testing.T) {
 	m := machine{"", func(d, dc, p, pc float64) float64 { return 1e-3 + 2e-4*d + 5e-4*p + 1e-4*pc }, 0,
 		100 * time.Millisecond, 512, 0}
 	g := newRig(t, &m, m.stall, false)
 	if d := g.s.PromptTime(1000, 0); d != 0 {
-		t.Errorf("%v before anything was computed", d)
+		t.Errorf("PromptTime returned %v before any prompt was computed", d)
 	}
 	for i := range 20 {
 		g.add(t, "prompt", 100+450*i)
@@ -272,7 +275,7 @@ func TestPromptTime(t *testing.T) {
 		want           float64
 	}{{0, 5000, 0}, {400, 0, 0.2}, {400, 4000, 0.36}, {4000, 4000, 4.4}} {
 		if got := g.s.PromptTime(c.tokens, c.cached).Seconds(); math.Abs(got-c.want) > 0.15*c.want {
-			t.Errorf("%d tokens behind %d: %.3f s, want %.3f", c.tokens, c.cached, got, c.want)
+			t.Errorf("%d tokens after %d cached tokens: %.3f s, want %.3f s", c.tokens, c.cached, got, c.want)
 		}
 	}
 }
@@ -299,10 +302,11 @@ func TestWaitedTimeIsNotGivenToPrompts(t *testing.T) {
 	}
 	whole, half, again := batch(0), batch(m.stall/2), batch(0)
 	if most := whole * 2 / 3; half > most || half < whole/5 || again < whole*9/10 {
-		t.Errorf("%d tokens of a prompt beside streams, %d once these have waited for half of the time, and then %d",
+		t.Errorf("%d prompt tokens in a batch with streams, %d after the streams have waited for half of the time, "+
+			"then %d",
 			whole, half, again)
 	}
 	if got := batch(10 * m.stall); got != SmallestChunk {
-		t.Errorf("%d tokens once they have waited for too long, want %d", got, SmallestChunk)
+		t.Errorf("%d prompt tokens after the streams have waited for too long, want %d", got, SmallestChunk)
 	}
 }

@@ -6,26 +6,33 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence that is suspended for another keeps its pages as long as nothing else needs them, so that nothing is
-// computed again when it continues. Running sequences, and those that can be admitted, have priority: if pages are
-// missing, the kept ones are released, the most recently kept first.
+// A sequence that is suspended for another sequence keeps its pages as long as no other sequence needs them, so that no
+// token is computed again when it continues. Running sequences and sequences that can be admitted have priority: if
+// they find no free pages, kept pages are released, the most recently kept first.
 
-// suspend puts a running sequence at its place in the queue. It keeps its pages if that is allowed.
+// suspend puts a running sequence at its place in the queue. The sequence keeps its pages if Limits.KeepSuspended and
+// its state allow that.
 func (o *roster) suspend(q *Sequence) {
 	o.running = without(o.running, q)
 	q.request.count(-1, 1)
 	q.state, q.Drafts = stateWaiting, q.Drafts[:0]
 	q.Preempted++
+	q.reached = max(q.reached, q.end())
 	o.preemptions++
 	o.waiting = insert(o.waiting, q)
 	o.kept = append(o.kept, q)
-	// Tokens in flight, and pages that are being fetched, are committed to running sequences only. With several ranks a
-	// sequence continues on any rank with free pages.
+	// Tokens in flight, and pages that are being fetched, can be committed only to running sequences. With several
+	// ranks a sequence continues on any rank with free pages.
 	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
 		len(o.pools) > 1 {
 		o.giveUp(q)
 	}
 }
+
+// yields reports whether a running sequence may be suspended for another one. A sequence that was suspended first
+// computes more tokens than it had computed then: otherwise two sequences that need the same pages could be suspended
+// for each other in every batch, and neither would end.
+func (q *Sequence) yields() bool { return q.Preempted == 0 || q.end() > q.reached }
 
 // giveUp releases the pages of a suspended sequence, if it has kept them.
 func (o *roster) giveUp(q *Sequence) {
@@ -62,7 +69,7 @@ func (o *roster) reserve(q *Sequence, n int) error {
 	}
 }
 
-// findPages is hasPagesFor, and releases kept pages if that helps.
+// findPages reports whether a sequence fits on some rank, like hasPagesFor, and releases kept pages if that helps.
 func (o *roster) findPages(q, gone *Sequence) bool {
 	for !o.hasPagesFor(q, gone) {
 		if !o.giveUpForAnother(q) {
@@ -72,8 +79,8 @@ func (o *roster) findPages(q, gone *Sequence) bool {
 	return true
 }
 
-// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more, in addition to those
-// it has or could share, and how many are available.
+// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more token, in addition to
+// the pages that it holds or could share, and how many pages are available.
 func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
 	if slices.Contains(o.kept, q) {
 		return q.needs(q.left() + 1), pool.Available(), nil

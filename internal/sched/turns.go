@@ -5,13 +5,14 @@ import "slices"
 // A batch computes at most Limits.MaxPrompts prompts, and more may be in progress: they take turns, so that one tenant
 // cannot occupy all places. Each place of a batch goes to the tenant with the fewest prompts in it, then to the tenant
 // that was served least; inside a tenant flows follow the same rule. The last place goes to a short prompt if there is
-// one: it ends within one or two batches, whatever else is computed.
+// one: a short prompt then ends within one or two batches, whatever other prompts are computed.
 //
-// At most MaxPrompts long prompts are in progress at the same time, because they end earlier one after the other than
-// all at once. One more may begin for an account that has none, if a sibling account has two or more.
+// At most MaxPrompts long prompts are in progress at the same time, because long prompts that run one after the other
+// end earlier on average than prompts that all run at once. One more long prompt may begin for an account that has
+// none, if a sibling account has two or more.
 
-// choosePrompts makes the list of the batch's prompts, from those in progress and those that can be admitted, and
-// returns the remaining tokens of the batch.
+// choosePrompts makes the list of the batch's prompts, from the prompts in progress and the prompts that can be
+// admitted, and returns the remaining tokens of the batch.
 func (f *forming) choosePrompts(budget int) int {
 	f.begun = f.begun[:0]
 	for _, q := range f.roster.running {
@@ -33,7 +34,8 @@ func (f *forming) choosePrompts(budget int) int {
 			continue
 		}
 		switch q := f.roster.admit(waiting); {
-		case q.decoding(): // it kept its pages; without another one, or room, it waits for the next batch
+		// The sequence kept its pages; if it lacks a page or room for rows, it waits for the next batch.
+		case q.decoding():
 			if f.room.most(q, q.end(), 1) > 0 && f.roster.reserve(q, 1) == nil {
 				f.addItem(q, 1, true)
 				budget--
@@ -51,8 +53,8 @@ func (f *forming) choosePrompts(budget int) int {
 	return budget
 }
 
-// nextPrompt returns the prompt that gets the next place of a batch: one in progress, else the queue position of a
-// waiting one, or -1.
+// nextPrompt returns the prompt that gets the next place of a batch: a prompt in progress, or else the queue position
+// of a waiting prompt, or -1.
 func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 	if last {
 		if begun, waiting = f.nextShort(); begun != nil || waiting >= 0 {
@@ -69,14 +71,16 @@ func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 	return begun, -1
 }
 
-// nextShort is nextPrompt among short prompts. A waiting one overtakes longer ones in the queue if these do not wait
-// for pages that it would take, or if its tenant has nothing else running.
+// nextShort returns the short prompt that gets the next place of a batch, like nextPrompt. A waiting short prompt
+// overtakes longer prompts in the queue if these do not wait for pages that it would take, or if its tenant has no
+// running sequences. A suspended sequence overtakes none, because in every batch it would take its pages back from the
+// sequence for which it was suspended.
 func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	if begun = f.roster.firstOf(f.begun, func(q *Sequence) bool { return f.short(q.left()) }); begun != nil {
 		return begun, -1
 	}
 	q := f.roster.firstOf(f.roster.waiting, func(q *Sequence) bool {
-		return f.short(len(q.Tokens)) && f.takes(q) && !q.waitsForPrompt() && !q.waitsForPlace()
+		return f.short(len(q.Tokens)) && q.Preempted == 0 && f.takes(q) && !q.waitsForPrompt() && !q.waitsForPlace()
 	})
 	if q == nil || !f.roster.canAdmit(q) || q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
 		return nil, -1
@@ -90,8 +94,8 @@ func (f *forming) short(tokens int) bool {
 	return tokens <= f.roster.limits.BatchTokens/f.roster.limits.MaxPrompts
 }
 
-// firstOf returns the sequence of a list that comes before the others. If suits is not nil, only sequences for which it
-// returns true count.
+// firstOf returns the sequence of a list that comes before all other sequences of the list. If suits is not nil, only
+// sequences for which it returns true count.
 func (o *roster) firstOf(list []*Sequence, suits func(*Sequence) bool) (first *Sequence) {
 	for _, q := range list {
 		if (suits == nil || suits(q)) && (first == nil || o.before(q, first)) {

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -22,8 +23,8 @@ func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) 
 }
 
 // However many long prompts are in progress, of one tenant or of many, a short prompt of any tenant is computed whole
-// in one of the next two batches, scored or not. The same holds for the first chunk of a long prompt if its tenant has
-// no other prompt.
+// in one of the next two batches, whether it is scored or not. This also holds for the first chunk of a long prompt if
+// its tenant has no other prompt.
 func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	one, each := func(int) string { return "a" }, func(i int) string { return fmt.Sprint(i) }
 	for name, c := range map[string]struct {
@@ -32,14 +33,17 @@ func TestLongPromptsHoldNoPlaces(t *testing.T) {
 		flows  bool
 		late   Sequence
 	}{
-		"a stranger beside four":         {4, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "b"}},
-		"a stranger beside many":         {64, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "b"}},
-		"a connection beside four":       {4, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "a", Flow: "late"}},
-		"a connection beside many":       {64, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "a", Flow: "late"}},
-		"a request of the same flow":     {64, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "a"}},
-		"a stranger beside many tenants": {64, each, false, Sequence{Tokens: prompt(0, 30)}},
-		"scores beside four":             {4, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "b", Logits: 20}},
-		"a long prompt of a stranger":    {64, one, true, Sequence{Tokens: prompt(0, 4000), Tenant: "b"}},
+		"another tenant while four prompts run": {4, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "b"}},
+		"another tenant while many prompts run": {64, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "b"}},
+		"another flow while four prompts run": {4, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "a",
+			Flow: "late"}},
+		"another flow while many prompts run": {64, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "a",
+			Flow: "late"}},
+		"a request of the same flow":            {64, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "a"}},
+		"another tenant while many tenants run": {64, each, false, Sequence{Tokens: prompt(0, 30)}},
+		"scores while four prompts run": {4, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "b",
+			Logits: 20}},
+		"a long prompt of another tenant": {64, one, true, Sequence{Tokens: prompt(0, 4000), Tenant: "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100, PromptLogits: 64})
@@ -52,13 +56,42 @@ func TestLongPromptsHoldNoPlaces(t *testing.T) {
 					continue
 				}
 				if len(it.Tokens) < want {
-					t.Errorf("the batch has %d of its tokens, want %d", len(it.Tokens), want)
+					t.Errorf("the batch has %d tokens of the late prompt, want %d", len(it.Tokens), want)
 				}
 				return
 			}
-			t.Errorf("the late prompt is in neither of two batches; %d run, %d wait", f.sched.Running(),
+			t.Errorf("the late prompt is in neither of two batches; %d sequences run, %d wait", f.sched.Running(),
 				f.sched.Waiting())
 		})
+	}
+}
+
+// Prompts in progress take turns for the places of a batch: each of two tenants gets one of two places, and inside a
+// tenant its flows alternate, although they began in another order.
+func TestPromptsInProgressTakeTurns(t *testing.T) {
+	f := newTestFake(t, 1000, 64, Limits{BatchTokens: 64, MaxRunning: 10, MaxPrompts: 2})
+	var all []*Sequence
+	add := func(tenant, flow string) {
+		all = append(all, mustAdd(t, f, &Sequence{Tokens: prompt(int32(10_000*len(all)), 1000), Tenant: tenant,
+			Flow: flow, Request: len(all)}, 1001))
+	}
+	add("a", "x")
+	add("a", "y")
+	step(t, f)
+	add("b", "")
+	for find(step(t, f), all[2]) == nil { // computes batches until this prompt has begun
+	}
+	got := make([]int, len(all))
+	for range 6 {
+		items := step(t, f)
+		for i, q := range all {
+			if find(items, q) != nil {
+				got[i]++
+			}
+		}
+	}
+	if want := []int{3, 3, 6}; !slices.Equal(got, want) {
+		t.Errorf("the prompts were in %v of 6 batches, want %v", got, want)
 	}
 }
 
@@ -79,12 +112,13 @@ func TestManySequencesOfARequestTakeTurns(t *testing.T) {
 			step(t, f)
 		}
 		if n > 4 {
-			t.Errorf("a prompt of 300 tokens took %d batches of 512, beside the scores of one request", n)
+			t.Errorf("a prompt of 300 tokens took %d batches of 512 tokens while one request was scored", n)
 		}
 	}
 }
 
-// Short prompts that keep coming do not starve long ones of the same tenant, nor long ones the short ones.
+// Short prompts that arrive continuously do not starve long prompts of the same tenant, and long prompts do not starve
+// short prompts.
 func TestShortPromptsDoNotStarveLongOnes(t *testing.T) {
 	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100})
 	long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 4000), Tenant: "a", Flow: "long"}, 4001)
@@ -116,13 +150,13 @@ func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 			}
 		}
 		if begun > DefaultMaxPrompts {
-			t.Fatalf("%d long prompts are under way", begun)
+			t.Fatalf("%d long prompts are in progress", begun)
 		}
 	}
 }
 
-// A batch with a short prompt and long ones is predicted to take no longer than decodes may wait. The batch of a first
-// sequence contains nothing else, and the long prompts continue in the next batch.
+// The predicted time of a batch with a short prompt and long prompts is at most the time that decodes may wait. The
+// batch of a first sequence contains nothing else, and the long prompts continue in the next batch.
 func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 	for _, c := range []struct {
 		tenant      string
@@ -142,19 +176,47 @@ func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 		}
 		for range 6 {
 			if rows := learn(step(t, f)); rows != 512 {
-				t.Fatalf("a batch of long prompts alone has %d rows", rows)
+				t.Fatalf("a batch of only long prompts has %d rows", rows)
 			}
 		}
 		late := mustAdd(t, f, &Sequence{Tokens: prompt(500, 30), Tenant: c.tenant}, 32)
 		items := step(t, f)
 		if it := find(items, late); it == nil || !it.Last {
-			t.Errorf("tenant %s: the short prompt is not whole in the next batch: %+v", c.tenant, it)
+			t.Errorf("tenant %s: the next batch does not have the whole short prompt: %+v", c.tenant, it)
 		}
 		if rows := learn(items); rows < c.least || rows > c.most {
-			t.Errorf("tenant %s: its batch has %d rows, a row takes 1 ms, and 200 ms are allowed", c.tenant, rows)
+			t.Errorf("tenant %s: the batch of the short prompt has %d rows of 1 ms each, but only 200 ms are allowed",
+				c.tenant, rows)
 		}
 		if rows := learn(step(t, f)); rows < 50 {
-			t.Errorf("tenant %s: the batch after it has %d rows", c.tenant, rows)
+			t.Errorf("tenant %s: the batch after the short prompt has %d rows", c.tenant, rows)
+		}
+	}
+}
+
+// A short sequence that is suspended for a sequence of higher priority waits until that sequence runs. It does not
+// overtake it as a short prompt, which would take the pages back.
+func TestASuspendedSequenceOvertakesNobody(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		f := newTestFake(t, 10, 4, Limits{BatchTokens: 16, MaxRunning: 8, MaxPrompts: 2, KeepSuspended: keep,
+			RecordRows: 1})
+		short := mustAdd(t, f, &Sequence{Tokens: prompt(100, 4), Tenant: "b", Priority: -1}, 12)
+		// Each batch computes one row of this prompt, so that its tenant is served least.
+		long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 20), Tenant: "a", Record: Span{To: 20}}, 21)
+		step(t, f)
+		high := mustAdd(t, f, &Sequence{Tokens: prompt(200, 12), Tenant: "b"}, 14)
+		if f.sched.roster.canAdmit(high) || long.ready || len(short.Tokens) > 8 {
+			t.Fatalf("keep %v: the pages suffice for all sequences, or the sequences are not in the intended states",
+				keep)
+		}
+		if items := step(t, f); find(items, short) != nil || find(items, long) == nil || find(items, high) == nil {
+			t.Errorf("keep %v: the batch after the suspension has the items %+v", keep, items)
+		}
+		for len(f.goals) > 0 {
+			step(t, f)
+		}
+		if short.Preempted != 1 {
+			t.Errorf("keep %v: the short sequence was suspended %d times, want once", keep, short.Preempted)
 		}
 	}
 }

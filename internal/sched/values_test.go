@@ -15,17 +15,17 @@ func TestTheShareOfDrafts(t *testing.T) {
 	o := &roster{limits: Limits{MaxPrompts: 4}}
 	f := &forming{roster: o}
 	if got := f.draftBudget(9); got != 9 {
-		t.Errorf("%d of 9 tokens where nothing else is computed", got)
+		t.Errorf("%d of 9 tokens are for drafts if no prompt is computed", got)
 	}
 	o.waiting = []*Sequence{{}}
 	for left, want := range map[int]int{20: 10, 9: 4, 8: 4, 6: 2, 4: 0, 3: 0} {
 		if got := f.draftBudget(left); got != want {
-			t.Errorf("%d of %d tokens, want %d", got, left, want)
+			t.Errorf("%d of %d tokens are for drafts, want %d", got, left, want)
 		}
 	}
 	o.waiting, o.running = nil, []*Sequence{{}} // a running prompt that is not in the batch
 	if got := f.draftBudget(20); got != 10 {
-		t.Errorf("%d of 20 tokens beside a prompt that runs", got)
+		t.Errorf("%d of 20 tokens are for drafts while a prompt runs", got)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestTheShareOfAPrompt(t *testing.T) {
 	} {
 		q := &Sequence{Tokens: make([]int32, c.prompt), Logits: c.scored}
 		if got := f.share(q, c.tokens, c.logits, c.prompts); got != c.want {
-			t.Errorf("%+v: %d tokens", c, got)
+			t.Errorf("case %+v: the prompt gets %d tokens", c, got)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestADelayIsThatOfTheSmallestChunk(t *testing.T) {
 		for i := range 2 * enoughMeasured {
 			f.sched.Took(Load{load{Work: w, smallest: smallest}}, time.Second)
 			if got, told := f.sched.Stall(), smallest && i+1 >= enoughMeasured; (got > 0) != told {
-				t.Errorf("smallest %v, %d batches of a second: a stall of %v", smallest, i+1, got)
+				t.Errorf("smallest %v, %d batches of one second: Stall returned %v", smallest, i+1, got)
 			}
 		}
 	}
@@ -84,12 +84,12 @@ func TestBatchesOfTheBackgroundAreShort(t *testing.T) {
 		return g.prompts
 	}
 	if others, background := tokens(false), tokens(true); others < 3*background || others > 5*background {
-		t.Errorf("%d tokens of a prompt in a batch of the background, %d in others", background, others)
+		t.Errorf("a background batch has %d tokens of a prompt, other batches have %d", background, others)
 	}
 }
 
-// Suspended sequences keep their pages, at most as many as may run. Pages are released for others, the most recently
-// kept first.
+// At most as many suspended sequences as may run keep their pages. If other sequences need pages, the most recently
+// kept pages are released first.
 func TestTheLatestKeptPagesGoFirst(t *testing.T) {
 	f, err := newFake(64, 4, Limits{BatchTokens: 64, MaxRunning: 3, KeepSuspended: true})
 	if err != nil {
@@ -99,7 +99,7 @@ func TestTheLatestKeptPagesGoFirst(t *testing.T) {
 	for i := range 3 {
 		q := &Sequence{Tokens: []int32{int32(i), 2, 3}}
 		if list = append(list, q); f.add(q, 9) != nil {
-			t.Fatal("it is not added")
+			t.Fatal("the sequence was not added")
 		}
 	}
 	step(t, f)
@@ -111,13 +111,13 @@ func TestTheLatestKeptPagesGoFirst(t *testing.T) {
 		}
 	}
 	if len(o.kept) != 2 || o.kept[0] != list[0] || o.kept[1] != list[1] {
-		t.Fatalf("%d have kept pages", len(o.kept))
+		t.Fatalf("%d sequences have kept their pages", len(o.kept))
 	}
 	if !o.giveUpForAnother(list[2]) || len(o.kept) != 1 || o.kept[0] != list[0] {
-		t.Error("the oldest has given its pages up")
+		t.Error("the pages that were kept longest were released first")
 	}
 	if o.giveUpForAnother(list[0]) || len(o.kept) != 1 {
-		t.Error("a sequence gives its pages up for itself")
+		t.Error("a sequence's kept pages were released for the sequence itself")
 	}
 }
 
@@ -132,7 +132,7 @@ func TestTheSpanOfAChunk(t *testing.T) {
 		{8, 4, Span{0, 4}}, {8, 9, Span{0, 4}}, {11, 5, Span{0, 1}}, {12, 5, Span{}}, {20, 5, Span{}},
 	} {
 		if got := s.in(c.at, c.n); got != c.want {
-			t.Errorf("%d positions from %d on: %v, want %v", c.n, c.at, got, c.want)
+			t.Errorf("%d positions from %d on: span %v, want %v", c.n, c.at, got, c.want)
 		}
 	}
 }
@@ -158,13 +158,14 @@ func TestTheRoomOfABatch(t *testing.T) {
 		q := &Sequence{Record: c.record, Replay: c.replay}
 		left := c.room
 		if got := left.most(q, c.at, c.n); got != c.want {
-			t.Errorf("%+v, record %v, replay %v: %d of %d positions from %d on, want %d", c.room, c.record, c.replay,
+			t.Errorf("room %+v, record %v, replay %v: %d of %d positions from %d on fit, want %d", c.room, c.record,
+				c.replay,
 				got, c.n, c.at, c.want)
 		}
 		if left.take(q, c.at, c.want); left.record < 0 || left.replay < 0 ||
 			left.record != c.room.record-c.record.in(c.at, c.want).len() ||
 			left.replay != c.room.replay-c.replay.in(c.at, c.want).len() {
-			t.Errorf("%+v, record %v, replay %v: %+v is left", c.room, c.record, c.replay, left)
+			t.Errorf("room %+v, record %v, replay %v: room %+v is left", c.room, c.record, c.replay, left)
 		}
 	}
 }
@@ -192,7 +193,7 @@ func TestTheYoungestOfTheLargestRequest(t *testing.T) {
 			t.Errorf("requests %v: sequence %d, want %d", c.requests, got, c.want)
 		}
 		if f.sched.roster.youngestOf(list[0].tenant(), (*Sequence).tenant, 1) != nil {
-			t.Errorf("requests %v: a sequence of another rank", c.requests)
+			t.Errorf("requests %v: a sequence of another rank was returned", c.requests)
 		}
 	}
 }

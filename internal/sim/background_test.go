@@ -10,7 +10,7 @@ import (
 )
 
 // While an endless batch job of the same tenant runs, first tokens take at most 1.5 times as long as on an idle engine,
-// in the median and in the 95th percentile. The batch job uses the remaining time.
+// in the median and in the 95th percentile. The batch job gets the remaining time.
 func TestFirstTokensBesideABatch(t *testing.T) {
 	const questions = 60
 	draw := func(d *rand.Rand) engine.Request {
@@ -58,9 +58,9 @@ func TestFirstTokensBesideABatch(t *testing.T) {
 			r.Prompt = randomTokens(d, len(r.Prompt)) // a new prompt, so that no page is cached
 			ratios = append(ratios, float64(first(r))/float64(idle[i]))
 		}
-		t.Logf("%d lines in %v beside questions", lines-before, x.clock.Now().Sub(begun))
+		t.Logf("%d lines in %v while questions were asked", lines-before, x.clock.Now().Sub(begun))
 		if lines-before < questions/4 {
-			t.Errorf("the batch ended %d lines beside %d questions: it starves", lines-before, questions)
+			t.Errorf("the batch finished only %d lines while %d questions were asked", lines-before, questions)
 		}
 		ended = true
 	})

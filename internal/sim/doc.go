@@ -3,6 +3,7 @@
 //
 // A seed determines sizes, requests, client behaviour and faults of the device. A run returns a report, or the first
 // violated invariant. After every iteration it calls the engine's own Check. For every stream it checks that it ends
-// exactly once, that its tokens, log probabilities and reason are those of a lone run, and that nothing fails without a
-// fault. At the end no page, state, process or request may be left. A seed gives the same run on every machine.
+// exactly once, that its tokens, log probabilities and finish reason equal those of a lone run, and that no request
+// fails without a fault. At the end no page, state, process or request may be left. A seed gives the same run on every
+// machine.
 package sim

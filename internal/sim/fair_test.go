@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/sched"
 )
 
-// checkWait checks that, while others flood the engine, the only request of a tenant waits for its first token a number
-// of iterations that does not depend on the requests of others.
+// checkWait checks that, while others flood the engine, the only request of a tenant waits for its first token for a
+// number of iterations that does not depend on the requests of other tenants.
 func (w *world) checkWait(s *stream) error {
 	if !w.flood || !s.alone || s.first == 0 || len(s.choices) > 1 {
 		return nil
@@ -22,9 +22,9 @@ func (w *world) checkWait(s *stream) error {
 }
 
 // mostWait returns the maximum number of iterations before the first token. It is the sum of the iterations of a prompt
-// that must end before another is admitted (which may be a suspended sequence with its answer), of the request's own
-// prompt, one iteration in progress, and two to release pages. Each prompt gets at least a quarter of the tokens that
-// decodes and drafts leave in a batch.
+// that must end before another prompt is admitted (which may be a suspended sequence with its answer), of the request's
+// own prompt, one iteration in progress, and two to release pages. Each prompt gets at least a quarter of the tokens
+// that decodes and drafts leave in a batch.
 func (w *world) mostWait() int {
 	c := &w.config
 	rows := (c.StepTokens - c.MaxRunning) / 2

@@ -17,7 +17,8 @@ import (
 )
 
 // compare checks that the tokens, scores and ends of streams equal those of lone runs on an engine without faults,
-// drafts, prefix reuse or lack of pages. A stream that was cancelled or failed must have a prefix of the lone run.
+// drafts, prefix reuse or lack of pages. A stream that was cancelled or failed must have a prefix of the tokens of the
+// lone run.
 func (w *world) compare() (err error) {
 	failures := 0
 	lone, err := newLone(w.shape, w.engine.Info().ContextTokens)
@@ -150,7 +151,7 @@ func (l *lone) run(r engine.Request) (out []outcome, err error) {
 		for idle := 0; idle < 10; {
 			ev, ok := job.Poll()
 			if !ok {
-				idle++ // passes take no time, so the request has ended when this process continues
+				idle++ // passes take no time, so the request has ended by the time this process continues
 				l.clock.Sleep(time.Millisecond)
 				continue
 			}
@@ -158,7 +159,7 @@ func (l *lone) run(r engine.Request) (out []outcome, err error) {
 				return
 			}
 		}
-		err = fmt.Errorf("the request does not end")
+		err = fmt.Errorf("the request has not ended after many waits")
 	})
 	return out, errors.Join(stuck, err)
 }

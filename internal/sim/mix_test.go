@@ -15,9 +15,10 @@ import (
 	"sparrow/sample"
 )
 
-var mixes = flag.Int("mixes", 30, "loads next to which a short question is asked")
+var mixes = flag.Int("mixes", 30, "number of random loads during which short questions are asked")
 
-// load is a client of the flooding tenant: it sends a request, waits for its end or disconnects, and sends the next.
+// load is a client of the flooding tenant: it sends a request, waits for its end or disconnects, and then sends the
+// next request.
 type load struct {
 	name   string
 	leaves bool
@@ -128,7 +129,7 @@ func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	inTimeOn(t, cost, 100*time.Millisecond, func(x *timed) {
 		prompt := 4 + d.IntN(40)
 		idle := time.Duration(0)
-		for range 12 { // the engine learns the costs of the machine
+		for range 12 { // with these requests the engine measures the costs of the machine
 			idle = x.ask(d, prompt)
 			x.clock.Sleep(10 * time.Millisecond)
 		}
@@ -166,19 +167,20 @@ func TestFirstTokensBesideMixes(t *testing.T) {
 		list, names := runMix(t, seed)
 		for _, a := range list {
 			if all = append(all, a); a.late() {
-				worst = append(worst, fmt.Sprintf("seed %d: %v, idle %v, a step %v, beside%s", seed, a.took, a.idle,
+				worst = append(worst, fmt.Sprintf("seed %d: first token after %v, idle %v, a step %v, with%s", seed,
+					a.took, a.idle,
 					a.step, names))
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d, beside%s", seed, names)
+			t.Fatalf("seed %d, with%s", seed, names)
 		}
 	}
 	slices.SortFunc(all, func(a, b asked) int {
 		return int(a.took*1000/(3*a.idle+a.step)) - int(b.took*1000/(3*b.idle+b.step))
 	})
 	at := all[len(all)*99/100]
-	t.Logf("%d mixes, %d questions: p99 %v of what is allowed, %d are later", *mixes, len(all),
+	t.Logf("%d mixes, %d questions: p99 is %v of the allowed time, %d questions are later", *mixes, len(all),
 		float64(at.took)/float64(3*at.idle+at.step), len(worst))
 	if at.late() {
 		t.Errorf("%d of %d first tokens are late:\n%s", len(worst), len(all),

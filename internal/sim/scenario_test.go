@@ -11,8 +11,7 @@ import (
 	"sparrow/sample"
 )
 
-// A scenario holds everything that a seed determines before the first request: sizes, costs, faults and client
-// behaviour.
+// scenario holds everything that a seed determines before the first request: sizes, costs, faults and client behaviour.
 type scenario struct {
 	draw   *rand.Rand
 	shape  formula.Shape
@@ -21,16 +20,16 @@ type scenario struct {
 	hang   time.Duration
 
 	tenants  int
-	places   map[string]int // maximum number of running sequences of each limited tenant
+	places   map[string]int // maximum number of running sequences, of each tenant with a limit
 	requests int
 	gap      time.Duration // average time between arrivals
 	prompts  [][]int32     // common prefixes of requests
 	faults   []formula.Fault
 	rate     float64 // share of operations that have a fault
-	halts    bool    // whether the engine is closed while requests run
-	beside   bool    // whether the device computes while the host continues
-	simple   bool    // whether most requests are greedy or sampled by the device, so that passes overlap
-	flood    bool    // whether all tenants but one send more than can be served; that one sends small requests
+	halts    bool    // the engine is closed while requests run
+	beside   bool    // the device computes while the host continues
+	simple   bool    // most requests are greedy or sampled by the device, so that passes overlap
+	flood    bool    // all tenants but one send more than can be served; that tenant sends small requests
 }
 
 const (
@@ -38,8 +37,8 @@ const (
 	eos        = 1
 	mostOutput = 48
 
-	floodPrompt = 64 // maximum number of tokens
-	floodOutput = 5  // answers are this many times longer than otherwise
+	floodPrompt = 64 // maximum number of prompt tokens during a flood
+	floodOutput = 5  // factor by which answers are longer during a flood
 )
 
 // newScenario returns a random scenario. requests is the approximate number of requests that clients send.
@@ -52,7 +51,7 @@ func newScenario(seed uint64, requests int) *scenario {
 	if d.IntN(4) == 0 {
 		pages = 100
 	}
-	long := 300 // maximum tokens of common prefixes
+	long := 300 // maximum number of tokens of common prefixes
 	if s.shape.Windows {
 		page, pages, long, s.shape.Context = 256, max(pages/2, 2), 1200, 1536
 	}
@@ -110,8 +109,8 @@ func newScenario(seed uint64, requests int) *scenario {
 }
 
 // drawFlood makes tenants send more than can be served, in short prompts and long answers. The scenario has no faults,
-// and has places and pages for more than one sequence of every tenant: mostWait then limits how long a tenant's only
-// request waits.
+// and has places and pages for more than one sequence of every tenant: mostWait then is an upper limit for the wait of
+// a tenant's only request.
 func (s *scenario) drawFlood() {
 	c := &s.config
 	s.flood, s.faults, s.gap = true, nil, time.Millisecond
@@ -145,12 +144,12 @@ func drawDraft(d *rand.Rand) spec.Setting {
 	}
 	n, err := spec.Fixed(1 + d.IntN(4))
 	if err != nil {
-		panic(err) // the settings 1 to 4 are valid
+		panic(err) // drafts of 1 to 4 tokens are valid settings
 	}
 	return n
 }
 
-// drawFaults returns a random selection of the faults before most.
+// drawFaults returns a random selection of the faults with smaller numbers than most.
 func drawFaults(d *rand.Rand, most formula.Fault) (out []formula.Fault) {
 	for f := formula.None + 1; f < most; f++ {
 		if d.IntN(2) == 0 {

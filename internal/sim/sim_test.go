@@ -30,9 +30,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// After a failed pass, passes enqueued behind it have not run on the device. The rows in which passes find each other's
-// tokens on the device must therefore be written again. Without that, these seeds, one of them with a panic, give a
-// request tokens of another one.
+// After a failed pass, passes enqueued after it have not run on the device. The destinations of tokens that one pass
+// passes to the next on the device must therefore be written again. Without that, a request gets tokens of another
+// request with these seeds, in one of them after a panic.
 func TestFedTokensAfterAFailedPass(t *testing.T) {
 	for _, seed := range []uint64{1794837850817167411, 1794838740372801531} {
 		if _, err := Run(seed, DefaultRequests); err != nil {
@@ -41,7 +41,7 @@ func TestFedTokensAfterAFailedPass(t *testing.T) {
 	}
 }
 
-// A seed gives the same result every time.
+// All runs of a seed give equal results.
 func TestSeedsRepeat(t *testing.T) {
 	for seed := uint64(1); seed < 6; seed++ {
 		first, err := Run(seed, DefaultRequests)
@@ -50,7 +50,7 @@ func TestSeedsRepeat(t *testing.T) {
 		}
 		again, err := Run(seed, DefaultRequests)
 		if err != nil || !reflect.DeepEqual(first, again) {
-			t.Errorf("seed %d: %+v, then %+v, %v", seed, first, again, err)
+			t.Errorf("seed %d: report %+v, then %+v, error %v", seed, first, again, err)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestBrokenEnginesAreReported(t *testing.T) {
 			return nil
 		}
 		if _, err := w.run(); !errors.Is(err, found) {
-			t.Errorf("found by call %d of %d: %v", n, calls, err)
+			t.Errorf("the error of call %d of %d gave %v", n, calls, err)
 		}
 	}
 	w := newWorld(3, 10)
@@ -78,6 +78,6 @@ func TestBrokenEnginesAreReported(t *testing.T) {
 		return nil
 	}
 	if _, err := w.run(); !errors.Is(err, found) {
-		t.Errorf("found at the end: %v", err)
+		t.Errorf("the error at the end gave %v", err)
 	}
 }

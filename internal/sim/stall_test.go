@@ -115,8 +115,9 @@ func (x *timed) submit(tenant string, seed, prompt, output, choices int, watched
 	return w
 }
 
-// Prompts of 16000 tokens, two at a time, delay 8 and 64 streams for no longer than promised, from the first one on,
-// and lose at most a quarter of their speed. The test runs the engine's own loop and scheduler in virtual time.
+// Prompts of 16000 tokens, two at a time, delay 8 and 64 streams for no longer than promised, beginning with the first
+// prompt, and the limit costs prompts at most a quarter of their speed. The test runs the engine's own loop and
+// scheduler in virtual time.
 func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	for _, streams := range []int{8, 64} {
 		took := map[time.Duration]time.Duration{}
@@ -135,20 +136,21 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 					x.clock.Wait(b.ended, 0)
 				}
 				took[stall] = x.clock.Now().Sub(begun)
-				t.Logf("%d streams, bound %v: longest gap %v, 64000 tokens in %v", streams, stall, x.longest,
+				t.Logf("%d streams, limit %v: longest gap %v, 64000 tokens in %v", streams, stall, x.longest,
 					took[stall])
 				switch {
 				case stall == 0 && x.longest < 300*time.Millisecond:
-					t.Errorf("without a bound the longest gap is %v: the test shows nothing", x.longest)
+					t.Errorf("without a limit the longest gap is only %v, so the test checks nothing", x.longest)
 				case stall > 0 && x.longest > stall*12/10:
-					t.Errorf("%d streams: a gap of %v, promised were %v", streams, x.longest, stall)
+					t.Errorf("%d streams: a gap of %v, want at most %v", streams, x.longest, stall)
 				case stall > 0 && x.engine.Stats().LongestGap > max(before, x.longest):
-					t.Errorf("the engine counts a gap of %v, streams saw %v", x.engine.Stats().LongestGap, x.longest)
+					t.Errorf("the engine reports a longest gap of %v, streams had %v", x.engine.Stats().LongestGap,
+						x.longest)
 				}
 			})
 		}
 		if slow := took[100*time.Millisecond]; slow > took[0]*4/3 {
-			t.Errorf("%d streams: prompts take %v with the bound and %v without", streams, slow, took[0])
+			t.Errorf("%d streams: prompts take %v with the limit and %v without", streams, slow, took[0])
 		}
 	}
 }
@@ -181,17 +183,18 @@ func TestASmallChatBesideAFlood(t *testing.T) {
 			}
 			x.clock.Sleep(time.Duration(37+i) * time.Millisecond)
 		}
-		t.Logf("first token after %v alone, at most %v in the first tries beside the flood and %v later; a step takes "+
+		t.Logf("first token after %v alone, at most %v in the first attempts during the flood and %v later; a step "+
+			"takes "+
 			"%v; longest gap of a stream %v", alone, early, worst, step, x.longest)
-		if early > 3*alone+step || worst > (alone+step)*12/10 { // steps become longer with the contexts
-			t.Errorf("a first token after %v, then %v, alone after %v; a step takes %v", early, worst, alone, step)
+		if early > 3*alone+step || worst > (alone+step)*12/10 { // steps become longer as the contexts grow
+			t.Errorf("first tokens after %v, later %v, alone after %v; a step takes %v", early, worst, alone, step)
 		}
 		if x.longest < step+alone/2 || x.longest > 2*step+alone {
-			t.Errorf("a stream has a gap of %v beside first sequences that take %v and steps of %v", x.longest,
+			t.Errorf("a stream has a gap of %v while first sequences take %v and steps %v", x.longest,
 				alone, step)
 		}
 		if got := x.engine.Stats().LongestGap; got < x.longest {
-			t.Errorf("the engine counts a gap of %v, a stream saw %v", got, x.longest)
+			t.Errorf("the engine reports a longest gap of %v, a stream had %v", got, x.longest)
 		}
 	})
 }

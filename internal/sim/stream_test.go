@@ -13,9 +13,9 @@ type stream struct {
 	request engine.Request
 	job     *engine.Job
 	engine  int  // number of the engine
-	sent    int  // number of iterations before it was sent
-	first   int  // number of iterations before its first token; 0 without one
-	alone   bool // whether its tenant had no other request
+	sent    int  // number of iterations before the request was sent
+	first   int  // number of iterations before its first token; 0 if it has none
+	alone   bool // its tenant had no other request
 	// cancelled is the number of iterations before the client cancelled the stream; 0 if the client did not cancel it.
 	cancelled int
 	choices   []outcome
@@ -31,8 +31,8 @@ type outcome struct {
 	err    error
 }
 
-// read reads the available events and checks their order: each choice ends once, and the last event is the end of the
-// last choice.
+// read reads the available events and checks their order: each choice ends exactly once, and the last event of the
+// stream is the end of the last choice.
 func (s *stream) read(w *world) {
 	for {
 		ev, ok := s.job.Poll()

@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	tortureSeed     = flag.Uint64("seed", 0, "the first seed of TestTorture; 0 takes one from the time")
-	tortureCount    = flag.Int("count", 0, "number of its seeds; 0 runs until the duration is over")
-	tortureDuration = flag.Duration("duration", 0, "how long it runs")
+	tortureSeed     = flag.Uint64("seed", 0, "first seed of TestTorture; 0 takes a seed from the time")
+	tortureCount    = flag.Int("count", 0, "number of seeds of TestTorture; 0 runs until the duration is over")
+	tortureDuration = flag.Duration("duration", 0, "maximum duration of TestTorture")
 	tortureRequests = flag.Int("requests", DefaultRequests, "approximate number of requests per seed")
 	tortureWorkers  = flag.Int("workers", runtime.NumCPU(), "number of concurrent seeds")
 )
@@ -47,7 +47,7 @@ func TestTorture(t *testing.T) {
 type campaign struct {
 	requests   int
 	begun, end time.Time
-	last       uint64 // seed to stop before; 0 runs until end
+	last       uint64 // seed before which the campaign stops; 0 means that it runs until end
 
 	mu      sync.Mutex
 	next    uint64
@@ -99,8 +99,8 @@ func repeat(seed uint64) string {
 // patience is the maximum real time of a seed, which normally takes less than a second.
 const patience = 2 * time.Minute
 
-// run simulates the scenario of a seed. If the simulation does not end in time it is abandoned, because the engine
-// loops endlessly.
+// run simulates the scenario of a seed. A simulation that does not end in time is abandoned, because its engine loops
+// endlessly.
 func (c *campaign) run(seed uint64) (report Report, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -111,7 +111,7 @@ func (c *campaign) run(seed uint64) (report Report, err error) {
 	case <-done:
 		return report, err
 	case <-time.After(patience):
-		return Report{}, fmt.Errorf("it has not ended after %v", patience)
+		return Report{}, fmt.Errorf("the simulation has not ended after %v", patience)
 	}
 }
 

@@ -15,24 +15,24 @@ import (
 
 // Report holds the counts of one simulation or of several.
 type Report struct {
-	Requests  int // requests that were sent
-	Bad       int // requests that were refused as invalid
-	Refused   int // requests that were refused because of a full queue, or a lost or closed engine
+	Requests  int // number of requests that were sent
+	Bad       int // number of requests that were refused as invalid
+	Refused   int // number of requests that were refused because of a full queue, or a lost or closed engine
 	Finished  int
 	Cancelled int
 	Failed    int
 	Faults    int
-	Lost      int   // engines that lost their device
+	Lost      int   // number of engines that lost their device
 	Steps     int64 // number of forward passes
-	Overlaps  int64 // forward passes that were enqueued while another ran
-	Unused    int64 // tokens computed for choices that had ended
+	Overlaps  int64 // number of forward passes that were enqueued while another pass ran
+	Unused    int64 // number of tokens computed for choices that had ended
 	Preempted int64
-	Cached    int64 // tokens taken from the prefix cache
-	Accepted  int64 // accepted drafts
-	Ahead     int64 // draft passes that were enqueued before the host had the target's tokens
-	Tokens    int64 // output tokens
+	Cached    int64 // number of tokens taken from the prefix cache
+	Accepted  int64 // number of accepted drafts
+	Ahead     int64 // number of draft passes that were enqueued before the host had the target's tokens
+	Tokens    int64 // number of output tokens
 	Virtual   time.Duration
-	WorstWait int // most iterations before the first token of a tenant's only request, without faults
+	WorstWait int // maximum number of iterations before the first token of a tenant's only request, without faults
 }
 
 // Add adds the counts of another report.
@@ -51,8 +51,8 @@ func (r *Report) Add(o Report) {
 	r.WorstWait = max(r.WorstWait, o.WorstWait)
 }
 
-// DefaultRequests is the approximate number of requests of a run: enough to fill caches, few enough to understand a
-// trace.
+// DefaultRequests is the approximate number of requests of a run: it is large enough to fill caches and small enough to
+// understand a trace.
 const DefaultRequests = 60
 
 // Run simulates the scenario of a seed with approximately the given number of requests.
@@ -84,7 +84,7 @@ func (w *world) run() (Report, error) {
 	return w.report, w.compare()
 }
 
-// A world holds the state of one simulation.
+// world holds the state of one simulation.
 type world struct {
 	*scenario
 	clock  *clock.Virtual
@@ -92,15 +92,15 @@ type world struct {
 
 	device  *formula.Device
 	engine  *engine.Engine
-	check   func(*engine.Engine) error // engine.Engine.Check, or a replacement of a test
-	opening bool                       // no faults occur while an engine opens
+	check   func(*engine.Engine) error // engine.Engine.Check, or a replacement in a test
+	opening bool                       // an engine is opening, during which no faults occur
 	number  int                        // number of the engine, from 1
 	steps   int                        // number of iterations of all engines
 
 	streams []*stream
 	open    int // number of streams that have not ended
 	report  Report
-	nan     int   // number of faults that make every sequence of a batch fail
+	nan     int   // number of faults that made every sequence of a batch fail
 	broken  error // the first violation of an invariant
 }
 
@@ -110,8 +110,8 @@ func (w *world) breaks(format string, args ...any) {
 	}
 }
 
-// stuck is the virtual time without an iteration after which an engine with work counts as stuck: more than all hangs
-// of one pass together.
+// stuck is the virtual time without an iteration after which an engine with work counts as stuck: more than the sum of
+// all hangs of one pass.
 const stuck = time.Hour
 
 // live is the main process: it sends requests, opens another engine if the device was lost, and closes the engine.
@@ -133,7 +133,7 @@ func (w *world) live() {
 	for steps, since := w.steps, w.clock.Now(); !w.halts && w.open > 0 && w.broken == nil; {
 		w.clock.Sleep(time.Second)
 		for _, s := range w.streams {
-			s.read(w) // includes streams that no client reads
+			s.read(w) // also reads streams that no client reads
 		}
 		if w.steps != steps {
 			steps, since = w.steps, w.clock.Now()
@@ -190,7 +190,7 @@ func (w *world) stop(halt bool) {
 	if w.device.Lost() {
 		w.report.Lost++
 	}
-	w.clock.Sleep(w.config.Watchdog) // lets the engine's other goroutines end
+	w.clock.Sleep(w.config.Watchdog) // lets the other goroutines of the engine end
 }
 
 // open returns a new engine.
@@ -209,13 +209,14 @@ func (w *world) fault(op formula.Op) formula.Fault {
 	}
 	f := w.faults[w.chance.IntN(len(w.faults))]
 	if f == formula.Lose && w.chance.IntN(3) > 0 {
-		return formula.None // other faults need an engine that runs
+		return formula.None // other faults need a running engine
 	}
 	w.report.Faults++
 	switch {
 	case f == formula.NaN:
 		w.nan++
-	case f == formula.Hang && op != formula.OpState && w.hang > 2*w.config.Watchdog: // states are not part of a pass
+	// States are not part of a pass, so the watchdog does not watch them.
+	case f == formula.Hang && op != formula.OpState && w.hang > 2*w.config.Watchdog:
 		w.clock.After(w.hang-w.config.Watchdog/2, w.checkHang)
 	}
 	return f
@@ -296,7 +297,7 @@ func (w *world) behave(s *stream) {
 	d := w.draw
 	every := time.Duration(1+d.IntN(200)) * time.Millisecond
 	switch d.IntN(6) {
-	case 0: // the client vanishes, and the server cancels the request
+	case 0: // the client disappears, and the server cancels the request
 		w.clock.After(time.Duration(d.ExpFloat64()*float64(20*w.gap)), func() { w.cancel(s) })
 		if d.IntN(2) == 0 {
 			return // the client does not read

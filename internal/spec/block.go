@@ -11,15 +11,16 @@ import (
 type Proposal struct {
 	Request *Request
 	Drafts  int
-	// Confidence is the logit of the drafter's own estimate that a draft is accepted if the drafts before it are.
+	// Confidence is the logit of the drafter's own estimate that a draft is accepted, given that the drafts before it
+	// are accepted.
 	Confidence [MaxDrafts]float32
 }
 
 // Cut decides how many drafts of each block to verify: the number with the most tokens per second. It uses the measured
 // times of passes and the acceptance rates, adjusted by the drafter's confidence as far as that has predicted accepted
-// drafts. A request whose drafts seem not to pay still verifies at least one as long as it drafts, so that its times
-// are measured. Requests with a fixed number verify all. With together all other requests get the same number, because
-// a pass is fastest if all of its sequences have the same number of rows.
+// drafts. A request whose drafts seem not to pay still verifies at least one draft as long as it drafts, so that times
+// continue to be measured. Requests with a fixed number of drafts verify all drafts. If together is set, all other
+// requests get one common number, because a pass is fastest if all of its sequences have the same number of rows.
 func (c *Controller) Cut(list []Proposal, together bool) {
 	n, adapting := c.seen(list)
 	if adapting == 0 || !c.forward.known || !c.draft.known {
@@ -40,18 +41,19 @@ func (c *Controller) Cut(list []Proposal, together bool) {
 	}
 }
 
-// Seen records blocks that are verified before the host has their confidences: the number of verified drafts was the
-// one expected to pay.
+// Seen records blocks that are verified before the host has their confidences: the number of verified drafts was chosen
+// from acceptance rates alone.
 func (c *Controller) Seen(list []Proposal) { c.seen(list) }
 
 // Blind reports whether it is better to decide the number of drafts of the next blocks from acceptance rates alone
-// (Together), before the blocks are known. This is so if using their confidence saves less time than the device waits
-// for the decision.
+// (Together), before the blocks are known. Blind returns true if using the confidence of blocks saves less time than
+// the device waits for the decision.
 func (c *Controller) Blind() bool {
 	return c.worth <= 0 || c.waits >= leastWaits && c.worth <= c.wait
 }
 
-// leastWaits is the number of waits to measure before they count: the first steps of a shape take long to enqueue.
+// leastWaits is the number of waits that are measured before waits count, because the first steps of a shape take long
+// to enqueue.
 const leastWaits = 8
 
 // Waited records how long a device waited for the decision on the number of verified drafts. Short waits have the most
@@ -63,8 +65,8 @@ func (c *Controller) Waited(seconds float64) {
 	c.wait += (1 - sharedDecay) * (min(seconds, cost.Outlier*c.wait) - c.wait)
 }
 
-// seen records the confidences of blocks and the value of knowing them: how much longer it takes to make the tokens of
-// a step with the number of drafts that acceptance rates alone suggest than with the best number. It returns the best
+// seen records the confidences of blocks. It also measures what the confidences save: how much longer the tokens of a
+// step take with the number of drafts chosen from acceptance rates alone than with the best number. It returns the best
 // number, and the number of adaptive requests.
 func (c *Controller) seen(list []Proposal) (n, adapting int) {
 	for i := range list {
@@ -104,7 +106,8 @@ func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (
 		}
 	}
 	for i := range list {
-		if r := list[i].Request; r.Adapts() && r.losses > 0 { // Depth keeps measuring
+		// Depth decides for requests with losses, and still measures one draft.
+		if r := list[i].Request; r.Adapts() && r.losses > 0 {
 			best = min(1, longest)
 		}
 	}
@@ -117,8 +120,8 @@ func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (
 	return best, most
 }
 
-// expected returns the expected number of tokens of the adaptive requests from blocks and a verification of n drafts
-// each, and the time. Without trust it uses only acceptance rates.
+// expected returns the expected number of tokens of the adaptive requests from a verification of n drafts of each
+// block, and the time in seconds. Without trust it uses only acceptance rates.
 func (c *Controller) expected(list []Proposal, n int, sequences, share float64, t *trust) (tokens, seconds float64) {
 	for i := range list {
 		if p := &list[i]; p.Request.Adapts() {
@@ -146,9 +149,9 @@ func (p *Proposal) tokens(n int, t *trust) float64 {
 // learned from verified drafts: 0 if confidence predicts nothing, as with random weights, and at most 1, the drafter's
 // own scale.
 type trust struct {
-	sum, count [MaxDrafts + 1]float64 // of confidences by place; decayed
+	sum, count [MaxDrafts + 1]float64 // sum and number of confidences by position, decayed
 	slope      float64
-	weight     float64 // of what was learned: the sum of p(1-p)(g-m)^2, decayed
+	weight     float64 // weight of the learned slope: sum of p(1-p)(g-m)^2, decayed
 }
 
 const (

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// timed records times of a machine: a forward pass takes fixed+row*rows, a draft pass of a block a tenth of that.
+// timed records the times of passes: a forward pass takes fixed+row*rows seconds, a draft pass of a block takes a tenth
+// of that.
 func timed(c *Controller, fixed, row float64) {
 	for n := 1; n <= 6; n++ {
 		for range 20 {
@@ -15,7 +16,7 @@ func timed(c *Controller, fixed, row float64) {
 	}
 }
 
-// If the confidence of a drafter separates accepted drafts from rejected ones, blocks are cut at the first draft with
+// If the confidence of a drafter separates accepted drafts from rejected drafts, blocks are cut at the first draft with
 // low confidence. Otherwise blocks are not cut, and decoding is as fast as without confidences.
 func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	for _, c := range []struct {
@@ -30,7 +31,7 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 			var verified, right, cutRight, blocks int
 			for range 3000 {
 				p := Proposal{Request: &r, Drafts: 5}
-				good := 5 // drafts that would be accepted
+				good := 5 // number of drafts that would be accepted
 				if random.IntN(2) == 0 {
 					good = random.IntN(2)
 				}
@@ -54,10 +55,10 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 				}
 			}
 			share := float64(right) / float64(verified)
-			t.Logf("slope %.2f: %d drafts verified, %.2f of them right, %d right ones not verified",
+			t.Logf("slope %.2f: %d drafts verified, %.2f of them accepted, %d correct drafts not verified",
 				control.trust.slope, verified, share, cutRight)
 			if c.tells && (share < 0.85 || control.trust.slope < 0.3) || !c.tells && control.trust.slope > 0.15 {
-				t.Errorf("slope %.2f, %.2f of the verified drafts were right", control.trust.slope, share)
+				t.Errorf("slope %.2f, a share of %.2f of the verified drafts was accepted", control.trust.slope, share)
 			}
 		})
 	}
@@ -66,15 +67,15 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 // The device does not wait for the confidences of a drafter while their quality is unknown, if they predict nothing, or
 // if waiting costs more time than better numbers of drafts save.
 func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
-	const step = 1 + 6*0.5 // seconds of a verification of all drafts
+	const step = 1 + 6*0.5 // seconds of a step that verifies all drafts
 	for _, c := range []struct {
 		name  string
 		tells bool
 		wait  float64 // seconds that the device waits
 		blind bool
 	}{
-		{"tells, waiting is cheap", true, 0.01 * step, false},
-		{"tells, waiting is dear", true, 0.9 * step, true},
+		{"confidence predicts, waiting is cheap", true, 0.01 * step, false},
+		{"confidence predicts, waiting is expensive", true, 0.9 * step, true},
 		{"says nothing", false, 0.01 * step, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,12 +83,12 @@ func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 			control := New(Auto(), 5)
 			timed(control, 1, 0.5)
 			if !control.Blind() {
-				t.Error("a device waits for confidence of which nothing is known")
+				t.Error("the device waits for confidence of unknown quality")
 			}
 			r, waits := control.Request(), 0
 			for range 3000 {
 				p := Proposal{Request: &r, Drafts: 5}
-				good := random.IntN(2) * 5 // drafts that would be accepted
+				good := random.IntN(2) * 5 // number of drafts that would be accepted
 				for i := range p.Confidence {
 					if p.Confidence[i] = -2 + random.Float32(); c.tells && good > 0 {
 						p.Confidence[i] = 2 + random.Float32()
@@ -100,7 +101,7 @@ func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 					control.Cut(list, true)
 					n = list[0].Drafts
 					if waits++; waits <= 2 {
-						control.Waited(5 * step) // a batch of a new shape took long
+						control.Waited(5 * step) // a batch of a new shape took long to enqueue
 					} else {
 						control.Waited(c.wait)
 					}
@@ -108,7 +109,7 @@ func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 				r.Judged(n, min(n, good))
 			}
 			if control.Blind() != c.blind {
-				t.Errorf("blind: %v; confidence saves %.3f s of a step, waiting takes %.3f", control.Blind(),
+				t.Errorf("Blind returned %v; confidence saves %.3f s of a step, waiting takes %.3f s", control.Blind(),
 					control.worth, control.wait)
 			}
 		})
@@ -126,7 +127,7 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	r := control.Request()
 	list := []Proposal{{Request: &r, Drafts: 4, Confidence: [MaxDrafts]float32{-9, -9, -9, -9}}}
 	if control.Cut(list, false); list[0].Drafts != 4 {
-		t.Errorf("%d drafts, 4 were asked for", list[0].Drafts)
+		t.Errorf("%d drafts remain, want the 4 requested drafts", list[0].Drafts)
 	}
 	control = New(Auto(), 5)
 	timed(control, 1, 0.01)
@@ -137,7 +138,7 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	}
 	list = []Proposal{{Request: &a, Drafts: 5}, {Request: &b, Drafts: 3}}
 	if control.Cut(list, true); list[0].Drafts != 5 || list[1].Drafts != 3 {
-		t.Errorf("%d and %d drafts; where rows cost little all are verified", list[0].Drafts, list[1].Drafts)
+		t.Errorf("%d and %d drafts; want all drafts verified if rows cost little", list[0].Drafts, list[1].Drafts)
 	}
 	control = New(Auto(), 5)
 	timed(control, 0.001, 5)
@@ -148,19 +149,20 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	}
 	list = []Proposal{{Request: &a, Drafts: 5}, {Request: &b, Drafts: 3}}
 	if control.Cut(list, true); list[0].Drafts != 0 || list[1].Drafts != 0 {
-		t.Errorf("%d and %d drafts; where rows cost much and all are wrong none is", list[0].Drafts, list[1].Drafts)
+		t.Errorf("%d and %d drafts; want the fewest drafts verified if rows cost much and all drafts are wrong",
+			list[0].Drafts, list[1].Drafts)
 	}
 }
 
-// After long plain decoding there is no measurement of several rows. Blocks that then seem to cost more than they save
-// are measured again, and continue if they save time.
+// After long plain decoding there is no recent measurement of passes with several rows. Blocks that then seem to cost
+// more than they save are measured again, and continue if they save time.
 func TestBlocksAreMeasuredAgain(t *testing.T) {
 	control := New(Auto(), 5)
 	seconds := func(rows int) float64 { return 1 + 0.1*float64(rows) }
 	control.DraftPass(5, 0.2, false)
 	for range 30 {
 		control.ForwardPass(1, 1)
-		control.ForwardPass(6, 9) // the machine was busy during this pass
+		control.ForwardPass(6, 9) // other work on the machine slowed this pass down
 	}
 	for range 400 {
 		control.ForwardPass(1, seconds(1))
@@ -169,7 +171,7 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 	longest := 0
 	for range 200 {
 		if r.Depth(1) == 0 {
-			t.Fatal("drafting has ended, although it pays")
+			t.Fatal("drafting has ended although it saves time")
 		}
 		list := []Proposal{{Request: &r, Drafts: 5}}
 		control.Cut(list, false)
@@ -180,19 +182,20 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 		longest = max(longest, n)
 	}
 	if longest < 4 {
-		t.Errorf("at most %d drafts of a block were verified; 4 of 5 are right and rows cost little", longest)
+		t.Errorf("at most %d drafts of a block were verified; want more, because 4 of 5 drafts are right and rows "+
+			"cost little", longest)
 	}
 }
 
 // Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are accepted half the
-// time are stopped after a few, and sooner for later requests. Drafts that save time continue.
+// time are stopped after a few drafts, and sooner for later requests. Drafts that save time continue.
 func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 	const tokens = 384
 	for _, c := range []struct {
 		name       string
-		draft, row float64 // time of a draft pass and of one more row, relative to a step of one row
+		draft, row float64 // time of a draft pass and of each additional row, relative to a step of one row
 		right      float64
-		least      float64 // smallest ratio of the plain to the drafted time of a request
+		least      float64 // smallest allowed ratio of plain decoding time to drafted time of a request
 	}{
 		{"a draft pass of two steps", 2, 0.28, 0.5, 0.97},
 		{"a draft pass of a step", 1, 0.1, 0.5, 0.97},
@@ -204,7 +207,7 @@ func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 			random := rand.New(rand.NewPCG(7, 8))
 			noise := func() float64 { return 1 + 0.2*random.Float64() }
 			control := New(Auto(), 5)
-			for range 30 { // earlier requests
+			for range 30 { // these requests run before the measured requests
 				control.ForwardPass(1, noise())
 			}
 			for request := range 4 {

@@ -12,10 +12,10 @@ const MaxDrafts = 7
 // ErrSetting reports an invalid setting.
 var ErrSetting = errors.New("spec: bad setting")
 
-// Setting is the user's setting for drafting. The zero value is auto.
+// Setting is the user's setting for drafting. The zero value is the setting auto.
 type Setting struct {
 	kind kind
-	n    int // of fixed
+	n    int // number of drafts of the setting fixed
 }
 
 type kind uint8
@@ -26,7 +26,8 @@ const (
 	fixed
 )
 
-// Auto returns the setting that drafts as many tokens as pay for each request, and none if the checkpoint cannot draft.
+// Auto returns the setting that adapts the number of drafts of each request to the fastest number, and none if the
+// checkpoint cannot draft.
 func Auto() Setting { return Setting{} }
 
 // Off never drafts.
@@ -79,7 +80,8 @@ func (s Setting) Drafts() int {
 	return MaxDrafts
 }
 
-// IsFixed reports whether the user set a number, which is not adapted, and is refused if it is not possible.
+// IsFixed reports whether the user set a number of drafts. A fixed number is not adapted, and is refused if it is not
+// possible.
 func (s Setting) IsFixed() bool { return s.kind == fixed }
 
 // MarshalText returns the form of String.

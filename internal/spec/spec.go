@@ -2,19 +2,22 @@ package spec
 
 // Controller holds the state that all requests of an engine share. One goroutine uses it and its requests.
 type Controller struct {
-	setting      Setting
-	block        int                    // drafts of one pass; 0: each draft takes a pass
-	trust        trust                  // weight of the confidence of a drafter of blocks
-	worth, wait  float64                // seconds of a step that knowing it saves, and that waiting for it takes
-	waits        int                    // that were measured
-	forward      pass                   // cost of a forward pass by its rows
-	draft        pass                   // cost of a draft pass by its rows
-	right, tried [MaxDrafts + 1]float64 // by place in the chain, from 1; decayed
-	lost         int                    // requests that ended drafting, since a decision found that it pays
+	setting Setting
+	block   int   // maximum number of drafts of one pass; 0 means that each draft takes a pass
+	trust   trust // weight of the confidence of a drafter that drafts blocks
+	// worth is the seconds of a step that the confidence of blocks saves, and wait the seconds that the device waits
+	// for it.
+	worth, wait  float64
+	waits        int                    // number of waits that were measured
+	forward      pass                   // time of a forward pass by its rows
+	draft        pass                   // time of a draft pass by its rows
+	right, tried [MaxDrafts + 1]float64 // accepted and compared drafts by position in the chain, from 1; decayed
+	// lost is the number of requests that ended drafting since a decision found that drafting saves time.
+	lost int
 }
 
 // New makes a controller for a setting that is not off. block is the number of tokens that the drafter proposes in one
-// pass; 0 means one.
+// pass; 0 means one token.
 func New(s Setting, block int) *Controller { return &Controller{setting: s, block: block} }
 
 // most returns the maximum chain length.
@@ -25,40 +28,40 @@ func (c *Controller) most() int {
 	return c.setting.Drafts()
 }
 
-// ForwardPass records the time of a forward pass of the target whose rows all decode or verify.
+// ForwardPass records the time of a forward pass of the target in which all rows decode or verify.
 func (c *Controller) ForwardPass(rows int, seconds float64) { c.forward.add(rows, seconds) }
 
-// DraftPass records the time of a pass of the drafting layer whose rows all follow generated tokens. With late, the
-// time is only an upper bound, which is ignored if it is longer than expected.
+// DraftPass records the time of a pass of the drafting layer whose rows all follow generated tokens. If late is set,
+// the time is only an upper bound, which is ignored if it is longer than expected.
 func (c *Controller) DraftPass(rows int, seconds float64, late bool) {
 	if !late || !c.draft.known || seconds < c.draft.at(float64(rows), 1) {
 		c.draft.add(rows, seconds)
 	}
 }
 
-// Request is the state of one request. The zero value is a request that does not draft; Controller.Request makes one
-// that does.
+// Request is the state of one request. The zero value is a request that does not draft; Controller.Request returns a
+// request that drafts.
 type Request struct {
 	shared       *Controller
-	exactly      int // drafts it always makes; 0 for as many as pay
+	exactly      int // number of drafts that the request always makes; 0 means an adaptive number
 	right, tried [MaxDrafts + 1]float64
-	losses       int                    // decisions in a row at which not drafting was better, weighted
+	losses       int                    // weighted number of consecutive decisions that found plain decoding faster
 	said         [MaxDrafts + 1]float64 // the drafter's confidence in each draft of its latest block; NaN if unknown
 }
 
 const (
 	// requestDecay is the factor by which the weight of a request's earlier verifications decreases with each new one:
-	// text changes from prose to lists to code.
+	// the text of a request may change from prose to lists to code.
 	requestDecay = 0.95
-	// priorWeight is the number of verifications of a request after which they have the same weight as those of all
-	// requests.
+	// priorWeight is the number of verifications of a request after which they count as much as the verifications of
+	// all other requests.
 	priorWeight = 4.0
 	// priorAcceptance is the acceptance rate assumed before any draft was verified.
 	priorAcceptance = 0.7
 	// maxLosses is the number of consecutive decisions that must find drafting slower until it ends for a request. A
-	// decision that finds it much slower counts as several: one more for each tenth, at most mostLoss, so that some
-	// measurements come first. For each earlier request for which drafting ended, a new request starts with the count
-	// of one decision.
+	// decision that finds drafting much slower counts as several decisions: one more for each tenth of the time, up to
+	// mostLoss, so that drafting ends only after some measurements. For each earlier request for which drafting ended,
+	// a new request starts with the count of one decision.
 	maxLosses = 16
 	lossShare = 10
 	mostLoss  = 5
@@ -106,7 +109,7 @@ func (r *Request) Depth(sequences int) int {
 		r.losses, c.lost = 0, 0
 		return best
 	}
-	if r.losses == 0 { // what ended others is known
+	if r.losses == 0 { // the first loss weighs more if drafting has ended for other requests
 		r.losses = min(c.lost*mostLoss, maxLosses-mostLoss)
 	}
 	if r.losses += min(1+int(lossShare*(plain/most-1)), mostLoss); r.losses >= maxLosses {
@@ -114,7 +117,7 @@ func (r *Request) Depth(sequences int) int {
 		c.lost++
 		return 0
 	}
-	return 1 // keep measuring
+	return 1 // one draft keeps the measurements up to date
 }
 
 // Adapts reports whether the request's number of drafts is adaptive.
@@ -122,7 +125,7 @@ func (r *Request) Adapts() bool { return r.shared != nil && r.exactly == 0 }
 
 // Together returns the number of drafts that each of several adaptive requests should make next, because a pass is
 // fastest if all of its sequences have the same number of rows. It is the number with the most tokens per second for
-// all of them together, at least 1.
+// all requests together, at least 1.
 func (c *Controller) Together(list []*Request) int {
 	best, most := 1, 0.0
 	if !c.forward.known || !c.draft.known {
@@ -142,7 +145,7 @@ func (c *Controller) Together(list []*Request) int {
 }
 
 // Judged records the outcome of a verification: judged drafts were compared with the target's tokens, and the first
-// right of them were equal.
+// right of these drafts were equal to them.
 func (r *Request) Judged(judged, right int) {
 	if r.shared == nil {
 		return

@@ -16,20 +16,20 @@ func TestSettings(t *testing.T) {
 		{"7", "7", 7, true}} {
 		s, err := Parse(c.text)
 		if err != nil || s.String() != c.want || s.Drafts() != c.drafts || s.IsFixed() != c.fixed {
-			t.Errorf("%q is %v with %d drafts, fixed %v, %v", c.text, s, s.Drafts(), s.IsFixed(), err)
+			t.Errorf("%q was parsed as %v with %d drafts, fixed %v, error %v", c.text, s, s.Drafts(), s.IsFixed(), err)
 		}
 		var back Setting
 		if text, _ := s.MarshalText(); back.UnmarshalText(text) != nil || back != s {
-			t.Errorf("%q does not come back: %v", text, back)
+			t.Errorf("the text of setting %q was not parsed back: %v", text, back)
 		}
 	}
 	for _, text := range []string{"0", "8", "-1", "on", "2.5", " 2", "99999999999999999999"} {
 		if s, err := Parse(text); !errors.Is(err, ErrSetting) {
-			t.Errorf("%q is %v, %v", text, s, err)
+			t.Errorf("%q was parsed as %v, error %v", text, s, err)
 		}
 	}
 	if (Setting{}) != Auto() {
-		t.Error("the zero setting is not auto")
+		t.Error("the zero value of Setting is not auto")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 				r := control.Request()
 				seconds, drafted := c.m.run(control, &r, tokens, c.sequences, c.chances)
 				if drafted == 0 || !r.Active() {
-					t.Errorf("%d drafts: %d were made, on %v", n, drafted, r.Active())
+					t.Errorf("%d fixed drafts: %d were made, drafting is active: %v", n, drafted, r.Active())
 				}
 				best = min(best, seconds)
 			}
@@ -117,10 +117,10 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 			r := control.Request()
 			got, _ := c.m.run(control, &r, tokens, c.sequences, c.chances)
 			if got > 1.15*best {
-				t.Errorf("auto takes %.1f, the best depth %.1f, plain %.1f", got, best, plain)
+				t.Errorf("auto takes %.1f s, the best depth %.1f s, plain decoding %.1f s", got, best, plain)
 			}
 			if best == plain && r.Active() {
-				t.Error("drafting goes on although plain decoding is best")
+				t.Error("drafting continues although plain decoding is fastest")
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestRequestsShareWhatTheyLearn(t *testing.T) {
 		t.Errorf("the next request begins with %d drafts, want the four that are always right", n)
 	}
 	if a, b := next.Chance(1), next.Chance(5); a < 0.9 || b > 0.3 {
-		t.Errorf("chances %v and %v", a, b)
+		t.Errorf("the chances are %v and %v", a, b)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestARequestOfItsOwnDepth(t *testing.T) {
 	for _, i := range []int{-1, 0, MaxDrafts + 1} {
 		fresh := c.Request()
 		if p := fresh.Chance(i); p != 0 {
-			t.Errorf("the chance of draft %d is %v", i, p)
+			t.Errorf("draft %d has the chance %v", i, p)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestCostsStaySane(t *testing.T) {
 		}
 		one, two := p.at(1, 1), p.at(2, 1)
 		if !p.known || !(one > 0) || !(two > one) || math.IsInf(two, 0) {
-			t.Errorf("%v: known %v, a row takes %v, two %v", list, p.known, one, two)
+			t.Errorf("measurements %v: known %v, one row takes %v, two rows %v", list, p.known, one, two)
 		}
 	}
 	var p pass
@@ -183,7 +183,7 @@ func TestCostsStaySane(t *testing.T) {
 		p.add(1+i%5, 2+0.5*float64(1+i%5))
 	}
 	if fixed, each := p.fit.Each(0), p.fit.Each(1); math.Abs(fixed-2) > 1e-6 || math.Abs(each-0.5) > 1e-6 {
-		t.Errorf("an exact line is fitted as %v + %v a row", fixed, each)
+		t.Errorf("times on an exact line are fitted as %v + %v per row", fixed, each)
 	}
 }
 
@@ -200,14 +200,14 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 	measure()
 	r := c.Request()
 	depth, forward, draft := r.Depth(1), c.forward.at(1, 1), c.draft.at(1, 1)
-	for range 20 { // the host was late, so that these times are only upper bounds
+	for range 20 { // the host was late, so these times are only upper bounds
 		c.DraftPass(3, 0.5, true)
 	}
 	if got := c.draft.at(1, 1); got != draft {
 		t.Errorf("a draft pass is estimated at %v, before the host was late at %v", got, draft)
 	}
 	if depth < 2 {
-		t.Fatalf("%d drafts, want several: the costs are made for that", depth)
+		t.Fatalf("%d drafts, want several with these costs", depth)
 	}
 	c.ForwardPass(3, 900)
 	c.DraftPass(3, 900, false)
@@ -223,7 +223,7 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 }
 
 // Drafting stops after eight consecutive losses of a tenth or more; a smaller loss counts half. A decision in between
-// at which drafting pays resets the count.
+// that finds drafting faster resets the count.
 func TestLossesCountInARow(t *testing.T) {
 	c := New(Auto(), 0)
 	for i := range 60 {
@@ -243,16 +243,16 @@ func TestLossesCountInARow(t *testing.T) {
 	}
 	lose(7)
 	if n := r.Depth(1); n < 1 || r.losses != 0 {
-		t.Fatalf("alone: %d drafts, %d losses; want a gain", n, r.losses)
+		t.Fatalf("with one sequence: %d drafts, %d losses; want no losses", n, r.losses)
 	}
 	lose(7)
 	if n := r.Depth(full); n != 0 || r.Active() {
-		t.Errorf("the eighth loss in a row: %d drafts, active %v", n, r.Active())
+		t.Errorf("after the eighth consecutive loss: %d drafts, active %v", n, r.Active())
 	}
 }
 
-// Similar requests that draft together make as many drafts as one of them would alone; if they differ, the sum over all
-// of them decides.
+// Similar requests that draft together make as many drafts as one such request would make alone; if they differ, the
+// sum over all of them decides.
 func TestRequestsDraftTogether(t *testing.T) {
 	learned := func(stepRow float64, rights ...float64) (*Controller, []*Request) {
 		c := New(Auto(), 0)
@@ -278,23 +278,24 @@ func TestRequestsDraftTogether(t *testing.T) {
 		return c, list
 	}
 	if c, _ := learned(0, 0.5); c.Together([]*Request{}) != 1 {
-		t.Error("no request has another depth than 1")
+		t.Error("Together of no request is not 1")
 	}
 	if c := New(Auto(), 0); c.Together([]*Request{{shared: c}}) != 1 {
-		t.Error("nothing is known, and drafts are not tried one at a time")
+		t.Error("without measurements, Together is not 1")
 	}
 	for _, stepRow := range []float64{0.02, 0.3, 2} {
 		c, list := learned(stepRow, 0.8, 0.8, 0.8, 0.8)
 		if got, want := c.Together(list), list[0].Depth(len(list)); got != want {
-			t.Errorf("rows of %v: together %d drafts, alone %d", stepRow, got, want)
+			t.Errorf("row time %v: %d drafts together, %d alone", stepRow, got, want)
 		}
 	}
 	c, list := learned(0.3, 0.95, 0.95, 0.95, 0.1)
 	got, good, bad := c.Together(list), list[0].Depth(4), list[3].Depth(4)
 	if got > good || got < bad || good == bad {
-		t.Errorf("together %d drafts; one that is right makes %d, one that is wrong %d", got, good, bad)
+		t.Errorf("%d drafts together; the request with correct drafts makes %d, that with wrong drafts %d", got, good,
+			bad)
 	}
 	if fixed := c.Exactly(2); fixed.Adapts() || !list[0].Adapts() || new(Request).Adapts() {
-		t.Error("requests of their own depth adapt, or others do not")
+		t.Error("requests with a fixed depth adapt, or adaptive requests do not")
 	}
 }

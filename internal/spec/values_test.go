@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// Each request for which drafting ended shortens the trial of the next one, at most by the weight of one decision. A
-// request for which drafting saves time restores the full trial.
+// Each request for which drafting ended shortens the trial of later requests, up to the point where one decision ends
+// it. A request for which drafting saves time restores the full trial.
 func TestLostRequestsShortenTheNext(t *testing.T) {
 	costly := func(c *Controller) {
-		for range 200 { // a draft pass takes ten steps
+		for range 200 { // a draft pass takes the time of ten steps
 			c.ForwardPass(1, 1)
 			c.ForwardPass(2, 2)
 			c.DraftPass(1, 10, false)
@@ -31,7 +31,7 @@ func TestLostRequestsShortenTheNext(t *testing.T) {
 	if want := []int{4, 3, 2, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("drafting ended after %v decisions, want %v", got, want)
 	}
-	for range 400 { // now a draft pass is nearly free
+	for range 400 { // from here on, a draft pass is nearly free
 		c.ForwardPass(1, 1)
 		c.ForwardPass(2, 1.01)
 		c.DraftPass(1, 0.01, false)
@@ -41,7 +41,7 @@ func TestLostRequestsShortenTheNext(t *testing.T) {
 		r.Judged(1, 1)
 	}
 	if r.Depth(1) == 0 || c.lost != 0 {
-		t.Fatalf("drafts that pay are not made, %d requests are taken for lost", c.lost)
+		t.Fatalf("drafts that save time are not made; %d requests count as lost", c.lost)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestConfidencesAreKeptByPlace(t *testing.T) {
 		c.Cut([]Proposal{{Request: &r, Drafts: n, Confidence: [MaxDrafts]float32{1, 2, 3, 4, 5, 6, 7}}}, false)
 		for i, said := range r.said {
 			if known := i >= 1 && i <= n; known != (said == float64(i)) || !known && !math.IsNaN(said) {
-				t.Errorf("%d drafts: of draft %d the drafter said %v", n, i, said)
+				t.Errorf("%d drafts: the stored confidence of draft %d is %v", n, i, said)
 			}
 		}
 	}
@@ -100,21 +100,21 @@ func TestBlocksOfLargeBatchesAreShorter(t *testing.T) {
 		return list[0].Drafts
 	}
 	if one, many := cut(1), cut(64); one != 5 || many >= one {
-		t.Errorf("%d drafts of a lone block are verified, %d of each of 64", one, many)
+		t.Errorf("%d drafts are verified of a single block, %d of each of 64 blocks", one, many)
 	}
 }
 
 // Older statistics of confidences lose weight like all other measurements.
 func TestTrustFades(t *testing.T) {
 	var x trust
-	x.learn(1, 1, 0.5, 1) // afterwards the mean of this position is known
+	x.learn(1, 1, 0.5, 1) // sets the mean confidence of this position
 	for range 3 {
 		away, p := x.away(1, 3), x.chance(1, 3, 0.5)
 		weight := sharedDecay*x.weight + p*(1-p)*away*away
 		slope := max(0, min(x.slope+(1-p)*away/(weight+trustPrior), 1))
 		sum, count := sharedDecay*x.sum[1]+3, sharedDecay*x.count[1]+1
 		if x.learn(1, 3, 0.5, 1); x.weight != weight || x.slope != slope || x.sum[1] != sum || x.count[1] != count {
-			t.Errorf("%+v; want the weight %v, the slope %v, %v of %v", x, weight, slope, sum, count)
+			t.Errorf("trust %+v; want weight %v, slope %v, sum %v and count %v", x, weight, slope, sum, count)
 		}
 	}
 	if before := x; x.slope <= 0 {
@@ -122,11 +122,11 @@ func TestTrustFades(t *testing.T) {
 	}
 	before := x
 	if x.learn(1, math.NaN(), 0.5, 1); x != before {
-		t.Error("it learns of a draft that nothing was said of")
+		t.Error("a draft without confidence changed the trust")
 	}
 }
 
-// The time of a draft pass that the host saw late is an upper bound. It counts if no better time is known, or if it is
+// The time of a draft pass that the host saw late is an upper bound. It is used if no better time is known, or if it is
 // shorter than expected.
 func TestLateDraftPasses(t *testing.T) {
 	c := New(Auto(), 0)
@@ -141,7 +141,8 @@ func TestLateDraftPasses(t *testing.T) {
 	}{{5, true, false}, {3, true, true}, {5, false, true}} {
 		before := c.draft.at(2, 1)
 		if c.DraftPass(2, x.seconds, x.late); (c.draft.at(2, 1) != before) != x.counts {
-			t.Errorf("%v s, late %v: estimated at %v, before at %v", x.seconds, x.late, c.draft.at(2, 1), before)
+			t.Errorf("pass of %v s, late %v: estimated at %v, before at %v", x.seconds, x.late, c.draft.at(2, 1),
+				before)
 		}
 	}
 }

@@ -20,15 +20,16 @@ import (
 )
 
 // long enables test cases whose properties other tests already imply. make long sets it.
-var long = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
+var long = flag.Bool("long", false, "run tests that take minutes and tests whose properties other tests imply (make "+
+	"long)")
 
-// A setting consists of a cache layout and the kernel that reads it.
+// setting is a cache layout and the kernels that read the layout.
 type setting struct {
 	name   string
 	policy plan.Policy
 }
 
-// settings lists all settings.
+// settings lists the settings for a CPU.
 var settings = []setting{
 	{"exact float32 rows", plan.Policy{KV: "f32"}},
 	{"bf16 pages", plan.Policy{KV: "bf16"}},
@@ -40,14 +41,14 @@ var settings = []setting{
 	{"dense off, 656-byte pages", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}},
 }
 
-// A bench holds a model, its configuration and its free pages.
+// bench holds a model, its configuration and the free pages of its cache.
 type bench struct {
 	*testing.T
 	m      model.Model
 	cfg    plan.Config
 	record plan.Record
 	run    *step.Runner
-	// recorded states which data the passes of run may record.
+	// recorded is the kinds of data that the passes of run may record.
 	recorded plan.Record
 	next     int32
 }
@@ -97,7 +98,8 @@ func (b *bench) reset() {
 		b.Fatal(err)
 	}
 	b.next = 1
-	// Uncaptured passes look up the cache when they run, so the runner stays valid; captured passes need a new runner.
+	// Passes without graphs look up the cache when they run, so the runner stays valid after the cache is cleared;
+	// captured passes contain cache addresses, so they need a new runner.
 	if _, captures := b.m.Device().(kernel.Capturer); b.run != nil && b.recorded == b.record && !captures {
 		return
 	}
@@ -132,7 +134,7 @@ func (b *bench) prompt(seed, n int) []int32 {
 	return out
 }
 
-// step runs works in one pass and returns their rows of logits.
+// step runs works in one pass and returns the requested rows of logits, each [vocabulary].
 func (b *bench) step(works ...step.Work) [][]float32 {
 	b.Helper()
 	res, err := b.run.Run(works)
@@ -160,17 +162,18 @@ func (b *bench) sameBits(what string, got, want [][]float32) {
 	for r := range want {
 		for i := range want[r] {
 			if math.Float32bits(got[r][i]) != math.Float32bits(want[r][i]) {
-				b.Fatalf("%s: row %d logit %d is %v, want %v to the bit", what, r, i, got[r][i], want[r][i])
+				b.Fatalf("%s: row %d logit %d is %v, want %v bitwise", what, r, i, got[r][i], want[r][i])
 			}
 		}
 	}
 }
 
-// A row has the same bits alone, batched, mixed with decodes, chunked or whole, in every layout. index_topk is 128; the
-// prompts are shorter, equally long and longer.
+// The logits of a row are bitwise equal whether its sequence is computed alone or in a batch, mixed with decodes, in
+// chunks or whole, in every layout. index_topk is 128; the prompts are shorter, equally long and longer.
 func TestRowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cpu", settings) }
 
-// gpuSettings returns the settings for a GPU, which has no float32 rows. It skips the test if there is no GPU.
+// gpuSettings returns the settings for a GPU, which supports no cache with float32 rows. It skips the test if there is
+// no GPU.
 func gpuSettings(t *testing.T) []setting {
 	t.Helper()
 	gpu.Need(t)
@@ -186,11 +189,12 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 			t.Run(checkpoint+"/"+s.name, func(t *testing.T) {
 				if kernels == "cpu" && checkpoint == "glm_moe_dsa-1" && !*long &&
 					!strings.Contains(s.name, "656-byte pages") {
-					t.Skip("make long runs it: these rows with another checkpoint, and this one with 656-byte rows")
+					t.Skip("only make long runs this case: other cases test these rows with another checkpoint, and " +
+						"this checkpoint with 656-byte rows")
 				}
 				if kernels == "cpu" && !*long && (s.policy.KV == "bf16" ||
 					s.policy.KV == "fp8-576" && s.policy.Prefill != "sparse-block") {
-					t.Skip("make long runs it: other rows by the same kernels")
+					t.Skip("only make long runs this case: other cases test other rows with the same kernels")
 				}
 				b := newBench(t, m, s.policy)
 				lengths := []int{90, 128, 129, 300}
@@ -204,7 +208,7 @@ func testRowBits(t *testing.T, kernels string, settings []setting) {
 				case checkpoint == "glm_moe_dsa-1" || s.name != "656-byte pages":
 					chunks = []int{23, 200} // the 656-byte pages of the other models test more sizes
 				default:
-					chunks = []int{7, 23, 128} // the last of 23 tokens is one
+					chunks = []int{7, 23, 128} // the last chunk of size 23 has one token
 				}
 				b.batched(lengths, alone)
 				b.chunked(lengths[3], alone[3], chunks)
@@ -266,8 +270,8 @@ func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	b.sameBits("mixed with decodes", b.step(verify, decode, extend), want)
 }
 
-// In deterministic mode, a token recomputed as part of a prompt has the bits that it had as output. Therefore
-// preemption and prefix reuse change no bit.
+// In deterministic mode, the logits of an output token that is recomputed as part of a prompt are bitwise equal to the
+// first result. Therefore preemption and prefix reuse do not change results.
 func TestDeterministicPrefillEqualsDecode(t *testing.T) { testDeterministic(t, "cpu", settings) }
 
 func TestGPUDeterministicPrefillEqualsDecode(t *testing.T) {
@@ -308,16 +312,17 @@ func testDeterministic(t *testing.T, kernels string, settings []setting) {
 	}
 }
 
-// If a selection would contain every key, the dense form gives the result of the sparse form up to rounding.
+// If a selection would contain every key, dense attention gives the result of sparse attention up to rounding.
 func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 	for _, checkpoint := range []string{"deepseek_v32-1", "glm_moe_dsa-1"} {
 		m := open(t, checkpoint, "cpu")
 		dense, sparse := newBench(t, m, plan.Policy{KV: "f32"}),
 			newBench(t, m, plan.Policy{KV: "f32", Dense: plan.SwitchOff})
-		// The rows of these prompts attend to every number of keys. The lengths end at different places of tiles, pages
-		// and blocks.
+		// The rows of these prompts attend to every number of keys up to index_topk. The last rows end at different
+		// offsets in tiles, pages and blocks.
 		for _, n := range []int{1, 2, 3, 7, 15, 17, 32, 33, 63, 64, 65, 100, 127, m.Config().Indexer.TopK} {
-			dense.next, sparse.next = 1, 1 // every row that is read was written for it
+			// Pages are allocated from page 1 again, so every row that is read was written for this prompt.
+			dense.next, sparse.next = 1, 1
 			got, want := dense.whole(dense.prompt(1, n)), sparse.whole(sparse.prompt(1, n))
 			for r := range want {
 				for i := range want[r] {
@@ -331,7 +336,7 @@ func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 	}
 }
 
-// The prefill kernel is sparse-flat over FP8 rows, chosen by the user. Decode must stay paged over the FP8 pages, and a
+// The user chooses the prefill kernel sparse-flat over FP8 rows. Decode must stay paged over the FP8 pages, and a
 // decode batch must not change the layout of the next prompt.
 func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 	m := open(t, "deepseek_v32-1", "cpu")
@@ -366,8 +371,8 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 	}
 }
 
-// A small reserve of transient memory divides segments into several launches, or scores into several chunks. This
-// division changes no bit of the logits.
+// A small reserve of transient memory divides segments into several launches, or scores into several chunks. The logits
+// are bitwise equal with and without this division.
 func TestSlicingKeepsBits(t *testing.T) { testSlicing(t, "cpu", settings) }
 
 func TestGPUSlicingKeepsBits(t *testing.T) { testSlicing(t, gpu.Name(), gpuSettings(t)) }
@@ -394,7 +399,7 @@ func testSlicing(t *testing.T, kernels string, settings []setting) {
 			facts.Context, p.MaxTransient = 300, uncut.Plan.TransientBytes*2/3
 			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, p)
 			if kernels == gpu.Name() && errors.Is(err, plan.E17) {
-				t.Skipf("a GPU's least reserve holds these rows whole: %v", err)
+				t.Skipf("the smallest reserve of a GPU holds all these rows: %v", err)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -410,7 +415,7 @@ func testSlicing(t *testing.T, kernels string, settings []setting) {
 				cuts += len(seg.Launches) - 1 + max(seg.Indexer.Chunks-1, 0)
 			}
 			if cuts == 0 {
-				t.Fatal("nothing was cut; the reserve was meant to")
+				t.Fatal("no segment was divided, want a division because of the small reserve")
 			}
 			var got [][]float32
 			for i := range want {

@@ -2,8 +2,8 @@ package step
 
 import "sparrow/plan"
 
-// collectBlocks describes a block of drafts for every work with logits, after the given number of accepted drafts.
-// Result.Drafted returns the drafts.
+// collectBlocks adds a block of drafts to the batch for every work with logits, beginning after right accepted drafts,
+// or after all drafts of the work if there are fewer. Result.Drafted returns the drafts.
 func (r *Runner) collectBlocks(works []Draft, right int) {
 	n := r.cfg.Model.Block
 	r.beginDrafts(works, plan.PassBlock)
@@ -29,8 +29,8 @@ func (r *Runner) collectBlocks(works []Draft, right int) {
 }
 
 // Drafted returns the position and the confidence of draft i in the block of a request; requests are the works with
-// logits. row is its index among the requested rows of logits of the pass. confidence is the logit of the drafter's
-// confidence in it, given the drafts before it.
+// logits, in order. row is the index of the draft among the requested rows of logits of the pass. confidence is the
+// logit of the drafter's confidence that the draft is accepted, given that the drafts before it are accepted.
 func (r Result) Drafted(request, i int) (row int, confidence float32) {
 	row = i*r.Plan.Requests + request
 	return row, r.view(r.pass.Outputs().Confidence.Slice(row, row+1))[0]

@@ -12,8 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// sparkReleased writes a checkpoint with a DSpark head with the data types of the releases: FP8 matrices and FP4
-// experts.
+// sparkReleased writes a checkpoint with a DSpark head with the data types of released checkpoints: FP8 matrices and
+// FP4 experts.
 func sparkReleased(t *testing.T) string {
 	t.Helper()
 	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,

@@ -17,7 +17,7 @@ import (
 	"sparrow/sample"
 )
 
-// A blockBench holds a model with a DSpark head and sequences of several lengths whose prompts were computed.
+// blockBench holds a model with a DSpark head and sequences of several lengths whose prompts were computed.
 type blockBench struct {
 	*testing.T
 	m      model.Model
@@ -97,8 +97,8 @@ func (b *blockBench) blocks(works ...step.Draft) []string {
 	return out
 }
 
-// A block has the same bits alone and in a batch with sequences of any length. Drafting again changes nothing, because
-// blocks store no state.
+// The tokens and confidences of a block are bitwise equal alone and in a batch with sequences of any length. Drafting
+// again gives equal blocks, because blocks store no state.
 func TestBlocksAreTheSameInCompany(t *testing.T) {
 	b := newBlockBench(t, 1, 127, 130, 300)
 	var alone []string
@@ -106,12 +106,12 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 		alone = append(alone, b.blocks(w)...)
 	}
 	if all := b.blocks(slices.Clone(b.drafts)...); !slices.Equal(all, alone) {
-		t.Error("blocks beside others differ from blocks alone")
+		t.Error("blocks in a batch differ from blocks alone")
 	}
 	some := slices.Clone(b.drafts)
-	some[1].Logits = false // this work drafts nothing
+	some[1].Logits = false // this work computes no block
 	if got := b.blocks(some...); !slices.Equal(got, slices.Delete(slices.Clone(alone), 1, 2)) {
-		t.Error("blocks beside a sequence without one differ")
+		t.Error("blocks differ in a batch with a sequence that has no block")
 	}
 	slices.Reverse(some)
 	slices.Reverse(alone)
@@ -120,7 +120,7 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 	}
 }
 
-// A block that is drafted before the host has the tokens of the verification has the same bits as the block that is
+// A block that is drafted before the host has the tokens of the verification is bitwise equal to the block that is
 // drafted from the tokens on the host. This is tested with all numbers of drafts and of accepted drafts, before and
 // after the window is full, with best and sampled tokens. A verification that reads its drafts on the device has the
 // same logits as a verification whose drafts come from the host.
@@ -204,12 +204,13 @@ func (b *blockBench) behindRightDrafts(lengths []int, round int) {
 		}
 		next[i].Drafted = 0
 		if got[i] != want[i] {
-			b.Errorf("round %d: the block of sequence %d, %d of %d drafts right, differs from the one that the host "+
+			b.Errorf("round %d: the block of sequence %d, %d of %d drafts accepted, differs from the block that the "+
+				"host "+
 				"describes", round, i, right[i], len(ahead[i].Right))
 		}
 	}
 	if !slices.Equal(logits, continued()) {
-		b.Errorf("round %d: a verify that takes its drafts on the device has other logits", round)
+		b.Errorf("round %d: a verification that reads its drafts on the device has different logits", round)
 	}
 }
 
@@ -236,7 +237,7 @@ func TestBlocksAreDrawn(t *testing.T) {
 		}
 	}
 	if slices.Equal(tokens[0], tokens[1]) || slices.Equal(tokens[1], tokens[2]) {
-		t.Errorf("%v; want other tokens by other numbers", tokens)
+		t.Errorf("tokens %v; want different tokens for different random numbers", tokens)
 	}
 	w.Draws = w.Draws[:2]
 	if _, err := b.run.Draft([]step.Draft{w}, false); err == nil {
@@ -287,6 +288,6 @@ func TestBlocksRefuse(t *testing.T) {
 	}
 	w.Windows = []int32{99999, w.Pages[1]}
 	if _, err := b.run.Draft([]step.Draft{w}, false); err == nil {
-		t.Error("a window page that is not there was not refused")
+		t.Error("a window page beyond the cache was not refused")
 	}
 }

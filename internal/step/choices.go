@@ -5,10 +5,10 @@ import (
 	"sparrow/record"
 )
 
-// Recording converts recorded rows of passes to data.
+// Recording converts the choices that passes recorded for rows to records.
 type Recording struct {
 	What   plan.Record
-	Layers []bool // whose selections are kept
+	Layers []bool // layers whose selections are kept
 	Shape  record.Shape
 }
 
@@ -38,7 +38,7 @@ func (r *Recording) layer(result Result, l, i, position int) record.Layer {
 		case s.As >= 0:
 			out.As = &s.As
 		case s.Group > 0:
-			out.All = true // groups that no indexer selects from
+			out.All = true // no indexer selects from these groups, so the row attends to all of them
 		}
 		return out
 	}

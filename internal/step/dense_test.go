@@ -24,8 +24,9 @@ func openDense(t *testing.T, kernels string) model.Model {
 	return loadOn(t, archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz")+"/"+name, dev)
 }
 
-// In a model without an indexer, a row has the same bits alone, batched, mixed with decodes, in chunks and as a whole
-// prompt. The prompts are shorter than, as long as, and longer than the threshold of expanded keys.
+// In a model without an indexer, the logits of a row are bitwise equal whether its sequence is computed alone or in a
+// batch, mixed with decodes, in chunks or as a whole prompt. The prompts are shorter than, as long as, and longer than
+// the threshold of expanded keys.
 func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	testDenseRowBits(t, openDense(t, "cpu"), []setting{
 		{"bf16 pages", plan.Policy{KV: "bf16", DenseThreshold: 128}},
@@ -63,7 +64,8 @@ func testDenseRowBits(t *testing.T, m model.Model, settings []setting) {
 	}
 }
 
-// In deterministic mode, a token that is computed as part of a prompt has the same bits as when it was generated.
+// In deterministic mode, the logits of a token that is computed as part of a prompt are bitwise equal to those when it
+// was generated.
 func TestDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
 	testDenseDeterministic(t, openDense(t, "cpu"), plan.Policy{KV: "fp8-576", Deterministic: true})
 }

@@ -11,26 +11,26 @@ import (
 	"sparrow/sample"
 )
 
-// Draft is one sequence's part of a pass of the drafting layer: rows whose hidden states the previous pass has
-// computed. A drafter of blocks (plan.Model.Block) reads the data that passes of the target have stored for it, for all
-// Cached + len(Tokens) tokens except the last. Its block begins with that last token, or with the token after the
-// accepted drafts. A work without logits then computes nothing.
+// Draft describes the rows of one sequence in a pass of the drafting layer; the previous pass has computed the hidden
+// states of these rows. A drafter of blocks (plan.Model.Block) reads the data that passes of the target have stored for
+// it, for all Cached + len(Tokens) tokens except the last. Its block begins with that last token, or with the token
+// after the accepted drafts. A work without logits then computes nothing.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
-	// Tokens are the tokens after each row: one for each row. The last of them is newer than all tokens in the cache.
+	// Tokens holds the token after each row. The last token is newer than all tokens in the cache.
 	Tokens []int32
 	// Sampled, if above 0, replaces the last len(Right)+1 tokens on the device. The new values are the best or sampled
-	// tokens of the requested rows of the target's previous pass, from row Sampled-1 on; those rows are not returned
-	// whole. The host need not have these tokens.
+	// tokens of the requested rows of the target's previous pass, from row Sampled-1 on; that pass must return only
+	// tokens for these rows. The host does not need to know the tokens.
 	Sampled int
-	// Right holds, for each draft among these tokens, the range of target tokens that accept it. The row with logits is
-	// then not the last one but the row after the accepted drafts, which the device finds. It is used together with
-	// Sampled.
+	// Right holds, for each draft among the replaced tokens, the range of target tokens that accept it. The row with
+	// logits is then not the last one but the row after the accepted drafts, which the device finds. It is used
+	// together with Sampled.
 	Right []Range
 	// Cached is the number of tokens before the first row.
 	Cached int
-	// Rank is Work.Rank.
+	// Rank has the meaning of Work.Rank.
 	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
@@ -41,20 +41,20 @@ type Draft struct {
 	State model.State
 	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
 	Logits bool
-	// Best requests only a token of that row: the sampled one if Draws is not nil, otherwise the best one. Draws has
-	// one entry for each possible number of accepted drafts, from 0 on; for a block it has one entry for each token of
-	// the first block and one for each accepted draft.
+	// Best requests only a token of the row with logits: the sampled one if Draws is not nil, otherwise the best one.
+	// Draws has one entry for each possible number of accepted drafts, from 0 on; for a block it has one entry for each
+	// token of the first block and one for each accepted draft.
 	Best  bool
 	Draws []sample.Draw
-	// From is the index of the sequence in the previous pass. After a Run the rows are the first new tokens of that
-	// Work; after a Draft there is one row, which continues the row of that Draft whose logits were computed.
+	// From is the index of the sequence in the previous pass. After a Run, the rows belong to the first new tokens of
+	// that Work. After a Draft, there is one row, which continues the row with logits of that Draft.
 	From int
 }
 
 // Range holds the tokens from Least to Most.
 type Range struct{ Least, Most int32 }
 
-// Draft runs the drafting layer after a Run, or, if chained, after a Draft, and waits for it: see StartDraft.
+// Draft runs the drafting layer after a Run, or, if chained, after a Draft, and waits for the results, see StartDraft.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	p, err := r.StartDraft(works, chained)
 	if err != nil {
@@ -63,11 +63,11 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	return p.Wait()
 }
 
-// StartDraft enqueues the drafting layer after a Start, whose pass may not have ended, or, if chained, after a Draft.
-// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. If the tokens
-// come from the previous pass on the device, all rows are stored, and then the row after the accepted drafts of each
-// sequence is picked. The result holds the rows with logits, in the order of the sequences, and is valid until the next
-// Draft. Its plan is the plan of these rows, or nil if no logits are computed.
+// StartDraft enqueues a pass of the drafting layer after a Start, whose pass may not have ended, or, if chained, after
+// a Draft. Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. If
+// the tokens come from the previous pass on the device, all rows are stored, and then the drafting layer computes the
+// row after the accepted drafts of each sequence. The result holds the rows with logits, in the order of the sequences,
+// and is valid until the next Draft. Its plan is the plan of these rows, or nil if no logits are computed.
 func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -87,7 +87,7 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	}
 	store, last := r.collectOthers, r.startLast
 	switch {
-	case r.cfg.Model.Block > 0: // the target has stored what the stages need
+	case r.cfg.Model.Block > 0: // the target has stored the data that the drafting stages read
 		store, last = nil, r.startPicked
 	case fed:
 		store, last = r.collectAll, r.startPicked
@@ -120,7 +120,7 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	return pending, nil
 }
 
-// sampled reports whether tokens of a draft come from the previous pass.
+// sampled reports whether any work reads tokens of the previous pass on the device.
 func sampled(works []Draft) bool {
 	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
 }
@@ -145,7 +145,7 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 			return fmt.Errorf("step: draft %d: %d rows after %d tokens, but the model has %d positions", i, n, w.Cached,
 				r.model.Config().MaxPositions)
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
-			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
+			return fmt.Errorf("step: draft %d: the drafting layer does not support mode %v", i, w.Kind)
 		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.requests) ||
 			r.ends.requests[w.From] < 0):
 			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
@@ -185,8 +185,8 @@ func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
 	r.rows = r.rows[:0]
 }
 
-// addDraft adds rows of a work to a pass of the drafting layer, for tokens [from, to). Row t continues row source(t).
-// With logits there is one row; draws holds its sampling parameters.
+// addDraft adds rows of a work to a pass of the drafting layer, for tokens [from, to). Row t reads the hidden state in
+// row source(t) of the previous pass. With logits there is one row, and draws holds its sampling parameters.
 func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t int) (int32, error), logits bool,
 	draws []sample.Draw) error {
 	b, in := &r.draft.batch, &r.draft.input
@@ -215,7 +215,7 @@ func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t 
 	return nil
 }
 
-// collectOthers describes the rows without logits as a batch.
+// collectOthers adds the rows without logits to the batch.
 func (r *Runner) collectOthers(works []Draft, chained bool) error {
 	r.beginDrafts(works, plan.PassDraft)
 	for i := range works {
@@ -234,7 +234,7 @@ func (r *Runner) collectOthers(works []Draft, chained bool) error {
 	return nil
 }
 
-// startLast enqueues the rows with logits.
+// startLast enqueues a pass over the rows with logits.
 func (r *Runner) startLast(works []Draft, chained bool) (*pass, []int32, error) {
 	pass := plan.PassDraft
 	if chained {
@@ -253,7 +253,8 @@ func (r *Runner) startLast(works []Draft, chained bool) (*pass, []int32, error) 
 	return r.start(&r.draft)
 }
 
-// source returns a function that finds the rows with the hidden states of a draft's rows.
+// source returns a function that returns, for row t of a draft, the row of the previous pass that holds its hidden
+// state.
 func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
 	return func(t int) (int32, error) {
 		if chained {
@@ -266,7 +267,7 @@ func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
 // ends holds the rows from which a chain can continue after a draft pass.
 type ends struct {
 	plan     *plan.Plan
-	requests []int // of the pass, for each Draft; negative where it had no logits
+	requests []int // index of the request in the pass, for each Draft; negative for a Draft without logits
 }
 
 // endDrafts records the rows after which a chain can continue.

@@ -62,7 +62,7 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 }
 
 // Native verification reads each block of keys once for all rows of a request; split verification works row by row.
-// Both give the same bits of logits as plain decoding.
+// Both give logits bitwise equal to those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	testVerifyPaths(t, "cpu", "v32-tiny", settings[2:3], 2, 3, 4)
 	testVerifyPaths(t, "cpu", "v32-tiny", []setting{settings[0], settings[1], settings[3]}, 3)
@@ -85,7 +85,7 @@ func testVerifyPaths(t *testing.T, kernels, preset string, layouts []setting, ro
 				split, splitPlan := verify(t, m, policy, cached, n,
 					func(hw *plan.Hardware) { hw.NativeNextN = nil })
 				if nativePlan != plan.IndexerPagedNative || splitPlan != plan.IndexerPagedSplit {
-					t.Errorf("indexer paths %v and %v", nativePlan, splitPlan)
+					t.Errorf("the indexer paths are %v for native and %v for split verification", nativePlan, splitPlan)
 				}
 				b := newBench(t, m, policy)
 				b.sameBits("native and split verify", native, split)
@@ -172,7 +172,7 @@ func drafted(b *bench, cuts ...int) [][]float32 {
 	}
 	pass(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[191:192], Cached: 190, Pages: pages, Logits: true}, true)
 	pass(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[192:193], Cached: 191, Pages: pages, Logits: true}, true)
-	// Two tokens are accepted: their rows are written again from the target's hidden states.
+	// Two tokens are accepted, and their rows are computed again from the target's hidden states.
 	b.step(step.Work{Kind: plan.ModeVerify, Tokens: tokens[190:194], Cached: 190, Pages: pages, Logits: 4})
 	pass(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[191:194], Cached: 190, Pages: pages, Logits: true}, false)
 	return out
@@ -185,7 +185,7 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// Drafts do not depend on how the prompt was divided into chunks, and the fast kernels make the same drafts as the
+// Drafts do not depend on how the prompt was divided into chunks, and the CPU kernels make drafts equal to those of the
 // reference kernels. The test uses unrounded cache rows, because with rounded rows a difference in the last bit can
 // change a selection and thus the logits.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
@@ -195,7 +195,7 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 			t.Run(preset+" "+s.name, func(t *testing.T) {
 				policy := s.policy
 				if preset == "glm-tiny" && policy.KV != "fp8-656" && !*long {
-					t.Skip("make long runs it: these rows with another model")
+					t.Skip("only make long runs this case: another case tests these rows with another model")
 				}
 				policy.Speculation.Tokens = 4
 				b := newBench(t, fast, policy)
@@ -215,7 +215,8 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 						norm += math.Pow(float64(row[j]), 2)
 					}
 					if far > 1e-3*norm {
-						t.Errorf("draft %d: the fast kernels are %v of the reference's logits away from them", i,
+						t.Errorf("draft %d: the logits of the fast kernels have a relative difference of %v from the "+
+							"reference", i,
 							math.Sqrt(far/norm))
 					}
 				}
@@ -258,9 +259,9 @@ func (l *lengths) Do(op kernel.Op) error {
 	return l.Device.Do(op)
 }
 
-// Padding requests of length 0 in verification and draft batches have rows before position 0. These rows read and write
-// no key, and no operation gets a negative length. The runner forms no such requests, so the test runs the passes on
-// the model directly.
+// Padding requests of length 0 in verification and draft batches have rows at negative positions. These rows must read
+// and write no key, and no operation may get a negative length. The runner forms no such requests, so the test runs the
+// passes on the model directly.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
 	m := loadDrafting(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
@@ -307,8 +308,8 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 		batch := plan.NewBatch(mode, plan.Request{Seq: 140, N: 2, Logits: 1}, plan.Request{Seq: 0, N: 2})
 		in := model.Input{Tokens: [][]int32{{1, 2}, {3, 4}}, Hidden: [][]int32{{138, 139}, {0, 0}}}
 		in.Tables = [][]int32{pages, {}}
-		// A verification starts at the length of its sequence: a request of length 0 has rows 0 and 1, which need a
-		// page.
+		// A verification begins at the end of the cached tokens: here two rows at positions 0 and 1 of an empty
+		// sequence, which need a page.
 		if mode == plan.ModeVerify {
 			in.Tables[1] = b.pages(2)
 		} else {
@@ -318,7 +319,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 			t.Errorf("%v: %v", mode, err)
 		}
 		if watch.seen == 0 || watch.least < 0 {
-			t.Errorf("%v: %d lengths, the least %d", mode, watch.seen, watch.least)
+			t.Errorf("mode %v: %d lengths were checked, the smallest is %d", mode, watch.seen, watch.least)
 		}
 	}
 }
@@ -339,18 +340,22 @@ func TestDraftRefuses(t *testing.T) {
 			"work 1"},
 		{"more rows than were computed", step.Draft{Kind: plan.ModeDraft, Tokens: append(tokens, 1), Pages: pages},
 			false, "did not compute"},
-		{"a chain after nothing", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages, Logits: true},
+		{"a chain without a previous pass", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages,
+			Logits: true},
 			true, "of 0"},
 		{"more drafts than are verified", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, Logits: true,
 			Sampled: 1, Right: make([]step.Range, 3)}, false, "3 drafts among them, at most 2"},
-		{"drafts of tokens that are known", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, Logits: true,
-			Right: make([]step.Range, 1)}, false, "1 drafts"},
-		{"tokens of a row that is not there", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages,
+		{"drafts among tokens that the host knows", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages,
+			Logits: true,
+			Right:  make([]step.Range, 1)}, false, "1 drafts"},
+		{"tokens of a row that does not exist", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages,
 			Logits: true, Sampled: 5}, false, "no such row"},
-		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false, "cannot decode"},
+		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false,
+			"does not support mode decode"},
 		{"a token outside the vocabulary", step.Draft{Kind: plan.ModeDraft, Tokens: []int32{99999}, Pages: pages},
 			false, "99999"},
-		{"positions the model has not", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Cached: 1 << 30, Pages: pages},
+		{"positions that the model does not have", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Cached: 1 << 30,
+			Pages: pages},
 			false, "positions"},
 	} {
 		if _, err := b.run.Draft([]step.Draft{c.work}, c.chained); err == nil ||
@@ -362,7 +367,7 @@ func TestDraftRefuses(t *testing.T) {
 	plain.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages})
 	if _, err := plain.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages}},
 		false); err == nil || !strings.Contains(err.Error(), "no cache") {
-		t.Errorf("drafting in a configuration that does not: %v", err)
+		t.Errorf("drafting in a configuration without drafts: error %v", err)
 	}
 	if v, p := m.PageBytes(&b.cfg), m.PageBytes(&plain.cfg); v <= p {
 		t.Errorf("a page takes %d bytes with the drafting layer, %d without", v, p)
@@ -373,6 +378,6 @@ func TestDraftRefuses(t *testing.T) {
 	h.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages})
 	if _, err := h.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages}}, false); err == nil ||
 		!strings.Contains(err.Error(), "eh_proj") {
-		t.Errorf("drafting without a head: %v", err)
+		t.Errorf("drafting without a drafting layer: error %v", err)
 	}
 }

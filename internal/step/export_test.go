@@ -17,3 +17,6 @@ func Need(m model.Model, cfg plan.Config, l Limits, b plan.Batch) (int64, error)
 	}
 	return a.High(), err
 }
+
+// LimitsOf returns the limits of a runner, including defaults.
+func LimitsOf(r *Runner) Limits { return r.limits }

@@ -9,24 +9,24 @@ import (
 	"sparrow/plan"
 )
 
-// feed copies the tokens that a pass has chosen, best or sampled, to the inputs of the next pass on the device. The
-// next pass can then be enqueued before the host has the tokens. Tokens are copied from the target to the target or the
-// drafting layer, and from the drafting layer to the target.
+// feed copies the best or sampled tokens of a pass to the inputs of the next pass, on the device. The next pass can
+// then be enqueued before the host has the tokens. Tokens are copied from the target to the target or the drafting
+// layer, and from the drafting layer to the target.
 type feed struct {
-	table kernel.Tensor // i32 [rows, 1] of memory that no pass uses: the tokens that the pass before chose
-	from  *pass         // the latest pass, where it has chosen tokens and its memory is not used again; else nil
-	saved int           // how many tokens of the latest pass are in table
+	table kernel.Tensor // i32 [rows, 1], in memory that no pass uses: tokens chosen by the previous pass
+	from  *pass         // latest pass, if it has chosen tokens and its memory was not reused; else nil
+	saved int           // number of tokens of the latest pass that are in table
 	kind  plan.Pass
-	wants []fed     // of the batch that is being prepared
-	sent  [2]places // of passes of the target, and of the drafting layer
+	wants []fed     // tokens that the batch in preparation reads from the previous pass
+	sent  [2]places // destinations of tokens in passes of the target, and of the drafting layer
 }
 
-// places holds the destinations of tokens.
+// places holds the destinations of tokens in the inputs of a pass.
 type places struct {
-	table kernel.Tensor // i32 [rows, 1]: the row of the next pass whose token the pass before chose, -1: none
-	held  []int32       // what table holds; decodes mostly have the order of the pass before
+	table kernel.Tensor // i32 [rows, 1]: for each token of the previous pass, its row in the next pass, or -1
+	held  []int32       // contents of table; for successive decodes it seldom changes
 	words [2]kernel.Words
-	turn  int // words are used alternately, like the input blocks
+	turn  int // index of the words in use: the two are used alternately, like the input blocks
 }
 
 // fed is a new token of a request that comes from a row of logits of the previous pass.
@@ -55,8 +55,8 @@ func (f *feed) chosen() kernel.Tensor {
 	return f.table.Slice(0, f.saved)
 }
 
-// want makes a token of a request come from the previous pass, which must be of that kind: from its row number row,
-// counted from 1; 0 means none.
+// want makes a token of a request come from row number row of the previous pass, counted from 1; row 0 means that the
+// host knows the token. It returns an error if the previous pass was not of the given kind or has no such row.
 func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	if row == 0 {
 		return nil
@@ -69,8 +69,9 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	return nil
 }
 
-// wantDrafts adds the drafts of a request, which are all its tokens except the first. row is the row of the drafting
-// layer's previous pass that gives the draft, counted from 1, or the first row of its block; 0 means none.
+// wantDrafts makes the drafts of a request come from the previous pass: the drafts are all its tokens except the first.
+// row is the row of the drafting layer's previous pass that gives the draft, counted from 1, or the first row of its
+// block; 0 means none.
 func (f *feed) wantDrafts(request, drafts, row int) error {
 	if row == 0 {
 		return nil
@@ -87,11 +88,11 @@ func (f *feed) wantDrafts(request, drafts, row int) error {
 	return nil
 }
 
-// forget records that the memory of the latest pass is being reused.
+// forget is called when the memory of the latest pass is reused.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
-// discardUnless is deferred by functions that enqueue a pass or wait for it. If one failed or panicked, operations
-// enqueued after it may not have run on the device: the next pass writes all token destinations again.
+// discardUnless is deferred by functions that enqueue a pass or wait for a pass. If the function failed or panicked,
+// enqueued operations may not have run on the device, so the next pass writes all token destinations again.
 func (f *feed) discardUnless(done *bool) {
 	if *done {
 		return
@@ -109,7 +110,7 @@ func (f *feed) remember(p *pass) {
 	}
 }
 
-// save copies the tokens of the latest pass, before other passes use its memory.
+// save copies the tokens of the latest pass, to table, before other passes use its memory.
 func (f *feed) save(dev kernel.Device) error {
 	if f.from == nil {
 		return nil
@@ -119,12 +120,14 @@ func (f *feed) save(dev kernel.Device) error {
 	return dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, ids.Rows), X: ids})
 }
 
-// enqueue enqueues the input block of a pass, and after it the tokens that are fed.
+// enqueue enqueues the copy of the input block of a pass, and after it the copy of the tokens that come from the
+// previous pass.
 func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32) error {
 	if len(f.wants) == 0 {
 		return kernel.WriteI32(dev, p.Inputs(), block)
 	}
-	if p != f.from { // a pass in the same memory as the one before leaves that one's tokens where they are
+	// A pass in other memory than the previous pass would overwrite the tokens, so they are saved first.
+	if p != f.from {
 		if err := f.save(dev); err != nil {
 			return err
 		}

@@ -9,8 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// A pass whose input tokens come from the previous pass on the device gives the same bits as a pass whose tokens come
-// from the host. This holds in batches with prompts, with requests in another order, and with padding.
+// A pass whose input tokens come from the previous pass on the device gives logits bitwise equal to those of a pass
+// whose tokens come from the host. This holds in batches with prompts, with requests in another order, and with
+// padding.
 func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
 
 func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
@@ -22,7 +23,8 @@ func testFed(t *testing.T, kernels string) {
 	b := newBench(t, open(t, "deepseek_v32-1", kernels), plan.Policy{KV: "bf16"})
 	t.Cleanup(func() { b.run.Close() })
 	const sequences, steps = 3, 6
-	order := [steps][]int{{0, 1, 2}, {2, 0, 1}, {1}, {1, 2, 0}, {0, 1, 2}, {2, 1, 0}} // the sequences each step decodes
+	// Sequences that each step decodes.
+	order := [steps][]int{{0, 1, 2}, {2, 0, 1}, {1}, {1, 2, 0}, {0, 1, 2}, {2, 1, 0}}
 	run := func(fed bool) (out [][]int32) {
 		b.reset()
 		works, tokens := make([]step.Work, sequences), make([]int32, sequences)
@@ -98,13 +100,13 @@ func TestFedTokensRefuse(t *testing.T) {
 		name    string
 		best    bool
 		sampled int
-	}{{"whole logits", false, 1}, {"a row that is not there", true, 2}, {"a negative row", true, -1}} {
+	}{{"whole logits", false, 1}, {"a row that does not exist", true, 2}, {"a negative row", true, -1}} {
 		first := prompt
 		first.Best = c.best
 		b.step(first)
 		w := step.Work{Kind: plan.ModeDecode, Tokens: []int32{0}, Cached: 5, Pages: prompt.Pages, Logits: 1, Best: true,
 			Sampled: c.sampled}
-		if c.sampled == 2 { // the drafting layer refuses it too
+		if c.sampled == 2 { // the drafting layer also refuses this row
 			w.Sampled, w.Drafted = 0, 1
 		}
 		if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "no such row") {

@@ -16,30 +16,30 @@ type Graphs struct {
 	Captured int64 // passes that were captured
 	Replayed int64 // passes that ran from a graph
 	Failed   int64 // captures that failed; passes of these shapes run with plain launches
-	Evicted  int64 // graphs that made room for others
-	Held     int   // graphs now
-	Bytes    int64 // device memory of these
-	Budget   int64 // the most that they may take
-	Launches int   // kernels, copies and fills of the latest graph that ran
+	Evicted  int64 // graphs that were evicted for other graphs
+	Held     int   // number of graphs that are kept now
+	Bytes    int64 // device memory of the kept graphs, in bytes
+	Budget   int64 // maximum of Bytes
+	Launches int   // number of kernels, copies and fills of the latest graph that ran
 	// Failure is the error of the latest failed capture, or nil.
 	Failure error
 }
 
-// graphs captures the passes of decode-like batches and launches them again. The second pass of a shape is captured:
-// the first one runs with plain launches, since many shapes occur once.
+// graphs captures the passes of decode-like batches and launches them again. The second pass of a shape is captured;
+// the first pass runs with plain launches, because many shapes occur only once.
 type graphs struct {
-	dev    kernel.Capturer // nil where the device has no graphs
-	passes map[*pass]bool  // that hold a graph
-	clock  int64           // of uses
+	dev    kernel.Capturer // nil if the device does not support graphs
+	passes map[*pass]bool  // passes that hold a graph
+	clock  int64           // number of uses of graphs so far
 	count  Graphs
 }
 
 // captured is the graph of a pass.
 type captured struct {
 	graph kernel.Graph
-	used  int64 // clock of the latest use
-	ran   bool  // the pass ran plainly before
-	off   bool  // a capture failed
+	used  int64 // value of clock at the latest use
+	ran   bool  // the pass ran with plain launches before
+	off   bool  // a capture failed, so the pass is not captured again
 }
 
 func newGraphs(dev kernel.Machine, budget int64) graphs {
@@ -60,7 +60,8 @@ func (g *graphs) enqueue(p *pass) error {
 	switch {
 	case g.dev == nil || c.off || !p.plan.Mode.DecodeLike():
 		return p.run()
-	case c.graph != nil && c.graph.Stale(): // such as the states of sequences, which move when more are opened
+	// Memory that the graph uses has moved, such as the states of sequences when more are opened.
+	case c.graph != nil && c.graph.Stale():
 		if err := g.drop(p); err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (g *graphs) enqueue(p *pass) error {
 	return c.graph.Launch()
 }
 
-// capture captures a pass and evicts other graphs until it fits in the budget.
+// capture captures a pass, and evicts the least recently used graphs until the new graph fits in the budget.
 func (g *graphs) capture(p *pass) error {
 	made, err := g.dev.Capture(p.run)
 	if err != nil {
@@ -149,9 +150,9 @@ func (g *graphs) close() error {
 	return nil
 }
 
-// bucket returns the number of requests that a batch is padded to, so that few shapes occur: up to 8 the number itself,
-// up to 64 the next multiple of 8, then the next multiple of 16. All padding rows are equal and choose the same
-// experts, whose weights are read at most once more; this matters only with few rows.
+// bucket returns the number of requests that a batch is padded to, so that only few shapes occur: up to 8 requests the
+// number itself, up to 64 the next multiple of 8, then the next multiple of 16. All padding rows are equal and choose
+// the same experts, whose weights are read at most once more; this matters only with few rows.
 func bucket(requests int) int {
 	switch {
 	case requests <= 8:
@@ -163,7 +164,7 @@ func bucket(requests int) int {
 }
 
 // pad adds empty requests, which read and write no keys, to a batch of equal decode-like requests, up to the next
-// bucket. Ranks that share attention by requests all get the same number.
+// bucket. If ranks share attention by requests, all ranks get equal numbers of requests.
 func (r *Runner) pad(s *side) {
 	b, in := &s.batch, &s.input
 	n := len(b.Requests)

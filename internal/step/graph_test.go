@@ -87,7 +87,7 @@ func (b *bench) draft(works []step.Work) [][]float32 {
 var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, steps: 5, rows: 1},
 	{sequences: 11, steps: 4, rows: 2}}
 
-// The logits of a padded pass that runs from a captured graph have the same bits as those of plain launches, also when
+// The logits of a padded pass that runs from a captured graph are bitwise equal to those of plain launches, also when
 // the graph runs a second time.
 func TestGPUGraphsKeepBits(t *testing.T) {
 	for _, set := range gpuSettings(t)[:3] {
@@ -102,7 +102,7 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 	}
 }
 
-// Draft passes that run from captured graphs have the same bits as draft passes with plain launches.
+// Draft passes that run from captured graphs give logits bitwise equal to those of draft passes with plain launches.
 func TestGPUDraftGraphsKeepBits(t *testing.T) {
 	gpuSettings(t)
 	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
@@ -117,7 +117,7 @@ func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decod
 	t.Helper()
 	plain, none := d.run(t, m, p, step.Limits{GraphBytes: -1})
 	if none != (step.Graphs{}) {
-		t.Errorf("%s: graphs are off and %+v", what, none)
+		t.Errorf("%s: graphs are disabled, but the counters are %+v", what, none)
 	}
 	b := &bench{T: t}
 	for range 2 {
@@ -130,7 +130,7 @@ func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decod
 	}
 }
 
-// detached loads a checkpoint on the CUDA device without a GPU: launches are checked and counted, and compute nothing.
+// detached loads a checkpoint on the CUDA device without a GPU: launches are checked and counted, but not executed.
 func detached(t *testing.T, folder string) (model.Model, *op.Device) {
 	t.Helper()
 	dev, err := op.On(cuda.OpenDetached(cuda.H200))
@@ -154,8 +154,8 @@ func loadOn(t *testing.T, folder string, dev kernel.Device) model.Model {
 	return m
 }
 
-// The first pass of a shape uses plain launches and the second is captured. Later passes replay the graph with one
-// launch, in addition to the copies of inputs and results. Batches of nine and twelve sequences share a graph.
+// The first pass of a shape uses plain launches and the second is captured. Later passes launch the graph as a whole,
+// in addition to the copies of inputs, results and fault bits. Batches of nine and twelve sequences share a graph.
 func TestGraphsReplay(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -177,23 +177,23 @@ func TestGraphsReplay(t *testing.T) {
 		}
 		before := dev.Launches()
 		if rows := b.step(works...); len(rows) != n {
-			t.Errorf("%d rows of logits of %d sequences", len(rows), n)
+			t.Errorf("%d rows of logits for %d sequences", len(rows), n)
 		}
 		return dev.Launches() - before, b.run.Graphs()
 	}
 	plain, g := decode(9)
 	if plain < 20 || g.Captured != 0 {
-		t.Errorf("the first pass took %d launches, %+v", plain, g)
+		t.Errorf("the first pass took %d launches; counters %+v", plain, g)
 	}
 	if _, g = decode(12); g.Captured != 1 || g.Replayed != 1 || g.Held != 1 || g.Bytes == 0 {
-		t.Errorf("after the second pass of a shape: %+v", g)
+		t.Errorf("after the second pass of a shape: counters %+v", g)
 	}
 	// A replayed pass makes four launches: the inputs, the graph, the results and the fault bits.
 	if n, g := decode(9); n != 4 || g.Captured != 1 || g.Replayed != 2 || int64(g.Launches) != plain-3 {
-		t.Errorf("a replay took %d launches, %+v; plain launches are %d", n, g, plain)
+		t.Errorf("a replay took %d launches; counters %+v; %d plain launches", n, g, plain)
 	}
 	if _, g = decode(1); g.Captured != 1 || g.Held != 1 {
-		t.Errorf("the first pass of another shape was captured: %+v", g)
+		t.Errorf("the first pass of another shape was captured: counters %+v", g)
 	}
 	if dev.Reserved() != held {
 		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.Reserved())
@@ -206,20 +206,20 @@ func TestGraphsReplay(t *testing.T) {
 	}
 	dev.Free(x.Buf)
 	if n, g := decode(9); n != plain || g.Held != 0 || g.Replayed != 2 {
-		t.Errorf("after memory was freed a pass took %d launches, %+v", n, g)
+		t.Errorf("after memory was freed, a pass took %d launches; counters %+v", n, g)
 	}
 	if _, g = decode(9); g.Captured != 2 || g.Held != 1 || g.Replayed != 3 {
-		t.Errorf("the second pass after memory was freed: %+v", g)
+		t.Errorf("after the second pass since memory was freed: counters %+v", g)
 	}
 }
 
-// Batches are padded to a bucket, up to the maximum numbers of rows and requests of a pass. If padding would exceed the
-// maximum by one row, a batch keeps its own shape.
+// Batches are padded to a bucket, unless padding would exceed the maximum number of rows or requests of a pass; then a
+// batch keeps its own shape.
 func TestBatchesArePaddedUpToTheLimits(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	for _, c := range []struct {
-		rows, requests int // the largest numbers in a pass
-		each           int // rows of each request
+		rows, requests int // maximum numbers of rows and requests in a pass
+		each           int // number of rows of each request
 		shared         bool
 	}{{16, 16, 1, true}, {12, 12, 1, true}, {32, 16, 2, true}, {31, 16, 2, false}} {
 		b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -238,11 +238,11 @@ func TestBatchesArePaddedUpToTheLimits(t *testing.T) {
 				}
 			}
 			if rows := b.step(works...); len(rows) != n*c.each {
-				t.Errorf("%+v: %d rows of logits of %d sequences", c, len(rows), n)
+				t.Errorf("%+v: %d rows of logits for %d sequences", c, len(rows), n)
 			}
 		}
 		if g := b.run.Graphs(); (g.Captured == 1) != c.shared {
-			t.Errorf("%+v: after batches of 9 and 12 requests %d graphs are captured", c, g.Captured)
+			t.Errorf("%+v: after batches of 9 and 12 requests %d graphs were captured", c, g.Captured)
 		}
 		b.run.Close()
 	}
@@ -267,7 +267,7 @@ func TestPromptsLeaveGraphs(t *testing.T) {
 	}
 	b.step(decode)
 	if g := b.run.Graphs(); g.Captured != 1 || g.Held != 1 || g.Replayed != 2 {
-		t.Errorf("after 600 shapes of prompts: %+v", g)
+		t.Errorf("after 600 prompt shapes: counters %+v", g)
 	}
 }
 
@@ -296,14 +296,14 @@ func TestGraphsKeepTheirBudget(t *testing.T) {
 	}
 	g := run(0)
 	if g.Captured != 3 || g.Held != 3 || g.Evicted != 0 || g.Failed != 0 || g.Budget != step.GraphBytes {
-		t.Errorf("with room for all: %+v", g)
+		t.Errorf("with a budget for all graphs: counters %+v", g)
 	}
 	each := g.Bytes / 3
 	if g = run(2*each + each/2); g.Held != 2 || g.Evicted == 0 || g.Bytes > g.Budget || g.Failed != 0 {
-		t.Errorf("with room for two: %+v", g)
+		t.Errorf("with a budget for two graphs: counters %+v", g)
 	}
 	if g = run(each / 2); g.Held != 0 || g.Failed != 3 || g.Failure == nil || g.Replayed != 0 {
-		t.Errorf("with room for none: %+v", g)
+		t.Errorf("with a budget for no graph: counters %+v", g)
 	}
 }
 
@@ -399,6 +399,7 @@ func TestPlansSayHowTheyWereEnqueued(t *testing.T) {
 		t.Errorf("graphs %q, want %q", got, want)
 	}
 	if plans[2] != plans[3] || plans[0] != plans[4] {
-		t.Error("passes that were enqueued alike have plans of their own: traces would list each")
+		t.Error("passes that were enqueued in the same way have different plans, so that traces would list each of " +
+			"them")
 	}
 }

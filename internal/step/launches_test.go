@@ -22,12 +22,12 @@ import (
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// A modelFamily holds a model and the policies under which its plans are tested.
+// modelFamily holds a model and the policies under which its plans are tested.
 type modelFamily struct {
 	name       string
 	checkpoint func(testing.TB) string
 	policies   []plan.Policy
-	kinds      []plan.Mode // modes of requests to the target; V4's layers have no draft rows
+	kinds      []plan.Mode // modes of requests to the target; V4 does not support draft rows in the target
 }
 
 // families lists the models for which the tests check that a plan determines the launches.
@@ -89,30 +89,30 @@ type part struct {
 	rows           int
 	from, to       int // smallest and largest number of cached tokens; equal for a prompt
 	logits         int
-	best           bool // whether the best token of each row of logits is enough
-	draft, predict bool // whether the drafting layer runs for this part, and whether it computes drafts
+	best           bool // only the best token of each row of logits is requested
+	draft, predict bool // the drafting layer runs for this part; the drafting layer computes drafts for it
 	records        int  // number of recorded rows, at most rows
 	replays        int  // number of rows with replayed selections and experts
 }
 
-// A scenario consists of a batch and the drafting passes after it.
+// scenario holds a batch and the number of drafting passes after it.
 type scenario struct {
 	parts  []part
-	chain  int // number of drafting passes after the first
+	chain  int // number of drafting passes after the first pass
 	record plan.Record
 	replay plan.Replay
 }
 
 // drawScenario generates a random batch of one mode, or of all modes. The plan of a batch changes if a length exceeds
-// the number of keys that an indexer selects, and at the ends of the first pages. Mostly the lengths of a part stay
-// between two such values, so that shapes are equal; sometimes they are arbitrary.
+// the number of keys that an indexer selects, and at the ends of the first pages. The lengths of most parts stay
+// between two such values, so that shapes are equal; other parts have arbitrary lengths.
 func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scenario {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page, max(keeps, 2*cfg.Page) + cfg.Page}
 	slices.Sort(ends)
 	classes := [][2]int{{1, 2*cfg.Page - 8}}
 	for i := range ends[1:] {
-		if from, to := ends[i]+1, ends[i+1]-8; from < to { // 8 leaves room for the rows of the passes
+		if from, to := ends[i]+1, ends[i+1]-8; from < to { // the last 8 tokens are left for the rows of the passes
 			classes = append(classes, [2]int{from, to})
 		}
 	}
@@ -147,7 +147,8 @@ func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) s
 	return s
 }
 
-// drawOther returns mostly the same scenario, otherwise one that differs in a property that shapes must distinguish.
+// drawOther returns mostly the same scenario, otherwise a scenario that differs in a property that shapes must
+// distinguish.
 func drawOther(rt *rapid.T, s scenario) scenario {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
@@ -181,7 +182,7 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 // more memory than was measured for its rows.
 func rowsOf(m *recordModel, cfg *plan.Config, list ...scenario) (rows int) {
 	if _, ok := m.Model.(model.Windowed); ok {
-		rows = cfg.Page // behind computes at most a page of rows
+		rows = cfg.Page // behind computes at most one page of rows
 	}
 	for _, s := range list {
 		n := 0
@@ -198,7 +199,7 @@ func rowsOf(m *recordModel, cfg *plan.Config, list ...scenario) (rows int) {
 func runScenario(rt *rapid.T, m *recordModel, cfg plan.Config, s scenario, rows int) []recordPass {
 	rt.Helper()
 	shape := cfg.Model.Choices()
-	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // not every model has experts
+	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // some models have no experts
 	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page,
 		PromptLogits: 3, Record: s.record, Replay: s.replay})
 	if err != nil {
@@ -217,7 +218,7 @@ func runScenario(rt *rapid.T, m *recordModel, cfg plan.Config, s scenario, rows 
 			tokens[j] = int32((j*j*7 + j*31*seed + i*977) % m.Config().Vocab)
 		}
 		w.Tokens = tokens[w.Cached:]
-		// Which rows are recorded and replayed is data of the batch and not part of its shape.
+		// Which rows are recorded and replayed is part of the input data of a batch, not of its shape.
 		w.Record, w.RecordFrom = s.record, rapid.IntRange(0, p.rows-p.records).Draw(rt, "recorded from")
 		w.RecordTo = w.RecordFrom + p.records
 		if n := p.replays; n > 0 && s.replay != (plan.Replay{}) {
@@ -301,7 +302,7 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 }
 
 // behind returns the state of a sequence after its first tokens, or nil if the model has no states. Whole pages count
-// as computed, because the contents of the cache do not change launches; the tokens after them are computed here.
+// as computed, because the contents of the cache do not change launches; behind computes the tokens after them.
 func behind(m *recordModel, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	windowed, ok := m.Model.(model.Windowed)
 	if !ok {
@@ -326,8 +327,8 @@ func numbers(n int) []int32 {
 	return out
 }
 
-// A plan determines its launches: two batches of equal shape, planned and laid out separately, enqueue the same
-// operations on tensors of the same shapes, strides and addresses with the same numbers, for any lengths, pages and
+// A plan determines its launches: two batches of equal shape, planned and laid out separately, enqueue equal lists of
+// operations. All tensor shapes, strides and addresses and all numeric arguments are equal, for any lengths, pages and
 // tokens. Also, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
 // copied, and every array of the block is filled.
 func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
@@ -348,7 +349,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 				cfg := configure(rt, m, policy)
 				s := drawScenario(rt, &cfg, f.kinds, keeps)
 				other := drawOther(rt, s)
-				// Both use a workspace of the same size, because addresses in it are compared.
+				// Both scenarios use a workspace of equal size, because addresses in the workspace are compared.
 				rows := rowsOf(m, &cfg, s, other)
 				a, b := runScenario(rt, m, cfg, s, rows), runScenario(rt, m, cfg, other, rows)
 				for i := range min(len(a), len(b)) {
@@ -363,7 +364,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 			})
 			t.Logf("%d passes compared: %v", compared, modes)
 			if compared < 25 {
-				t.Error("too few to show anything")
+				t.Error("too few passes were compared")
 			}
 		})
 	}
@@ -393,7 +394,7 @@ func configureOn(t rapid.TB, m model.Model, hardware string, policy plan.Policy)
 	}
 	facts := m.Facts()
 	if policy.MaxTransient > 0 {
-		facts.Context = 64 * each // the reserve must hold one row of the longest context
+		facts.Context = 64 * each // the reserve must hold at least one row of the longest context
 	}
 	cfg, _, err := plan.Resolve(hw, facts, policy)
 	if err == nil {
@@ -409,18 +410,18 @@ func sameCalls(t rapid.TB, a, b []string) {
 	t.Helper()
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {
-			t.Fatalf("%d and %d operations", len(a), len(b))
+			t.Fatalf("the passes have %d and %d operations, want equal numbers", len(a), len(b))
 		}
 		if a[i] != b[i] {
 			t.Fatalf("operation %d:\n%s\n%s", i, a[i], b[i])
 		}
 	}
 	if !slices.ContainsFunc(a, func(s string) bool { return len(s) > 20 }) {
-		t.Fatal("nothing was recorded")
+		t.Fatal("no operation was recorded")
 	}
 }
 
-// The inputs of a pass are copied before its operations are enqueued: results have the same bits if the input block is
+// The inputs of a pass are copied before its operations are enqueued: results are bitwise equal if the input block is
 // overwritten after its copy, and if the caller changes tokens and page tables while the device runs.
 func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	for _, f := range families {
@@ -432,7 +433,7 @@ func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 			b := &bench{T: t}
 			b.sameBits("overwritten", got, want)
 			if len(got) != 7 || len(m.Passes) < 6 {
-				t.Errorf("%d rows of logits, %d passes recorded", len(got), len(m.Passes))
+				t.Errorf("%d rows of logits, %d passes were recorded", len(got), len(m.Passes))
 			}
 			m.Check(t)
 		})
@@ -553,20 +554,21 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			(&bench{T: t}).sameBits("read behind the next start", rows(res), want)
+			(&bench{T: t}).sameBits("result read after the next start", rows(res), want)
 			if res, err = second.Wait(); err != nil || res.Row(0) == nil || res.Row(2) != nil || res.Row(4) == nil {
 				t.Errorf("rows of the second pass: %v", err)
 			}
 			for i := range want {
 				if whole := i/2 == 2 || i/2 == 3; i%2 == 0 && (want[i] != nil) != whole {
-					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
+					t.Errorf("row %d was returned whole: %v", i/2, want[i] != nil)
 				}
 			}
 			// For a row that was returned whole, the best token is the first token with the largest logit.
 			for i := 4; i < 8; i += 2 {
 				best := slices.Max(want[i])
 				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {
-					t.Errorf("best token %v with %v, the row says %d with %v", want[i+1][0], want[i+1][1], at, best)
+					t.Errorf("best token %v with logit %v, but the largest logit of the row is token %d with %v",
+						want[i+1][0], want[i+1][1], at, best)
 				}
 			}
 		})

@@ -17,8 +17,8 @@ import (
 const maxLayerLaunches = 25
 
 // The test counts the launches of decode passes with different numbers of layers; the difference is the number of
-// launches of one layer. The widths are small, but multiples of a scale block like the released widths, and contexts
-// exceed index_topk.
+// launches of one layer. The widths are small multiples of a scale block (released widths are multiples too), and
+// contexts exceed index_topk.
 func TestDecodeLayerLaunches(t *testing.T) {
 	for _, c := range []struct {
 		name  string

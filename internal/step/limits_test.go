@@ -124,7 +124,41 @@ func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, 
 	return b
 }
 
-// wideFolder writes a checkpoint with a large vocabulary: as in the published models, logits take more memory than the
+// Limits that are not set have their defaults. Limits that no pass can reach are reduced. Passes run within the same
+// limits for which memory was measured.
+func TestDefaultLimits(t *testing.T) {
+	m := loadDrafting(t, "v32-tiny", "cpu", nil)
+	b := newBench(t, m, plan.Policy{})
+	b.run.Close()
+	cfg := b.cfg
+	cfg.N = 1
+	for _, c := range []struct{ given, want step.Limits }{
+		{step.Limits{}, step.Limits{Rows: 512, Requests: 64, Prompts: 4, Context: cfg.Model.Context, RecordRows: 512}},
+		{step.Limits{Rows: 30, Context: 300},
+			step.Limits{Rows: 30, Requests: 30, Prompts: 4, Context: 300, RecordRows: 30}},
+		{step.Limits{Context: 50, RecordRows: 7},
+			step.Limits{Rows: 4*50 + 64, Requests: 64, Prompts: 4, Context: 50, RecordRows: 7}},
+		{step.Limits{Rows: 100, Requests: 2, Prompts: 1, Context: 8},
+			step.Limits{Rows: 10, Requests: 2, Prompts: 1, Context: 8, RecordRows: 10}},
+	} {
+		need, err := step.Measure(m, cfg, c.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := step.New(m, cfg, c.given)
+		if err != nil {
+			t.Fatalf("%+v: %v", c.given, err)
+		}
+		if got := step.LimitsOf(run); got != c.want || run.Bytes() != need {
+			t.Errorf("%+v: the runner has the limits %+v, want %+v; it has %d bytes, Measure returned %d", c.given, got,
+				c.want,
+				run.Bytes(), need)
+		}
+		run.Close()
+	}
+}
+
+// wideFolder writes a checkpoint with a large vocabulary: as in published models, logits take more memory than the
 // rest of a pass with few rows.
 func wideFolder(t testing.TB) string {
 	t.Helper()
@@ -183,11 +217,12 @@ func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 					batches++
 					most = max(most, float64(need)/float64(given))
 					if need > given {
-						rt.Fatalf("%+v within %+v needs %d bytes; given were %d", b, l, need, given)
+						rt.Fatalf("batch %+v within limits %+v needs %d bytes, but Measure returned %d bytes", b, l,
+							need, given)
 					}
 				}
 			})
-			t.Logf("%d batches; the largest needs %.3f of what Measure gives", batches, most)
+			t.Logf("%d batches; the largest batch needs %.3f of the bytes that Measure returns", batches, most)
 		})
 	}
 }

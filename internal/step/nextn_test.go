@@ -20,9 +20,10 @@ import (
 	"sparrow/weight"
 )
 
-// The drafting layer is compared with a model that consists only of that layer, its norm and its head. Row t of the
-// model's embedding table is the input u_t of the drafting layer, which is computed here in float64 from the definition
-// (v32 spec, 3.2). The output of that model after tokens 0 to t must equal the drafting layer's output after row t.
+// The drafting layer is compared with a model that consists only of the drafting layer, its norm and its head. Row t of
+// the model's embedding table is the input u_t of the drafting layer, which is computed here in float64 from the
+// definition (v32 spec, 3.2). The output of that model after tokens 0 to t must equal the drafting layer's output after
+// row t.
 
 // hidden computes a prompt alone in one pass and records the residual rows. It returns the residual row of each token
 // after the last layer, and the logits of the last token.
@@ -41,7 +42,7 @@ func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float3
 	return rows, slices.Clone(res.Row(0))
 }
 
-// A checkpoint holds the weights of a folder, which are read without the loader.
+// checkpoint holds the weights of a folder, read without the loader.
 type checkpoint struct {
 	*testing.T
 	w *weight.Checkpoint
@@ -78,7 +79,7 @@ func (c *checkpoint) normed(x []float64, name string) []float64 {
 	return out
 }
 
-// input returns u: the projection of a token's normalised embedding concatenated with a normalised hidden state.
+// input returns u_t: the projection of a token's normalised embedding concatenated with a normalised hidden state.
 func (c *checkpoint) input(layer string, token int32, g []float64) []float64 {
 	n := len(g)
 	e := c.values(layer + "embed_tokens.weight")[int(token)*n : (int(token)+1)*n]
@@ -214,7 +215,7 @@ func TestDraftsAreThoseOfTheLayerAlone(t *testing.T) {
 	near(t, "the second draft", second, want)
 }
 
-// run runs the layer alone over all inputs and returns the logits and the residual row of the last input.
+// run computes the logits of the layer alone for all inputs and returns those and the residual row of the last input.
 func (c *checkpoint) run(config []byte, layer string, inputs [][]float64) (logits, hidden []float32) {
 	c.Helper()
 	m := loadFolder(c.T, c.alone(config, layer, inputs))
@@ -235,6 +236,6 @@ func near(t *testing.T, what string, got, want []float32) {
 		norm += math.Pow(float64(want[i]), 2)
 	}
 	if share := math.Sqrt(far / norm); !(share < 1e-3) {
-		t.Errorf("%s: logits are %v of their size away", what, share)
+		t.Errorf("%s: logits have a relative error of %v", what, share)
 	}
 }

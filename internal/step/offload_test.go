@@ -28,8 +28,8 @@ func openPlaced(t *testing.T, checkpoint string, rule placed.Rule) model.Model {
 	return placed.Load(t, src, dev, rule)
 }
 
-// With experts in two memories every row has the same bits as on one device. This holds for whole prompts and chunks of
-// any size, in batches, and mixed with decodes and verified drafts.
+// With experts in two memories the logits of every row are bitwise equal to those on one device. This holds for whole
+// prompts and chunks of any size, in batches, and mixed with decodes and verified drafts.
 func TestOffloadedEqualsOneDevice(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint, name string

@@ -10,22 +10,22 @@ import (
 )
 
 // If the tokens of a draft pass come from the target on the device, the host does not know yet how many drafts were
-// accepted, and thus which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of
-// each. Then one row of each sequence passes through the layer. Its inputs are prepared for every possible number of
-// accepted drafts. The device compares the drafts and uses the inputs for the actual number (kernel.Accepter). The page
-// tables cover all rows, so the plan is the same for every number. A block is picked in the same way, but nothing is
-// stored before: its inputs are prepared for every token that it may begin with, and the device writes that token into
-// them.
+// accepted, and thus which row of a sequence the next draft follows. First, all rows store their keys and the inputs of
+// the layer. Then one row of each sequence passes through the layer. The host prepares the inputs of this row for every
+// possible number of accepted drafts; the device compares the drafts with the target's tokens and uses the inputs for
+// the actual number (kernel.Accepter). The page tables cover all rows, so one plan serves every number. A block is
+// picked in a similar way, but without storing rows first: the host prepares the inputs for every number of accepted
+// drafts, and the device writes the first token of the block into them.
 
-// picks holds the memory of such passes.
+// picks holds the memory of passes whose rows the device picks.
 type picks struct {
-	most   int           // drafts of a sequence
+	most   int           // maximum number of drafts of a sequence
 	table  kernel.Tensor // i32 [1, n]: drafts and words of kernel.AcceptArgs
-	stored *plan.Plan    // of the pass that stored the rows
-	blocks [][]int32     // input blocks for fewer right drafts than there are, the fewest first
-	list   []int32       // what goes into table
+	stored *plan.Plan    // plan of the pass that stored the rows
+	blocks [][]int32     // input blocks for smaller numbers of accepted drafts, from 0 on
+	list   []int32       // contents of table
 	args   kernel.AcceptArgs
-	words  [2]kernel.Words // used alternately, like the input blocks
+	words  [2]kernel.Words // memory for list; the two are used alternately, like the input blocks
 	turn   int
 }
 
@@ -40,7 +40,9 @@ func bindPicks(a *kernel.Arena, requests, drafts, block int) picks {
 		return picks{}
 	}
 	words := 5 + sample.DrawWords
-	if block > 0 { // of each row position, length, draw and a token of the window for each draft; and the first token
+	// For each row of a block: position, length, sampling parameters, and a window token per draft; and the first
+	// token.
+	if block > 0 {
 		words = block*(2+sample.DrawWords+drafts) + 1
 	}
 	return picks{most: drafts, table: a.Take(kernel.I32, 1, requests*(1+2*drafts+words*(3+drafts)))}
@@ -55,7 +57,7 @@ func (r *Runner) saveChosen() error {
 	return r.feed.save(dev)
 }
 
-// collectAll describes all rows as a batch that stores them.
+// collectAll adds all rows to a batch that stores them.
 func (r *Runner) collectAll(works []Draft, _ bool) error {
 	r.beginDrafts(works, plan.PassDraft)
 	for i := range works {
@@ -76,7 +78,7 @@ func (r *Runner) collectAll(works []Draft, _ bool) error {
 	return nil
 }
 
-// collectPicked describes the rows after the given number of accepted drafts as a batch.
+// collectPicked adds the rows after right accepted drafts to a batch.
 func (r *Runner) collectPicked(works []Draft, right int) error {
 	if r.cfg.Model.Block > 0 {
 		r.collectBlocks(works, right)
@@ -100,7 +102,7 @@ func (r *Runner) collectPicked(works []Draft, right int) error {
 	return nil
 }
 
-// startPicked enqueues the rows after the accepted drafts, which collectAll has stored, or blocks.
+// startPicked enqueues the pass over the picked rows, whose keys collectAll has stored, or over blocks.
 func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	k := &r.picks
 	k.stored, k.args = r.draft.input.Plan, kernel.AcceptArgs{}
@@ -108,7 +110,8 @@ func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	for i := range works {
 		most = max(most, len(works[i].Right))
 	}
-	// Rows attend to the most keys if all drafts are accepted: a plan for that case also covers fewer keys.
+	// Rows attend to the most keys if all drafts are accepted: so the plan for that case also covers smaller numbers of
+	// accepted drafts.
 	if err := r.collectPicked(works, most); err != nil {
 		return nil, nil, err
 	}
@@ -147,7 +150,8 @@ func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	return p, block, r.launch(&r.draft, p, block)
 }
 
-// fill lists the drafts of all requests and the words of an input block that depend on them.
+// fill writes to list the drafts of all requests and the words of an input block that depend on the number of accepted
+// drafts.
 func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 	k.list = k.list[:0]
 	requests := 0
@@ -159,7 +163,7 @@ func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 		requests++
 		k.list = append(k.list, int32(max(w.Sampled-1, 0)))
 		for n := range most {
-			one := Range{Least: 1} // there is no such draft
+			one := Range{Least: 1} // range of a draft that does not exist: no token accepts it
 			if n < len(w.Right) {
 				one = w.Right[n]
 			}
@@ -167,18 +171,19 @@ func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 		}
 	}
 	drafts := len(k.list)
-	rows := p.plan.Rows / p.plan.Requests // of a request: 1, or those of a block
+	rows := p.plan.Rows / p.plan.Requests // rows of a request: 1, or the rows of a block
 	if p.plan.Pass == plan.PassBlock {
 		k.begin(works, p.plan.Input(plan.TokenIDs).First, rows, most)
 	}
-	owners := attn.NewBlock(p.plan, block).Array(plan.RowRequests) // a block has none: requests follow each other
+	// For a block the array is empty, because the rows of a request follow each other.
+	owners := attn.NewBlock(p.plan, block).Array(plan.RowRequests)
 	for _, name := range pickedArrays {
 		a := p.plan.Input(name)
 		for i := range a.Words() {
 			at, row := a.First+i, i/a.Cols
 			request := int32(row / rows)
 			switch {
-			case name == plan.Draws: // rows of logits are in the order of places, then of requests
+			case name == plan.Draws: // rows of logits are ordered by position in the block, then by request
 				request = int32(row % p.plan.Requests)
 			case len(owners) > 0:
 				request = owners[row]
@@ -203,8 +208,9 @@ func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 		Words: view(drafts, (len(k.list)-drafts)/(3+most), 3+most)}
 }
 
-// begin lists the first tokens of blocks, which the device writes: the tokens after the accepted drafts. The first
-// token is word number first of the input block, and the tokens of successive blocks are rows words apart.
+// begin appends the first tokens of blocks to list. The device writes each of them: the token after the accepted
+// drafts. The first token is word number first of the input block, and the tokens of successive blocks are rows words
+// apart.
 func (k *picks) begin(works []Draft, first, rows, most int) {
 	request := 0
 	for i := range works {
@@ -227,7 +233,7 @@ func (k *picks) differs(block []int32, at, most int) bool {
 	return false
 }
 
-// enqueue writes the words for the actual number of accepted drafts into the enqueued inputs of a pass. tokens are the
+// enqueue writes the words for the actual number of accepted drafts into the inputs of an enqueued pass. tokens are the
 // target's tokens.
 func (k *picks) enqueue(dev kernel.Device, p *pass, tokens kernel.Tensor) error {
 	if k.args.Words.Rows == 0 {

@@ -9,9 +9,10 @@ import (
 	"sparrow/plan"
 )
 
-// The drafting layer produces the same bits whether the device finds the accepted rows of a verification or the host
-// names them. The cases are: 0 to 2 drafts of which 0 to 2 are accepted, sequences that are too short to select keys,
-// longer ones, and one with rows of both kinds, also in a batch with a prompt and in a chain.
+// The logits of the drafting layer are bitwise equal whether the device or the host finds the row after the accepted
+// drafts. The cases are: 0 to 2 drafts of which 0 to 2 are accepted; sequences that are too short to select keys,
+// longer sequences, and a sequence whose rows lie on both sides of that length; each of them also in a batch with a
+// prompt and in a chain.
 func TestPickedRowsAreThoseBehindRightDrafts(t *testing.T) { testPicked(t, "cpu") }
 
 func TestGPUPickedRowsAreThoseBehindRightDrafts(t *testing.T) {
@@ -24,7 +25,7 @@ func testPicked(t *testing.T, kernels string) {
 	b := newBench(t, m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}})
 	t.Cleanup(func() { b.run.Close() })
 	topk := m.Facts().K
-	right := []int{0, 1, 2, 0, 1, 0}  // number of right drafts of each sequence
+	right := []int{0, 1, 2, 0, 1, 0}  // number of accepted drafts of each sequence
 	drafts := []int{2, 2, 2, 1, 1, 0} // number of drafts of each sequence
 	lengths := []int{30, topk - 2, topk + 40, topk - 1, 90, topk + 7}
 	for _, prompt := range []bool{false, true} {
@@ -35,14 +36,14 @@ func testPicked(t *testing.T, kernels string) {
 		}
 		for i := range got {
 			if !slices.Equal(got[i], want[i]) {
-				t.Errorf("prompt %v: row %d differs from that of a draft that the host describes", prompt, i)
+				t.Errorf("prompt %v: row %d differs from the row that the host picked", prompt, i)
 			}
 		}
 	}
 }
 
-// draftBehind computes prompts, verifies drafts after them, and returns the logits of the drafting layer and of a
-// chain after it.
+// draftBehind computes prompts, verifies drafts after them, and returns the logits of a draft pass and of a chain after
+// this pass.
 func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (out [][]float32) {
 	b.Helper()
 	b.reset()

@@ -19,7 +19,7 @@ import (
 
 // A plan describes the operations that run. For random batches of every family, with plans for the CPU and for an H200
 // (whose operations are recorded but not run), the enqueued operations match the fields of the plan, and every reason
-// in the plan is true for them and for the lengths of its rows.
+// in the plan is true for these operations and for the lengths of the rows.
 func TestPlansSayWhatRuns(t *testing.T) {
 	for _, f := range planned() {
 		t.Run(f.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestPlansSayWhatRuns(t *testing.T) {
 				t.Errorf("%d batches, want at least 1000", batches)
 			}
 			if f.name == inLaunches && seen["launches"] == 0 {
-				t.Error("no segment was cut into launches")
+				t.Error("no segment was divided into several launches")
 			}
 			for _, r := range reasonChecks {
 				if r.rare || f.name == inLaunches {
@@ -65,8 +65,8 @@ func TestPlansSayWhatRuns(t *testing.T) {
 // inLaunches is the name of the family whose segments are divided into launches.
 const inLaunches = "glm_moe_dsa in launches"
 
-// planned returns the tested families: those of families, one with sizes that plans for a GPU accept, and one whose
-// segments are divided into launches.
+// planned returns the tested families: the list families, a family with sizes that plans for a GPU accept, and a family
+// whose segments are divided into launches.
 func planned() []modelFamily {
 	// GPU kernels need selections of a multiple of 64 keys, so a larger model is used.
 	gpu := families[0]
@@ -96,7 +96,7 @@ type claims struct {
 	seen map[string]int
 	read testing.TB
 
-	events map[*plan.Segment][]string // operations of all layers, by segment
+	events map[*plan.Segment][]string // operations of all layers, by segment of the plan
 }
 
 func (c *claims) check() {
@@ -165,7 +165,7 @@ func happened(ops []kernel.Op) (out []string) {
 func (c *claims) expected() (out []string) {
 	p, m := c.pass.Plan, &c.cfg.Model
 	v4 := m.Family == plan.DeepSeekV4
-	layers := []int{m.Layers} // the drafting layer follows the others
+	layers := []int{m.Layers} // the drafting layer follows the other layers
 	if p.Pass == plan.PassTarget {
 		layers = layers[:0]
 		for i := range m.Layers {
@@ -292,7 +292,7 @@ func (c *claims) dual(layer int, s *plan.Segment, l *plan.Launch) (out []string)
 // to groups of four tokens.
 func (c *claims) keys(s *plan.Segment) []int {
 	at := attn.NewBlock(c.pass.Plan, c.pass.Block).Array(plan.Positions)
-	if len(at) < s.FirstRow+s.Rows { // V4's drafting block has rows that are not computed
+	if len(at) < s.FirstRow+s.Rows { // V4's drafting block has rows that no operation computes
 		return nil
 	}
 	out := make([]int, s.Rows)
@@ -311,11 +311,11 @@ func all(list []int, ok func(int) bool) bool {
 	return !slices.ContainsFunc(list, func(v int) bool { return !ok(v) })
 }
 
-// A reasonCheck decides whether a reason of a plan is true.
+// reasonCheck decides whether a reason of a plan is true.
 type reasonCheck struct {
 	prefix   string
-	families string // families whose plans must give the reason; empty for all
-	rare     bool   // whether some runs do not give the reason
+	families string // families whose plans must give the reason; empty means all families
+	rare     bool   // the reason need not occur in every run
 	holds    func(c *claims, s *plan.Segment, text string) bool
 }
 
@@ -331,8 +331,9 @@ func (c *claims) keptKeys() int {
 
 // masks reports whether the reason "three rows run as four" is present exactly if three rows run as four.
 func (c *claims) masks(s *plan.Segment, text string) bool {
-	return strings.Contains(text, "3 run as 4, of which 1 are masked") == (c.cfg.Hardware.Arch == plan.SM90 &&
-		s.Indexer.NextN == 3)
+	return strings.Contains(text, "3 rows use the kernel for 4 rows, with 1 masked") ==
+		(c.cfg.Hardware.Arch == plan.SM90 &&
+			s.Indexer.NextN == 3)
 }
 
 func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
@@ -375,14 +376,18 @@ var reasonChecks = []reasonCheck{
 		return s.NextN > 0 && s.Kernel == c.cfg.Decode && !c.some(s, "gather ") && !c.some(s, "convert ") && !c.some(s,
 			"unpack ")
 	}},
-	{"pages the batch refers to are rewritten", mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool {
-		pages := 0
-		for _, l := range s.Launches {
-			pages += l.Pages.Count
-		}
-		held := c.pass.Plan.Requests * c.pass.Plan.TablePages * len(s.Launches)
-		return c.some(s, "convert ") && pages > 0 && pages <= held
-	}},
+	{"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts",
+		mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool {
+			pages, converted := 0, 0
+			for _, l := range s.Launches {
+				pages += l.Pages.Count
+			}
+			for _, e := range c.events[s] {
+				converted += strings.Count(e, "convert ")
+			}
+			held := c.pass.Plan.Requests * c.pass.Plan.TablePages * len(s.Launches)
+			return converted >= len(s.Launches) && converted%len(s.Launches) == 0 && pages > 0 && pages <= held
+		}},
 	{"deterministic: splits are fixed", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.some(s, "densely") && (!c.some(s, "over pages") || c.some(s, "over pages, 1 at once"))
 	}},
@@ -392,7 +397,8 @@ var reasonChecks = []reasonCheck{
 	{"every visible key fits the selection", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.scored(s) && c.some(s, "select all") && all(c.keys(s), func(n int) bool { return n <= c.keptKeys() })
 	}},
-	{"short variant: ", "", false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"short variant: no request of the segment has more keys than a selection holds", "", false, func(c *claims,
+		s *plan.Segment, _ string) bool {
 		return !c.scored(s) && c.some(s, "select all") && all(c.keys(s), func(n int) bool { return n <= c.keptKeys() })
 	}},
 	{"the selection needs scores over the gathered index keys", "", false, func(c *claims, s *plan.Segment,
@@ -400,7 +406,7 @@ var reasonChecks = []reasonCheck{
 		return c.some(s, "index keys") && c.some(s, "over gathered keys") && all(c.keys(s),
 			func(n int) bool { return n > c.keptKeys() })
 	}},
-	{"scores over pages, each row on its own", "", false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"scores over pages, each row separately", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.some(s, "over pages, 1 at once") && slices.Max(c.keys(s)) > c.keptKeys()
 	}},
 	{"scores over pages, each block of keys read once for groups of", "", true, func(c *claims, s *plan.Segment,
@@ -435,20 +441,20 @@ func (c *claims) reason(s *plan.Segment, r plan.Reason) {
 				a, ok := op.(kernel.IndexQueryArgs)
 				return ok && a.Heads == heads && a.Padded == padded
 			}) {
-			c.Fatalf("%q is not what ran", r.Text)
+			c.Fatalf("reason %q does not match the operations", r.Text)
 		}
 		return
 	}
 	if n, _ := fmt.Sscanf(r.Text, "%d rows in %d launches of at most %d rows", &rows, &launches, &limit); n == 3 {
 		if rows != s.Rows || launches != len(s.Launches) {
-			c.Fatalf("%q is not what ran: %d rows in %d launches", r.Text, s.Rows, len(s.Launches))
+			c.Fatalf("reason %q does not match the segment: %d rows in %d launches", r.Text, s.Rows, len(s.Launches))
 		}
 		c.seen["launches"]++
 		return
 	}
 	if n, _ := fmt.Sscanf(r.Text, "scores of %d x %d in chunks of %d rows", &rows, &keys, &limit); n == 3 {
 		if rows != s.Rows || !c.some(s, fmt.Sprintf("score %d rows", limit)) {
-			c.Fatalf("%q is not what ran", r.Text)
+			c.Fatalf("reason %q does not match the operations", r.Text)
 		}
 		return
 	}
@@ -458,9 +464,9 @@ func (c *claims) reason(s *plan.Segment, r plan.Reason) {
 		}
 		c.seen[check.prefix]++
 		if !check.holds(c, s, r.Text) {
-			c.Fatalf("%v rows: %q is not true of keys %v and of %q", s.Row, r.Text, c.keys(s), c.events[s])
+			c.Fatalf("%v rows: reason %q is false for keys %v and operations %q", s.Row, r.Text, c.keys(s), c.events[s])
 		}
 		return
 	}
-	c.Fatalf("the reason %q of a plan is checked by nothing", r.Text)
+	c.Fatalf("no entry of reasonChecks matches the reason %q of a plan", r.Text)
 }

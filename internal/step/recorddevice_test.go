@@ -13,13 +13,13 @@ import (
 // its first and its last operation are faults: allocate, free, write, read, wait, prepare weights.
 type recordDevice struct {
 	dev     kernel.Device
-	faults  []string    // rules that were broken
+	faults  []string    // violations of the rules for passes, as text
 	calls   []string    // operations of the pass in progress, as text
 	ops     []kernel.Op // operations of the pass in progress, as values
 	fail    func(op string) error
-	dry     bool           // operations are recorded and not run
+	dry     bool           // operations are recorded but not run
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
-	running bool           // between the first and the last operation of a pass
+	running bool           // a pass is between its first and its last operation
 }
 
 func (d *recordDevice) begin() {
@@ -87,7 +87,7 @@ func (d *recordDevice) text(v reflect.Value) string {
 // place returns the number of a buffer or weight. Equal passes in two arenas have the same numbers, because they use
 // buffers and weights in the same order.
 func (d *recordDevice) place(x any) int {
-	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or the pointer of a handle
+	p := fmt.Sprintf("%p", x) // address of a buffer's memory, or pointer of a weight handle
 	n, ok := d.places[p]
 	if !ok {
 		n = len(d.places)
@@ -96,7 +96,7 @@ func (d *recordDevice) place(x any) int {
 	return n
 }
 
-// Do records an operation and runs it.
+// Do records an operation and, unless dry is set, runs it.
 func (d *recordDevice) Do(op kernel.Op) error {
 	if d.running {
 		d.note(op.Name(), op)

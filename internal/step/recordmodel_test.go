@@ -21,7 +21,7 @@ type recordModel struct {
 	model.Model
 	dev    *recordDevice
 	Passes []recordPass
-	count  int32 // number of input blocks so far; each is filled with its own number
+	count  int32 // number of input blocks so far; each block is filled with its own number
 }
 
 // recordPass lists the operations that one pass enqueued.
@@ -29,7 +29,7 @@ type recordPass struct {
 	Plan  *plan.Plan
 	Calls []string
 	Ops   []kernel.Op
-	Block []int32 // the input block as Prepare filled it
+	Block []int32 // input block as Prepare filled it
 }
 
 // Fail sets the function that is called before every operation of a pass and decides whether the operation fails. If it
@@ -56,7 +56,7 @@ type recordWorkspace struct {
 	m *recordModel
 }
 
-// Arrange returns a pass that is recorded.
+// Arrange returns a pass whose operations are recorded.
 func (w recordWorkspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	inner, err := w.Workspace.Arrange(p, cfg, a)
 	return &recordingPass{Pass: inner, m: w.m, plan: p}, err
@@ -70,7 +70,7 @@ func (m *recordModel) DraftHead() error {
 	return errors.New("this family has no drafting layer")
 }
 
-// The runner uses these two interfaces if a model implements them.
+// The runner checks whether a model implements these two interfaces.
 var (
 	_ model.Stateful = (*recordModel)(nil)
 	_ model.Drafter  = (*recordModel)(nil)
@@ -99,13 +99,13 @@ func (m *recordModel) Commit(in *model.Input) {
 	}
 }
 
-// A recordingPass records the operations of one pass.
+// recordingPass records the operations of one pass.
 type recordingPass struct {
 	model.Pass
 	m     *recordModel
 	plan  *plan.Plan
 	block []int32
-	input []int32 // copy of the block before it is overwritten
+	input []int32 // copy of the input block before it is overwritten
 }
 
 // Prepare fills the input block and records a fault if a word of an array is not set.
@@ -136,7 +136,7 @@ func (p *recordingPass) Prepare(in *model.Input, block []int32) error {
 // outside records a fault if a word between arrays was written.
 func (p *recordingPass) outside(words []int32, unset int32) {
 	if slices.ContainsFunc(words, func(w int32) bool { return w != unset }) {
-		p.m.dev.fault("%v: something was filled outside the plan's arrays", p.plan.Mode)
+		p.m.dev.fault("%v: a word outside the plan's arrays was written", p.plan.Mode)
 	}
 }
 
@@ -155,7 +155,8 @@ type recordedProgram struct {
 // Run enqueues a part of the program and records its operations.
 func (r recordedProgram) Run(from, to int) error {
 	p := r.p
-	for i := range p.block { // overwritten with other numbers in every pass, so that a branch on them shows
+	// Every pass overwrites the block with other numbers, so that a branch that reads it gives different operations.
+	for i := range p.block {
 		p.block[i] = (int32(i) + 7919*p.m.count) % 211
 	}
 	d := p.m.dev

@@ -40,7 +40,7 @@ func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 				bad.Pages = []int32{page}
 				m.Passes = nil
 				if _, err := run.Run([]step.Work{bad}); !errors.Is(err, plan.E22) || len(m.Passes) > 0 {
-					t.Errorf("page %d: %v after %d passes, want E22 before any", page, err, len(m.Passes))
+					t.Errorf("page %d: error %v after %d passes, want E22 before any pass", page, err, len(m.Passes))
 				}
 			}
 			windowed := w
@@ -91,7 +91,7 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 			_, err := run.Run([]step.Work{w})
 			if !errors.Is(err, plan.E28) || !errors.Is(err, status) || !strings.Contains(err.Error(),
 				"mode extend over 3 rows") {
-				t.Errorf("got %v, want E28 with the status and the pass", err)
+				t.Errorf("got %v, want E28 with the kernel's message and the pass", err)
 			}
 			m.Fail(nil)
 			if w.State != nil { // the failed pass left the state undefined
@@ -101,14 +101,14 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 				defer w.State.Release()
 			}
 			if _, err := run.Run([]step.Work{w}); err != nil {
-				t.Errorf("the pass after it: %v", err)
+				t.Errorf("the pass after the failed pass: error %v", err)
 			}
 		})
 	}
 }
 
 // If the last chunk of a prompt ends with the last dense row, the chunk expands more keys than chunks of a full context
-// gather. The runner's memory is large enough for it too.
+// gather. The runner's memory is large enough for such a chunk.
 func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
 			}
 			t.Cleanup(run.Close)
 			var works []step.Work
-			last := min(cfg.T, 3*cfg.Page) // a model without an indexer has a much higher threshold
+			last := min(cfg.T, 3*cfg.Page) // the threshold of a model without an indexer is much higher
 			for i := range int32(3) {
 				w := step.Work{Kind: plan.ModeExtend, Tokens: []int32{5, 6, 7, 8}, Cached: last - 4, Logits: 1}
 				for p := range int32(each) {

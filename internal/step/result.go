@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Pending is a pass that the device may not have finished.
+// Pending is an enqueued pass that the device may not have finished.
 type Pending struct {
 	result Result
 	event  kernel.Event
@@ -62,11 +62,11 @@ func (p Pending) Wait() (Result, error) {
 // layer).
 type Result struct {
 	Plan   *plan.Plan
-	Logits []float32 // the rows that returned whole, [rows, Vocab]
+	Logits []float32 // rows that were returned whole, [rows, Vocab]
 	Vocab  int
 
-	words []float32 // the whole output block
-	rows  []int32   // rows of the pass that were recorded
+	words []float32 // the complete output block in host memory
+	rows  []int32   // indices of the rows of the pass that were recorded
 	pass  *pass
 	input *model.Input
 }
@@ -82,8 +82,8 @@ func (r Result) Row(i int) []float32 {
 	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
 }
 
-// wholeRows maps every requested row of logits to its index among the rows that are returned whole, or -1; it is nil if
-// all rows are. It is the same for all batches of a shape.
+// wholeRows maps every requested row of logits to its index among the rows that are returned whole, or -1. The result
+// is nil if all rows are returned whole, and is equal for all batches of a shape.
 func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	if p.WholeLogits == p.Logits {
 		return nil
@@ -103,15 +103,15 @@ func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 }
 
 // Best returns the best token of the i-th requested row of logits, its logit, and the logarithm of the sum of the row's
-// exponentials. It is available if not all rows were returned whole.
+// exponentials. These values are available only if some row was not returned whole.
 func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	b := r.pass.Outputs().Best
 	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],
 		r.view(b.LogSum.Slice(i, i+1))[0]
 }
 
-// Recorded returns the index, among the recorded rows of a pass, of the first row of a work; its other rows follow. It
-// is valid until the next pass of the same kind is started.
+// Recorded returns the index, among the recorded rows of a pass, of the first row of a work; the other recorded rows of
+// the work follow. The index is valid until the next pass of the same kind is started.
 func (r Result) Recorded(work int) int {
 	n := 0
 	for i := range work {
@@ -120,7 +120,8 @@ func (r Result) Recorded(work int) int {
 	return n
 }
 
-// recorded returns the record of a layer for recorded row i.
+// recorded returns recorded row i of the tensor that of selects from the records of a layer, or nil if it was not
+// recorded.
 func (r Result) recorded(layer, i int, of func(*model.Recorded) kernel.Tensor) kernel.Tensor {
 	list := r.pass.Outputs().Recorded
 	if layer >= len(list) {
@@ -143,7 +144,7 @@ func (r Result) Hidden(layer, i int) []float32 {
 	first := int(t.Off-r.pass.Outputs().Block.Off) / 2
 	out := make([]float32, t.Cols)
 	for c := range out {
-		word := math.Float32bits(r.words[(first+c)/2]) // two values in a word, the first in its lower half
+		word := math.Float32bits(r.words[(first+c)/2]) // a word holds two values, the first in its lower half
 		out[c] = num.FromBF16(uint16(word >> (16 * ((first + c) % 2))))
 	}
 	return out
@@ -174,14 +175,14 @@ func (r Result) Blocks(layer, i int) []int32 {
 	return ints(r.view(t))
 }
 
-// Experts returns the experts that recorded row i chose in a layer, and their weights, if they were recorded; nil for
-// layers without experts.
+// Experts returns the experts that recorded row i chose in a layer, and their weights, if experts were recorded; nil
+// for layers without experts.
 func (r Result) Experts(layer, i int) ([]int32, []float32) {
 	return ints(r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Experts }))),
 		r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Weights }))
 }
 
-// ints returns the same memory as int32: both types have 4 bytes per element.
+// ints returns the memory of v as int32: both types have 4 bytes per element.
 func ints(v []float32) []int32 {
 	if len(v) == 0 {
 		return nil

@@ -11,8 +11,8 @@ type Started struct {
 	r       *Runner
 	pass    *pass
 	block   []int32
-	program kernel.Program // nil before the first part
-	ran     int            // parts that were enqueued
+	program kernel.Program // program of the pass; nil before the first part is enqueued
+	ran     int            // number of parts that were enqueued
 }
 
 // Begin prepares one pass of the target and enqueues its inputs. The caller may change works and the slices in them. At
@@ -43,7 +43,7 @@ func (s *Started) Left() (int, error) {
 	return s.program.Len() - s.ran, nil
 }
 
-// Run enqueues the next part; one must be left. After an error the caller must end the pass.
+// Run enqueues the next part; at least one part must be left. After an error the caller must end the pass.
 func (s *Started) Run() error {
 	s.ran++
 	return s.r.attempt(s.pass, func() error { return s.program.Run(s.ran-1, s.ran) })

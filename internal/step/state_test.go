@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// The rows of padding are removed from whole logits of a result. Best tokens have no rows of padding.
+// Padding rows are removed from the whole rows of logits in a result. Padding has no best tokens.
 func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	b := &plan.Batch{Requests: []plan.Request{{Logits: 1}, {Logits: 2, Best: true}, {Logits: 1, Padding: true},
 		{Logits: 3, Padding: true}, {Logits: 5, Best: true, Padding: true}}}
@@ -16,8 +16,8 @@ func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	}
 }
 
-// After a failed pass of the target or of the drafting layer, the rows of the tokens on the device are unknown. Passes
-// that succeed leave them known.
+// After a failed pass of the target or of the drafting layer, the rows of the tokens on the device are unknown. After
+// passes that succeed, these rows are known.
 func TestPlacesAfterAFailedPass(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		var f feed
@@ -59,19 +59,19 @@ func TestTheLeastUsedGraphIsEvicted(t *testing.T) {
 		return p
 	}
 	a, b, c := decode(), decode(), decode()
-	if err := g.enqueue(a); err != nil { // now b is the least recently used
+	if err := g.enqueue(a); err != nil { // after this pass, b is the least recently used graph
 		t.Fatal(err)
 	}
 	made := b.captured.graph.(*graph)
 	d := decode()
 	if a.captured.graph == nil || b.captured.graph != nil || c.captured.graph == nil || d.captured.graph == nil {
-		t.Error("the graph that was used last but two is not the one that is gone")
+		t.Error("the evicted graph is not the least recently used graph")
 	}
 	if !made.closed || g.count.Held != 3 || g.count.Bytes != 30 || g.count.Evicted != 1 || g.count.Captured != 4 ||
 		g.count.Replayed != 5 {
-		t.Errorf("closed is %v, %+v", made.closed, g.count)
+		t.Errorf("the graphs are closed: %v; counters %+v", made.closed, g.count)
 	}
 	if err := g.close(); err != nil || g.count.Held != 0 || g.count.Bytes != 0 || len(g.passes) != 0 {
-		t.Errorf("after closing: %+v, %v", g.count, err)
+		t.Errorf("after closing: counters %+v, error %v", g.count, err)
 	}
 }

@@ -1,6 +1,6 @@
 // Package step runs forward passes. Sequences with their new tokens and pages come in; the package makes a plan, fills
 // its input block, copies it to the device and enqueues the model's operations; it returns logits in host memory. It
-// contains no policy: the scheduler chooses the sequences of a pass, and the planner how they run.
+// contains no policy: the scheduler chooses the sequences of a pass, and the planner decides how they run.
 package step
 
 import (
@@ -14,34 +14,34 @@ import (
 	"sparrow/sample"
 )
 
-// Work is one sequence's part of a pass.
+// Work describes the new tokens of one sequence in a pass.
 type Work struct {
 	// Kind is plan.ModeExtend, ModeDecode, ModeVerify or ModeDraft.
 	Kind plan.Mode
-	// Tokens are the new tokens. Decode has exactly one.
+	// Tokens are the new tokens. ModeDecode has exactly one token.
 	Tokens []int32
 	// Sampled, if above 0, replaces the first of Tokens on the device by the best or sampled token of requested row
-	// Sampled-1 of the previous pass. That pass must be one of the target, with rows that are not returned whole.
+	// Sampled-1 of the previous pass. That pass must be a pass of the target that returns only the token of that row.
 	Sampled int
 	// Drafted, if above 0, replaces all of Tokens except the first, which are drafts. The new values are the token of
-	// requested row Drafted-1 of the previous pass, or the tokens of the block that begins there. That pass must be one
-	// of the drafting layer whose own tokens came from the device.
+	// requested row Drafted-1 of the previous pass, or the tokens of the block that begins there. That pass must be a
+	// pass of the drafting layer whose own tokens came from the device.
 	Drafted int
 	// Cached is the number of tokens before Tokens that are in the cache.
 	Cached int
-	// Before holds the last of those cached tokens if the model is model.Remembering: as many as the model stores, or
-	// all.
+	// Before holds the last cached tokens before Tokens if the model is model.Remembering: as many tokens as the model
+	// needs, or all cached tokens.
 	Before []int32
 	// Rank is the rank that holds the pages if ranks share attention by requests, otherwise 0.
 	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
-	// Windows are the window pages of the same tokens if the model is model.Windowed; nil if they have the same numbers
-	// as the pages.
+	// Windows are the window pages of all Cached + len(Tokens) tokens if the model is model.Windowed; nil if they have
+	// the same numbers as the pages.
 	Windows []int32
 	// Logits is the number of new tokens, counted from the end, whose logits are computed.
 	Logits int
-	// Best requests only a token of each of these rows: the sampled one if Draws is not nil, otherwise the best one.
+	// Best requests only a token of each row with logits: the sampled one if Draws is not nil, otherwise the best one.
 	Best  bool
 	Draws []sample.Draw
 	// State is the sequence's state if the model is model.Stateful, otherwise nil.
@@ -60,7 +60,7 @@ type Runner struct {
 	cfg    plan.Config
 	limits Limits
 	arena  *kernel.Arena
-	bound  int64 // mark after what the model keeps from pass to pass
+	bound  int64 // mark in the arena after the tensors that outlive a pass
 	shapes plan.Shaper
 	passes map[plan.Shape]*pass
 
@@ -69,25 +69,26 @@ type Runner struct {
 	picks  picks
 
 	target, draft side
-	ends          ends    // of the latest draft pass
-	rows          []int32 // memory after the hidden rows of a draft
-	padding       []int32 // zeros: tokens and hidden rows of requests that are padding
+	ends          ends    // rows from which a chain can continue after the latest draft pass
+	rows          []int32 // memory for the hidden rows of a draft
+	padding       []int32 // zeros for the tokens and hidden rows of padding requests
 }
 
 // pass is a plan with its layout in the arena.
 type pass struct {
 	plan  *plan.Plan
-	whole []int32 // wholeRows of its batches
+	whole []int32 // result of wholeRows for the batches of this shape
 	model.Pass
 	captured   captured
-	operations int // of its program
-	// graph is the way in which its operations were last enqueued; shown holds a plan for each way, which explain
+	operations int // number of operations of the program
+	// graph is the way in which the operations were last enqueued; shown holds a plan for each way, which explain
 	// prints.
 	graph plan.GraphMode
 	shown [plan.GraphReplay + 1]*plan.Plan
 }
 
-// says returns the plan of the pass as it was last enqueued. Captured and replayed passes share the parts of the plan.
+// says returns the plan of the pass with the way in which it was last enqueued. Captured and replayed passes share the
+// fields of the plan.
 func (p *pass) says() *plan.Plan {
 	if p.graph == plan.GraphNone {
 		return p.plan
@@ -109,7 +110,7 @@ func (p *pass) run() error {
 	return program.Run(0, program.Len())
 }
 
-// program returns the operations of a pass.
+// program returns the operations of a pass, and stores their number.
 func (p *pass) program() (kernel.Program, error) {
 	program, err := p.Program()
 	if err != nil {
@@ -123,15 +124,15 @@ func (p *pass) program() (kernel.Program, error) {
 type side struct {
 	batch plan.Batch
 	input model.Input
-	// Two of each, used alternately: the device may still use those of the previous pass. Blocks are page-locked if the
-	// device reads them while the host continues.
+	// Two input blocks and two result buffers are used alternately, because the device may still use those of the
+	// previous pass. Blocks are page-locked if the device reads them while the host continues.
 	blocks  [2]kernel.Words
 	results [2][]float32
 	turn    int
 }
 
 // New prepares passes of a model whose cache was allocated for cfg. It allocates the memory of the largest pass within
-// the limits, and none later.
+// the limits; later, no memory is allocated.
 func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	r := &Runner{model: m, cfg: cfg, limits: l.withDefaults(&cfg), passes: map[plan.Shape]*pass{}}
 	need, err := Measure(m, cfg, l)
@@ -152,7 +153,7 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 }
 
 // reserve allocates the memory that operations of the largest passes use outside the arena, so that no pass allocates
-// any later.
+// memory later.
 func (r *Runner) reserve() error {
 	dev, ok := r.model.Device().(kernel.Reserver)
 	if !ok {
@@ -171,7 +172,7 @@ func (r *Runner) reserve() error {
 	})
 }
 
-// Close frees the memory.
+// Close frees the memory of the runner.
 func (r *Runner) Close() {
 	// If the driver cannot release memory, the device reports the error at its next use.
 	_ = r.graphs.close()
@@ -193,11 +194,12 @@ func (r *Runner) Config() *plan.Config { return &r.cfg }
 // Bytes returns the size of the arena.
 func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 
-// Limits of what is kept for reuse, other than graphs. Decode shapes repeat; prefill shapes hardly ever do.
+// Limits of the passes that are kept for later batches with the same shape. Shapes of decode batches repeat; shapes of
+// prompt chunks hardly ever do. Captured passes do not count for maxPassBytes.
 const (
 	maxPasses      = 256
-	maxPassBytes   = 64 << 20 // of their plans and operations
-	operationBytes = 400      // about
+	maxPassBytes   = 64 << 20 // bytes of plans and operations of kept passes
+	operationBytes = 400      // approximate bytes of one operation
 )
 
 // Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
@@ -219,8 +221,8 @@ func (r *Runner) Run(works []Work) (Result, error) {
 	return p.Wait()
 }
 
-// start prepares and enqueues a side's batch. It returns its pass and its input block, which one copy transfers to the
-// device.
+// start prepares and enqueues the batch of a side. It returns the pass and the input block, which one copy transfers to
+// the device.
 func (r *Runner) start(s *side) (*pass, []int32, error) {
 	p, block, err := r.ready(s)
 	if err != nil {
@@ -229,7 +231,7 @@ func (r *Runner) start(s *side) (*pass, []int32, error) {
 	return p, block, r.launch(s, p, block)
 }
 
-// ready prepares a side's batch.
+// ready prepares the batch of a side.
 func (r *Runner) ready(s *side) (*pass, []int32, error) {
 	p, err := r.pass(&s.batch)
 	if err != nil {
@@ -242,13 +244,13 @@ func (r *Runner) ready(s *side) (*pass, []int32, error) {
 	return p, block, r.prepare(s, p, block)
 }
 
-// block returns memory for the inputs of a side's next pass.
+// block returns memory for the inputs of the next pass of a side.
 func (r *Runner) block(s *side, p *pass) ([]int32, error) {
 	s.turn = 1 - s.turn
 	return s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
 }
 
-// prepare fills the inputs of a side's batch.
+// prepare fills the inputs of the batch of a side.
 func (r *Runner) prepare(s *side, p *pass, block []int32) error {
 	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
 	return p.Prepare(&s.input, block)
@@ -268,7 +270,7 @@ func (r *Runner) launch(s *side, p *pass, block []int32) error {
 	return err
 }
 
-// attempt enqueues a part of a pass. A part that fails ends the pass.
+// attempt enqueues a part of a pass. If the part fails, the pass is ended.
 func (r *Runner) attempt(p *pass, part func() error) error {
 	done := false
 	defer r.feed.discardUnless(&done)
@@ -280,7 +282,7 @@ func (r *Runner) attempt(p *pass, part func() error) error {
 	return nil
 }
 
-// leave ends a pass whose operations are enqueued.
+// leave updates the state of a side after the operations of a pass were enqueued.
 func (r *Runner) leave(s *side, p *pass) {
 	if _, one := r.model.Device().(kernel.Device); one && s == &r.target {
 		r.feed.remember(p)
@@ -291,10 +293,10 @@ func (r *Runner) leave(s *side, p *pass) {
 	}
 }
 
-// enter enqueues the inputs of a pass.
+// enter enqueues the copy of the inputs of a pass.
 func (r *Runner) enter(s *side, p *pass, block []int32) error {
 	machine := r.model.Device()
-	dev, one := machine.(kernel.Device) // several together feed no tokens
+	dev, one := machine.(kernel.Device) // on several devices no tokens are fed from the previous pass
 	var err error
 	if one {
 		err = r.feed.enqueue(dev, p, block)
@@ -310,7 +312,8 @@ func (r *Runner) enter(s *side, p *pass, block []int32) error {
 	return err
 }
 
-// failed adds the failed pass to an error of the device (E28). Errors of the plan have codes of their own.
+// failed adds the failed pass to an error of the device (E28). Errors of planning have their own codes and are returned
+// unchanged.
 func failed(p *plan.Plan, err error) error {
 	var refusal *plan.Error
 	if err == nil || errors.As(err, &refusal) {
@@ -319,7 +322,7 @@ func failed(p *plan.Plan, err error) error {
 	return fmt.Errorf("%w: %w", plan.ErrKernelStatus(p.Mode, p.Rows), err)
 }
 
-// pass builds the batch's plan and its layout, or reuses those of the same shape.
+// pass builds the plan of the batch and its layout in the arena, or returns the stored pass of the same shape.
 func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	shape, err := r.shapes.Of(&r.cfg, b)
 	if err != nil {
@@ -358,7 +361,7 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	return r.passes[shape], nil
 }
 
-// forgetPasses drops stored passes if there is no space for another one. Captured passes are kept as long as they are
+// forgetPasses drops stored passes if there is no space for another pass. Captured passes are kept as long as they are
 // at most half of the maximum, so that prompts, whose chunks all have different shapes, do not evict the graphs of
 // decodes.
 func (r *Runner) forgetPasses() error {
@@ -383,7 +386,7 @@ func (r *Runner) forgetPasses() error {
 	return r.graphs.close()
 }
 
-// collect describes the works as a batch.
+// collect fills the batch of the target from the works.
 func (r *Runner) collect(works []Work) error {
 	b, in := &r.target.batch, &r.target.input
 	b.Mode, b.Requests, b.Record, b.Replay = plan.ModeIdle, b.Requests[:0], plan.Record{}, plan.Replay{}
@@ -406,7 +409,7 @@ func (r *Runner) collect(works []Work) error {
 			q = plan.ExtendRequest(n, w.Cached)
 		case plan.ModeDecode:
 			if n != 1 {
-				return fmt.Errorf("step: sequence %d decodes %d tokens, want one", i, n)
+				return fmt.Errorf("step: sequence %d decodes %d tokens, want one token", i, n)
 			}
 			q = plan.DecodeRequest(w.Cached + 1)
 		case plan.ModeVerify:
@@ -414,7 +417,7 @@ func (r *Runner) collect(works []Work) error {
 		case plan.ModeDraft:
 			q = plan.DraftRequest(n, w.Cached+n)
 		default:
-			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
+			return fmt.Errorf("step: sequence %d: mode %v is not supported", i, w.Kind)
 		}
 		q.Logits, q.Best, q.Rank = w.Logits, w.Best, w.Rank
 		if err := errors.Join(w.choices(b, &q), r.feed.want(i, 0, w.Sampled, plan.PassTarget),
@@ -434,7 +437,7 @@ func (r *Runner) collect(works []Work) error {
 	return nil
 }
 
-// choices adds the records and replays of the work to its batch and its request.
+// choices adds the rows to record and to replay of a work to its batch and its request.
 func (w *Work) choices(b *plan.Batch, q *plan.Request) error {
 	n := len(w.Tokens)
 	if w.Record != (plan.Record{}) && w.RecordFrom < w.RecordTo {

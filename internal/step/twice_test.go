@@ -13,7 +13,7 @@ import (
 )
 
 // Two models of a process, each on its own device, share no mutable data: when they run at the same time with different
-// caches, they give the bits that they give alone. The race detector finds no shared access.
+// caches, each model gives logits bitwise equal to those that it gives alone. The race detector finds no shared access.
 func TestTwoModelsAtOnce(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestTwoModelsAtOnce(t *testing.T) {
 				(&bench{T: t}).sameBits("at once", got[i], want[i])
 			}
 			if slices.Equal(want[0][0], want[1][0]) {
-				t.Error("the two models compute the same: their caches were meant to differ")
+				t.Error("the two models give equal logits, want different logits because of their different caches")
 			}
 		})
 	}

@@ -16,13 +16,13 @@ import (
 // Invariants of this file: functions that only compute values return the right values, and no data of a pass remains
 // for the next pass.
 
-// described is a model that has a configuration and nothing else.
+// described is a model that has a configuration but computes nothing.
 type described struct{ model.Model }
 
 func (described) Config() *config.Config { return &config.Config{MaxPositions: 100} }
 
 // The description of a batch has one entry for each sequence in every list, whatever the number of sequences of the
-// previous batch. It contains nothing that the previous batch recorded, replayed or sampled.
+// previous batch. It contains no records, replays or sampling parameters of the previous batch.
 func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 	r := &Runner{model: described{}}
 	r.target.batch.Pass = plan.PassTarget
@@ -33,14 +33,14 @@ func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := &r.target.batch; !b.Draws || !b.Record.Experts || !b.Replay.Selections {
-		t.Errorf("a batch that samples, records and replays is %+v", b)
+		t.Errorf("the description of a batch that samples, records and replays is %+v", b)
 	}
 	if err := r.collect([]Work{{Kind: plan.ModeDecode, Tokens: []int32{4}, Before: []int32{8}}}); err != nil {
 		t.Fatal(err)
 	}
 	b, in := &r.target.batch, &r.target.input
 	if b.Draws || b.Record != (plan.Record{}) || b.Replay != (plan.Replay{}) || b.Mode != plan.ModeDecode {
-		t.Errorf("a decode is %+v", b)
+		t.Errorf("the description of a batch with one decode is %+v", b)
 	}
 	for name, n := range map[string]int{"requests": len(b.Requests), "tokens": len(in.Tokens), "tables": len(in.Tables),
 		"states": len(in.States), "windows": len(in.Windows), "replays": len(in.Replays), "draws": len(in.Draws),
@@ -50,7 +50,7 @@ func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
 		}
 	}
 	if !slices.Equal(in.Before[0], []int32{8}) || in.Tokens[0][0] != 4 {
-		t.Errorf("tokens %v after %v", in.Tokens[0], in.Before[0])
+		t.Errorf("new tokens %v after the tokens %v", in.Tokens[0], in.Before[0])
 	}
 }
 
@@ -87,7 +87,8 @@ func TestTheReplayedRowsOfAWork(t *testing.T) {
 	}
 }
 
-// Captured passes are kept while they are at most half of all kept passes. If they are more, all passes are dropped.
+// Captured passes are kept while they are at most half of all kept passes. If more passes are captured, all passes are
+// dropped.
 func TestPassesThatAreForgotten(t *testing.T) {
 	for captured, want := range map[int]int{0: 0, maxPasses / 2: maxPasses / 2, maxPasses/2 + 1: 0} {
 		r := &Runner{passes: map[plan.Shape]*pass{}, graphs: graphs{passes: map[*pass]bool{}}}
@@ -101,7 +102,8 @@ func TestPassesThatAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(r.passes) != want {
-			t.Errorf("%d of %d passes were captured: %d are kept, want %d", captured, maxPasses, len(r.passes), want)
+			t.Errorf("%d of %d passes were captured: %d passes are kept, want %d", captured, maxPasses, len(r.passes),
+				want)
 		}
 	}
 }
@@ -130,7 +132,7 @@ func TestBoundsOfPassesWithFewRows(t *testing.T) {
 	}
 }
 
-// late is the event of a pass that fails when the host waits for it.
+// late is the event of a pass that fails while the host waits for it.
 type late struct{}
 
 func (late) Wait() error { return errors.New("lost") }
@@ -142,7 +144,8 @@ func TestPlacesAfterALatePass(t *testing.T) {
 		f.sent[1].held = []int32{1}
 		p := Pending{event: event, feed: f, result: Result{Plan: &plan.Plan{}}}
 		if _, err := p.Wait(); (err == nil) != known || (len(f.sent[1].held) > 0) != known {
-			t.Errorf("%T: %v, places %v, want them known: %v", event, err, f.sent[1].held, known)
+			t.Errorf("event %T: error %v, places %v, want the places to be known: %v", event, err, f.sent[1].held,
+				known)
 		}
 	}
 }
@@ -154,7 +157,7 @@ func TestWhereBlocksBegin(t *testing.T) {
 	works := []Draft{{Logits: true}, {}, {Logits: true, Sampled: 3}, {Logits: true}, {Logits: true, Sampled: 1}}
 	k.begin(works, 100, 5, 1)
 	if want := []int32{-1 - 105, 1, 0, 0, -1 - 115, 3, 0, 0}; !slices.Equal(k.list, want) {
-		t.Errorf("words %v, want %v", k.list, want)
+		t.Errorf("list of words %v, want %v", k.list, want)
 	}
 }
 
@@ -174,7 +177,7 @@ func TestABatchReplaysWhatAnyWorkDoes(t *testing.T) {
 			want := plan.Replay{Selections: first.Selections || second.Selections,
 				Experts: first.Experts || second.Experts}
 			if b.Replay != want {
-				t.Errorf("%+v, then %+v: the batch replays %+v", first, second, b.Replay)
+				t.Errorf("works that replay %+v and %+v: the batch replays %+v", first, second, b.Replay)
 			}
 		}
 	}
@@ -197,7 +200,8 @@ func TestTheKindsOfPasses(t *testing.T) {
 	decodes := []plan.Most{{Rows: 4, Width: 1, Logits: 4}, {Rows: 8, Width: 2, Logits: 8},
 		{Rows: 12, Width: 3, Logits: 12}}
 	prompts := plan.Most{Rows: 100, Prompts: 2, Width: 3, Logits: 20}
-	block := plan.Most{Pass: plan.PassBlock, Rows: 8, Width: 2, Logits: 8, Draws: true} // needed on every device
+	// Every device needs memory for passes of blocks.
+	block := plan.Most{Pass: plan.PassBlock, Rows: 8, Width: 2, Logits: 8, Draws: true}
 	chain := plan.Most{Pass: plan.PassChain, Rows: 4, Width: 1, Logits: 4}
 	stored := plan.Most{Pass: plan.PassDraft, Rows: 100, Prompts: 2, Width: 3, Logits: 4}
 	picked := plan.Most{Pass: plan.PassPick, Rows: 4, Width: 1, Logits: 4}
@@ -263,16 +267,16 @@ func TestDraftsAreRefusedAtTheirEdges(t *testing.T) {
 		{"to the last position", whole, false, func(*Draft) {}, true},
 		{"beyond it", whole, false, func(d *Draft) { d.Cached = 6 }, false},
 		{"without cached tokens", whole, false, func(d *Draft) { d.Cached = 0 }, true},
-		{"after fewer than none", whole, false, func(d *Draft) { d.Cached = -1 }, false},
+		{"after a negative number of tokens", whole, false, func(d *Draft) { d.Cached = -1 }, false},
 		{"without rows", next, false, func(d *Draft) { d.Tokens = nil }, false},
 		{"rows of a prompt", next, false, func(d *Draft) { d.Kind = plan.ModeExtend }, true},
-		{"rows that decode", next, false, func(d *Draft) { d.Kind = plan.ModeDecode }, false},
-		{"of the last work", whole, false, func(d *Draft) { d.From = 1 }, true},
-		{"of no work", whole, false, func(d *Draft) { d.From = 2 }, false},
-		{"of a work before the first", whole, false, func(d *Draft) { d.From = -1 }, false},
+		{"rows of mode decode", next, false, func(d *Draft) { d.Kind = plan.ModeDecode }, false},
+		{"hidden states of the last work", whole, false, func(d *Draft) { d.From = 1 }, true},
+		{"hidden states of a work after the last", whole, false, func(d *Draft) { d.From = 2 }, false},
+		{"hidden states of a work before the first", whole, false, func(d *Draft) { d.From = -1 }, false},
 		{"more rows than the work has", whole, false,
 			func(d *Draft) { d.Tokens, d.Cached = make([]int32, 4), 4 }, false},
-		{"as many as another has", whole, false,
+		{"as many rows as another work has", whole, false,
 			func(d *Draft) { d.Tokens, d.Cached, d.From = make([]int32, 4), 4, 1 }, true},
 		{"sampled tokens without logits", whole, false, func(d *Draft) { d.Logits = false }, false},
 		{"drafts that were not sampled", whole, false, func(d *Draft) { d.Sampled = 0 }, false},
@@ -296,20 +300,20 @@ func TestDraftsAreRefusedAtTheirEdges(t *testing.T) {
 		d := c.from
 		c.change(&d)
 		if err := r.checkDrafts([]Draft{d}, c.chained); (err == nil) != c.ok {
-			t.Errorf("%s: %v, want it to be taken: %v", c.what, err, c.ok)
+			t.Errorf("%s: error %v, want the draft to be accepted: %v", c.what, err, c.ok)
 		}
 	}
 	r.cfg.Model.Block = 2
 	if r.checkDrafts([]Draft{next}, true) == nil {
-		t.Error("a chain of blocks is taken")
+		t.Error("a chain of blocks is accepted")
 	}
 	whole.Draws = make([]sample.Draw, 4)
 	if err := r.checkDrafts([]Draft{whole}, false); err != nil {
-		t.Errorf("a block: %v", err)
+		t.Errorf("a block: error %v", err)
 	}
 }
 
-// chosen is a pass with a number of chosen tokens.
+// chosen is a pass that has chosen the given number of tokens.
 type chosen struct {
 	model.Pass
 	out model.Outputs
@@ -317,7 +321,7 @@ type chosen struct {
 
 func (p *chosen) Outputs() *model.Outputs { return &p.out }
 
-// The next pass can read the tokens of the latest pass only: after one that chose none, there are none.
+// The next pass can read the tokens of the latest pass only: after a pass that chose no token, there are none.
 func TestTokensOfAnOlderPassAreForgotten(t *testing.T) {
 	some := &pass{plan: &plan.Plan{Pass: plan.PassTarget}, Pass: &chosen{}}
 	some.Outputs().Best.IDs = kernel.Tensor{DType: kernel.I32, Rows: 3, Cols: 1, Stride: 1,
@@ -329,11 +333,11 @@ func TestTokensOfAnOlderPassAreForgotten(t *testing.T) {
 			t.Errorf("%d tokens were chosen, want 3", f.chosen().Rows)
 		}
 		if f.remember(none); f.from != nil || f.saved != 0 || f.want(0, 0, 1, plan.PassTarget) == nil {
-			t.Errorf("%d tokens of an older pass are left", f.saved)
+			t.Errorf("%d tokens of an older pass can still be read, want 0", f.saved)
 		}
 		f.saved = 2
 		if f.remember(none); f.saved != 0 {
-			t.Errorf("%d saved tokens of an older pass are left", f.saved)
+			t.Errorf("%d saved tokens of an older pass can still be read, want 0", f.saved)
 		}
 	}
 }

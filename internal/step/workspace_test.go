@@ -8,8 +8,9 @@ import (
 	"sparrow/plan"
 )
 
-// Passes in another workspace, of the target and of the drafting layer, run before every operation of a pass. They
-// change no bit of the interrupted pass or of the drafts after it, and their own results have the bits of a run alone.
+// Passes in another workspace, of the target and of the drafting layer, run before every operation of a pass. The
+// results of the interrupted pass, of the drafts after it, and of these passes are bitwise equal to the results of
+// passes run alone.
 func TestPassesOfAnotherWorkspaceRunBetweenOperations(t *testing.T) {
 	m := loadDrafting(t, "v32-tiny", "cpu", nil)
 	policy := plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 2}}

@@ -13,7 +13,7 @@ import (
 // group is a control group with a limit.
 type group struct {
 	limit int64
-	used  int64 // without pages of files
+	used  int64 // bytes in use without pages of files
 }
 
 // unlimited is the smallest number that version 1 writes for "no limit": the largest number of whole pages, whatever
@@ -26,10 +26,11 @@ type hierarchy struct {
 	folder string // folder of the process's group
 	limits []string
 	usage  string
-	file   []string // fields of memory.stat whose sum is the pages of files
+	file   []string // fields of memory.stat whose sum is the bytes of pages of files
 }
 
-// groups returns the control groups of the process that limit its memory, with those around them.
+// groups returns the control groups that limit the memory of the process: its own group and the groups that contain
+// it.
 func (s System) groups() []group {
 	var out []group
 	for _, h := range s.hierarchies() {
@@ -80,7 +81,7 @@ func (s System) hierarchies() []hierarchy {
 		if !ok {
 			continue
 		}
-		// Where the mount shows a part of the hierarchy, such as a container's, names begin at its top.
+		// If the mount shows only a part of the hierarchy, such as a container's, names begin at the top of this part.
 		below, inside := strings.CutPrefix(own, f[3])
 		if !inside {
 			below = ""
@@ -124,7 +125,7 @@ func (s System) group(h *hierarchy, dir string) (group, bool) {
 	return g, true
 }
 
-// number reads a file with a number of bytes; "max" means none.
+// number reads a file with a number of bytes; for "max" it returns false.
 func (s System) number(name string) (int64, bool) {
 	text, err := fs.ReadFile(s.root, name)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-// Available returns the memory in bytes that can be used without swapping or being killed, or 0 where the system
-// does not report it.
+// Available returns the bytes of memory that can be used without swapping or being killed, or 0 if the system does
+// not report it.
 func Available() int64 { return Here().Available() }
 
-// Total returns the maximum memory of the process in bytes, or 0 where the system does not report it.
+// Total returns the maximum bytes of memory of the process, or 0 if the system does not report it.
 func Total() int64 { return Here().Total() }
 
 // System holds the files in which a system reports its memory.
@@ -45,7 +45,7 @@ func (s System) Available() int64 {
 	return free
 }
 
-// lower returns the lower of two amounts of which 0 is not known.
+// lower returns the lower of two amounts; an amount of 0 is unknown.
 func lower(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)

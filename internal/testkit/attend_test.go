@@ -120,7 +120,7 @@ func testDense(p *pair) {
 		}
 		p.must(kernel.Do(p.ref, args(out.ref, q.ref, kv.ref, rope.ref, start.ref, ln.ref)))
 		p.must(kernel.Do(p.dev, args(out.dev, q.dev, kv.dev, rope.dev, start.dev, ln.dev)))
-		// The reference divides zero by zero if a row has no keys; the contract excludes such rows from prefill.
+		// The reference divides zero by zero if a row has no keys; such rows are not valid arguments of prefill.
 		p.near(fmt.Sprintf("%+v", d), out.slice(0, 9), 2e-5)
 		p.near(fmt.Sprintf("%+v", d), out.slice(10, rows), 2e-5)
 		p.rowwise(fmt.Sprintf("%+v", d), out.dev, func(r int) kernel.Tensor {

@@ -15,7 +15,7 @@ var indexes = []layout.Kind{layout.IndexPage132, layout.IndexPage68, layout.Inde
 // is padding.
 var scattered = []int32{34, 0, 7, 6, -1, 13, 20, 21, 33}
 
-// dropNegative removes padding slots, which readers do not accept.
+// dropNegative removes padding slots, which operations that read do not accept.
 func dropNegative(v []int32) []int32 {
 	var out []int32
 	for _, s := range v {
@@ -66,7 +66,7 @@ func (p *pair) rowsOf(kinds []layout.Kind) {
 				tol = max(tol, 1./128)
 			}
 			p.near("stored and gathered "+k.String(), out, tol)
-			// The same bytes on both devices must widen to exactly the same values.
+			// Equal bytes on both devices must widen to exactly equal values.
 			bytes := p.mainPool(k, 5, 7, nil)
 			p.must(kernel.Do(p.ref, kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: bytes.ref}))
 			p.must(kernel.Do(p.dev, kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: bytes.dev}))

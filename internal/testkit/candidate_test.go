@@ -177,13 +177,13 @@ func testSample(p *pair) {
 		})
 		p.same(fmt.Sprintf("tokens of %d", vocabulary), ids)
 		if got := p.readInts(p.dev, ids.dev); got[0] != best[0] {
-			p.Errorf("a row without a temperature gives %d, its best is %d", got[0], best[0])
+			p.Errorf("a row without a temperature gives token %d, want its best token %d", got[0], best[0])
 		}
 	}
 	ids, logits := p.ints(2, 1, []int32{0, 0}).dev, p.zeros(2, 100).dev
 	draws := p.ints(2, sample.DrawWords+1, make([]int32, 2*(sample.DrawWords+1))).dev
 	for name, d := range map[string]kernel.Tensor{"too many words": draws,
-		"words that are apart": draws.Columns(0, sample.DrawWords)} {
+		"words that are not adjacent": draws.Columns(0, sample.DrawWords)} {
 		if err := kernel.Do(p.dev, kernel.SampleArgs{IDs: ids, Logits: logits, Draws: d}); !errors.Is(err,
 			kernel.ErrArgument) {
 			p.Errorf("%s: got error %v, want one that wraps ErrArgument", name, err)
@@ -191,11 +191,11 @@ func testSample(p *pair) {
 	}
 }
 
-// testAccept writes words of sequences with 0 to 3 right drafts, some of which have fewer drafts than others, and
+// testAccept writes words of sequences with 0 to 3 accepted drafts, some of which have fewer drafts than others, and
 // checks the tokens after them.
 func testAccept(p *pair) {
 	const sequences, most, places = 60, 3, 300
-	tokens := make([]int32, 2*sequences*(most+1)) // every second word is a token, as in a view
+	tokens := make([]int32, 2*sequences*(most+1)) // only every second word is a token, as in a view
 	for i := range tokens {
 		tokens[i] = int32(p.rng.IntN(3))
 	}
@@ -206,7 +206,7 @@ func testAccept(p *pair) {
 		drafts = append(drafts, int32(first))
 		for i := range most {
 			least := int32(p.rng.IntN(2))
-			greatest := least + int32(p.rng.IntN(4)) - 1 // a sequence may have no tokens
+			greatest := least + int32(p.rng.IntN(4)) - 1 // a range may contain no tokens
 			t := tokens[2*(first+i)]
 			if going = going && t >= least && t <= greatest; going {
 				right++
@@ -227,7 +227,7 @@ func testAccept(p *pair) {
 		}
 	}
 	if slices.Contains(counts[:], 0) {
-		p.Fatalf("numbers of right drafts %v, want some of each", counts)
+		p.Fatalf("numbers of accepted drafts %v, want each number at least once", counts)
 	}
 	out := p.ints(1, places, make([]int32, places))
 	of, ranges := p.ints(sequences*(most+1), 2, tokens), p.ints(sequences, 1+2*most, drafts)

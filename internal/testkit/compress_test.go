@@ -60,8 +60,8 @@ func testCompress(p *pair) {
 	}
 }
 
-// movedToState checks that rows give the same bits from the step and from the state in which they were stored, so that
-// chunks give the bits of a whole prompt.
+// movedToState checks that results are bitwise equal whether rows come from the step or from the state in which they
+// were stored, so that chunks give results equal to those of a whole prompt.
 func (p *pair) movedToState(what string, dim int, values, gates both,
 	run func(s side, out, state, sources kernel.Tensor) error, slots int) {
 	p.Helper()
@@ -86,7 +86,7 @@ func (p *pair) movedToState(what string, dim int, values, gates both,
 	p.must(run(p.target(), a.dev, state.dev, p.ints(1, slots, fresh).dev))
 	p.must(run(p.target(), b.dev, state.dev, p.ints(1, slots, kept).dev))
 	if string(p.readBytes(p.dev, a.dev)) != string(p.readBytes(p.dev, b.dev)) {
-		p.Fatalf("%s: rows from the state give other bits than rows of the step", what)
+		p.Fatalf("%s: results with rows from the state are not bitwise equal to results with rows of the step", what)
 	}
 }
 
@@ -159,8 +159,8 @@ func testEntries(p *pair) {
 		}
 		p.unpacked("stored "+k.String(), pool, kernel.F32, tol)
 		bytes := p.entryPool(k, 5, 7, nil)
-		p.unpacked("the same bytes of "+k.String(), bytes, kernel.F32, 0)
-		p.unpacked("the same bytes as bf16 of "+k.String(), bytes, kernel.BF16, 0)
+		p.unpacked("equal bytes of "+k.String(), bytes, kernel.F32, 0)
+		p.unpacked("equal bytes as bf16 of "+k.String(), bytes, kernel.BF16, 0)
 	}
 }
 

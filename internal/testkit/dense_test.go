@@ -66,8 +66,8 @@ func testTake(p *pair) {
 	p.must(p.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}))
 	p.must(p.dev.Take(kernel.TakeArgs{Out: out.dev, X: x.dev, Rows: rows.dev}))
 	p.near("take", out, 0)
-	// Copied integers keep their bits, including those that are not finite floats. Columns of wider rows are copied
-	// separately.
+	// Copied integers keep their bits, including integers whose bits are not finite floats. Columns of wider rows are
+	// copied separately.
 	const wide = 66
 	list := make([]int32, 9*wide)
 	for i := range list {

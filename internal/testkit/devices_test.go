@@ -71,8 +71,8 @@ var suites = []suite{
 	{"spread pools", 48, testSpread},
 }
 
-// Every registered CPU variant with several workers and the reference, which has no workers, pass the same suites. The
-// best variant also runs with one worker, and with so many that one is idle in products of few rows.
+// Every registered CPU variant with several workers passes the suites. The reference, which has no workers, passes them
+// too. The best variant also runs with one worker, and with so many workers that one is idle in GEMMs of few rows.
 func TestOperations(t *testing.T) {
 	for i, b := range append(cpu.Backends(), ref.Backends()...) {
 		if b.Available() != nil {
@@ -111,7 +111,7 @@ func TestGPUSharedSuites(t *testing.T) {
 		"route by root", "root scores by hand", "convolve", "delta rule", "gated norm"} {
 		i := slices.IndexFunc(suites, func(s suite) bool { return s.name == name })
 		if i < 0 {
-			t.Errorf("there is no suite named %q", name)
+			t.Errorf("no suite has the name %q", name)
 			continue
 		}
 		t.Run(name, func(t *testing.T) { suites[i].run(newPair(t, d, suites[i].seed)) })

@@ -15,14 +15,14 @@ type dualCase struct {
 	windowLen, extraLen both
 	sinks, q            both
 	heads               int
-	rowsAt              [2][]int32 // the indices of both streams
+	rowsAt              [2][]int32 // indices of both streams, by row
 }
 
 const dualRows, dualWindow, dualExtra = 8, 130, 70
 
 var (
 	windowLens = []int32{0, 1, 63, 64, 65, 130, 128, 0}
-	// Includes an empty extra stream with a full window, and the reverse.
+	// The cases include an empty extra stream with a full window, and an empty window with a full extra stream.
 	extraLens = []int32{0, 70, 0, 1, 64, 70, -3, 5}
 )
 
@@ -103,18 +103,18 @@ func (p *pair) empty(what string, out, lse kernel.Tensor) {
 	p.Helper()
 	for _, v := range p.read(p.dev, out) {
 		if v != 0 {
-			p.Fatalf("%s: a row that sees nothing gives %v", what, v)
+			p.Fatalf("%s: a row without keys has the output %v", what, v)
 		}
 	}
 	for _, v := range p.read(p.dev, lse) {
 		if !math.IsInf(float64(v), 1) {
-			p.Fatalf("%s: log-sum-exp %v of a row that sees nothing", what, v)
+			p.Fatalf("%s: the log-sum-exp of a row without keys is %v", what, v)
 		}
 	}
 }
 
 // flatEqualsPaged gathers both streams into one workspace, joins the indices and attends over the workspace. The sums
-// are the same, so a device with float32 activations must give the same bits.
+// are equal, so on a device with float32 activations the results must be bitwise equal to those over pages.
 func (p *pair) flatEqualsPaged(what string, c *dualCase, paged both) {
 	p.Helper()
 	kind := kernel.BF16
@@ -160,7 +160,7 @@ func (p *pair) flatEqualsPaged(what string, c *dualCase, paged both) {
 	p.near(what+" over a workspace", out, 2e-5)
 	if p.dev.Activation() == kernel.F32 &&
 		string(p.readBytes(p.dev, out.dev)) != string(p.readBytes(p.dev, paged.dev)) {
-		p.Fatalf("%s: a workspace gives other bits than pages", what)
+		p.Fatalf("%s: results over a workspace and over pages are not bitwise equal", what)
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *pair) hyperHead(what string, x, mix, base both, n int) {
 	p.near(what+" head", out, 1e-4)
 }
 
-// hyperPost runs on copies, because it rewrites the streams.
+// hyperPost runs the operation on copies of the streams, because the operation overwrites them.
 func (p *pair) hyperPost(what string, x, post, comb both, n int) {
 	p.Helper()
 	rows := x.dev.Rows
@@ -66,7 +66,7 @@ func (p *pair) hyperPost(what string, x, post, comb both, n int) {
 }
 
 // testSinkhorn checks the test vector of the v4 spec, 2.1, on the device under test: the input is logits, the output is
-// the mixing matrix. It also distinguishes a matrix from its transpose, in reading and in writing streams.
+// the mixing matrix. It also detects a transposed matrix, both when streams are read and when they are written.
 func testSinkhorn(p *pair) {
 	c := []float32{-1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1}
 	want := []float64{.030038, .152544, .284989, .532428, .532428, .030038, .152544, .284988, .284989, .532428, .030039,

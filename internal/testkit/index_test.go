@@ -53,8 +53,8 @@ func testIndexQuery(p *pair) {
 	}
 }
 
-// testPaddedIndexQuery pads heads: real heads have the same bits as without padding, padded heads are zero whatever
-// the memory contained, and scores over all heads have the same bits as scores over the real ones.
+// testPaddedIndexQuery pads heads: real heads are bitwise equal to those without padding, padded heads are zero
+// whatever the memory contained, and scores over all heads are bitwise equal to scores over the real heads.
 func testPaddedIndexQuery(p *pair) {
 	const heads, padded, rows, tokens = 32, 64, 3, 8 // every device can score 64 heads
 	a := p.angles(rows)
@@ -77,21 +77,21 @@ func testPaddedIndexQuery(p *pair) {
 		for _, x := range []struct {
 			t    kernel.Tensor
 			to   *[]byte
-			head int // columns of a head
+			head int // number of columns of a head
 		}{{out, &codes[i], layout.IndexDim}, {w, &folded[i], 1}} {
 			*x.to = p.readBytes(p.dev, x.t.Columns(0, heads*x.head))
 			for _, b := range p.readBytes(p.dev, x.t.Columns(heads*x.head, n*x.head)) {
 				if b != 0 {
-					p.Fatalf("padding of %v holds %#x", x.t, b)
+					p.Fatalf("the padding of %v has the byte %#x", x.t, b)
 				}
 			}
 		}
 	}
 	if string(codes[0]) != string(codes[1]) || string(folded[0]) != string(folded[1]) {
-		p.Error("the bits of heads change when there are padded heads")
+		p.Error("padding changes the bits of the real heads")
 	}
 	if string(scores[0]) != string(scores[1]) {
-		p.Error("the bits of scores change when there are padded heads")
+		p.Error("padding changes the bits of the scores")
 	}
 }
 
@@ -115,7 +115,7 @@ func (p *pair) nearSteps(what string, out both) {
 	}
 }
 
-// testScores scores paged and gathered keys and checks that both give the same bits.
+// testScores scores paged and gathered keys and checks that the scores are bitwise equal.
 func testScores(p *pair) {
 	const tokens, pages = 7, 9
 	lens := []int32{0, 1, 6, 7, 8, 40, 63, -2}

@@ -13,8 +13,8 @@ func (s sequences) on(d side) kernel.Sequences {
 	return kernel.Sequences{Rows: d.of(s.rows), Spans: d.of(s.spans), Snapshots: d.of(s.snapshots)}
 }
 
-// mixedSequences returns sequences with 9 rows, slots 2 and 0 of 3, and snapshots 1 and 0 of 2. The sequence that
-// continues has held rows that the previous pass held back, and holds back hold rows.
+// mixedSequences returns sequences with 9 rows, slots 2 and 0 of 3, and snapshots 1 and 0 of 2. The previous pass held
+// back held rows of the sequence that continues; this pass holds back hold rows of it.
 func (p *pair) mixedSequences(held, hold int32) sequences {
 	return sequences{p.ints(9, 1, []int32{4, 0, 7, 2, 1, 3, 6, 8, 5}),
 		p.ints(3, kernel.SpanWords, []int32{0, 4, 2, 1, 0, 0, 4, 3, 0, 0, held, hold, 7, 2, -1, 0, 0, 0}),
@@ -104,6 +104,6 @@ func testSpread(p *pair) {
 		4, 5, 6, 7, -1, -1, -1, -1, -1, -1, -1, 0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1})
 	p.exactly("numbers", lens.dev.Slice(0, 3), []int32{10, 4, 3})
 	if err := kernel.Do(p.dev, args(p.target(), 4)); err == nil {
-		p.Error("a pool of which the row sees only a part was accepted")
+		p.Error("a pool that the row sees only in part was accepted")
 	}
 }

@@ -41,8 +41,8 @@ func testRoute(p *pair) {
 	}
 }
 
-// routesNaN makes a row of logits NaN. The experts of that row must exist, its weights must be NaN, and the results of
-// the other rows must not change.
+// routesNaN makes a row of logits NaN. The expert ids of that row must be valid, its weights must be NaN, and the
+// results of the other rows must not change.
 func (p *pair) routesNaN(what string, logits []float32, a kernel.RouteArgs) {
 	p.Helper()
 	const row = 3
@@ -60,7 +60,7 @@ func (p *pair) routesNaN(what string, logits []float32, a kernel.RouteArgs) {
 	for i := range got {
 		switch {
 		case i/k != row && (got[i] != weights[i] || gotIDs[i] != ids[i]):
-			p.Fatalf("%s: beside a row of NaN, row %d has another expert or weight %d", what, i/k, i%k)
+			p.Fatalf("%s: with a row of NaN in the batch, row %d has a changed expert or weight %d", what, i/k, i%k)
 		case i/k == row && (got[i] == got[i] || gotIDs[i] < 0 || int(gotIDs[i]) >= experts):
 			p.Fatalf("%s: a row of NaN has expert %v with weight %v", what, gotIDs[i], got[i])
 		}
@@ -100,7 +100,7 @@ func testExperts(p *pair) {
 	}
 }
 
-// foreign is a matrix that no device has prepared.
+// foreign is a matrix handle that no device has prepared.
 type foreign struct{ out, in int }
 
 func (f foreign) Out() int        { return f.out }

@@ -10,12 +10,12 @@ import (
 
 // Near compares the rows of two results, each of the given number of values: a value may differ by the share tol of
 // itself or of the root mean square of its row, whichever is larger; the root mean square of the differences of a row
-// must be less than half of that. There is no absolute tolerance, because values of attention over a thousand keys
-// are a few hundredths. Infinities are equal to themselves. It returns the largest differences as shares of the
-// tolerance.
+// may be at most nearNoise times tol, relative to that of the row. There is no absolute tolerance, because values of
+// attention over a thousand keys are a few hundredths. Infinities are equal to themselves. It returns the largest
+// differences as shares of the tolerance.
 func Near(got, want []float64, row int, tol float64) (value, noise float64, err error) {
 	if len(got) != len(want) || row < 1 || len(want)%row != 0 {
-		return 0, 0, fmt.Errorf("there are %d values, want %d, in rows of %d", len(got), len(want), row)
+		return 0, 0, fmt.Errorf("got %d values, want %d values in rows of %d", len(got), len(want), row)
 	}
 	for first := 0; first < len(want); first += row {
 		var size, diff float64
@@ -35,16 +35,17 @@ func Near(got, want []float64, row int, tol float64) (value, noise float64, err 
 			}
 			d := math.Abs(g-w) / max(tol*max(math.Abs(w), rms), math.SmallestNonzeroFloat64)
 			if value = max(value, d); !(d <= 1) && err == nil {
-				err = fmt.Errorf("row %d, value %d is %v, want %v: off by more than %.2g of the larger of it and the "+
+				err = fmt.Errorf("row %d, value %d is %v, want %v: the difference is more than %.2g of the larger of "+
+					"it and the "+
 					"row's %.3g", first/row, i, g, w, tol, rms)
 			}
 		}
-		if diff == 0 || row == 1 { // one value is all of its row
+		if diff == 0 || row == 1 { // a row of one value has only this difference
 			continue
 		}
 		n := math.Sqrt(diff/float64(row)) / max(tol*nearNoise*rms, math.SmallestNonzeroFloat64)
 		if noise = max(noise, n); !(n <= 1) && err == nil {
-			err = fmt.Errorf("row %d differs by %.3g of its size, want at most %.3g", first/row,
+			err = fmt.Errorf("row %d has a relative L2 error of %.3g, want at most %.3g", first/row,
 				math.Sqrt(diff/float64(row))/rms, tol*nearNoise)
 		}
 	}

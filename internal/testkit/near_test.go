@@ -106,8 +106,8 @@ func (a *attention) run(dual bool) []float64 {
 	return wide
 }
 
-// The comparison of GPU rows with the reference accepts sums in another order and rejects every faulty device. With a
-// tolerance of 1 only the skipped row would be found.
+// The comparison of GPU rows with the reference accepts sums in another order and rejects every device with a fault.
+// With a tolerance of 1 only the fault of the skipped row would be found.
 func TestNearShowsEveryFault(t *testing.T) {
 	for _, dual := range []bool{false, true} {
 		on := func(d kernel.Device) []float64 {
@@ -121,12 +121,13 @@ func TestNearShowsEveryFault(t *testing.T) {
 		for _, f := range faults {
 			dev := astray.On(&ref.Device{Rounded: true, Moved: true}, f)
 			value, noise, err := testkit.Near(on(dev), want, layout.LatentDim, 1./64)
-			t.Logf("dual %v, %q: of what is allowed, a value takes %.2f and a row %.2f: %v", dual, f, value, noise, err)
+			t.Logf("dual %v, %q: the largest differences are %.2f (values) and %.2f (rows) of the allowed "+
+				"difference: %v", dual, f, value, noise, err)
 			if f != astray.None && dev.Hits == 0 {
-				t.Errorf("dual %v: no operation met the fault %q", dual, f)
+				t.Errorf("dual %v: the fault %q changed no operation", dual, f)
 			}
 			if (err == nil) != (f == astray.None) {
-				t.Errorf("dual %v, %q: %v", dual, f, err)
+				t.Errorf("dual %v, fault %q: error %v", dual, f, err)
 			}
 		}
 	}
@@ -153,6 +154,6 @@ func TestNear(t *testing.T) {
 		}
 	}
 	if _, _, err := testkit.Near([]float64{1}, []float64{1, 1}, 1, 1); err == nil {
-		t.Error("results of different sizes are near each other")
+		t.Error("results of different sizes were accepted as equal")
 	}
 }

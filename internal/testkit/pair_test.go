@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// pair runs the same operation on the reference and on the device under test.
+// pair runs operations on the reference and on the device under test.
 type pair struct {
 	*testing.T
 	rng *rand.Rand
@@ -71,13 +71,13 @@ func encode(t kernel.DType, v []float32) []byte {
 		case kernel.E4M3:
 			b = append(b, num.E4M3(x))
 		default:
-			panic("testkit: no encoding for " + t.String())
+			panic("testkit: values cannot be encoded as " + t.String())
 		}
 	}
 	return b
 }
 
-// activations copies the same values to both devices: to the device under test in its activation type, and to the
+// activations copies the values v to both devices: to the device under test in its activation type, and to the
 // reference as float32 values rounded to that type.
 func (p *pair) activations(rows, cols int, v []float32) both {
 	p.Helper()
@@ -307,14 +307,14 @@ func (p *pair) same(what string, b both) {
 }
 
 // rowwise checks that rows are independent: alone runs the operation on the device for one row and returns that row.
-// The bits of that row must equal those of the same row in whole.
+// That row must be bitwise equal to row r of whole.
 func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kernel.Tensor) {
 	p.Helper()
 	for _, r := range []int{0, whole.Rows / 2, whole.Rows - 1} {
 		want := p.readBytes(p.dev, whole.Slice(r, r+1))
 		got := p.readBytes(p.dev, alone(r))
 		if string(want) != string(got) {
-			p.Fatalf("%s: row %d has other bits alone than among %d rows", what, r, whole.Rows)
+			p.Fatalf("%s: row %d computed alone is not bitwise equal to the row among %d rows", what, r, whole.Rows)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"sparrow/kernel"
 )
 
-// testProject compares matrix products of the same rows with the reference, and the bits of every row with those of a
-// separate product.
+// testProject compares matrix products that share their rows with the reference, and checks that every row is bitwise
+// equal to that of a separate GEMM.
 func testProject(p *pair) {
 	kinds := [][]kernel.DType{
 		{kernel.BF16}, {kernel.BF16, kernel.BF16, kernel.BF16, kernel.BF16},

@@ -58,9 +58,9 @@ func (p *pair) routedByHash(what string, logits both, experts, topk int) {
 	}
 }
 
-// testRootScores checks the values of the v4 spec, 2.6, with the weights of two experts: with logits z and 0 and scale
-// s(0), the ratio of the weights is the ratio of the scores. For z far below zero, the sum of the scores must not be
-// zero.
+// testRootScores checks the values of the v4 spec, 2.6, by the weights of two experts: if their logits are z and 0, and
+// the scale is s(0), the ratio of the weights is the ratio of the scores. For z far below zero, the sum of the scores
+// must not be zero.
 func testRootScores(p *pair) {
 	zero := 0.83255461
 	for z, want := range map[float32]float64{-20: 4.539993e-05, -1: 0.55969785, 0: zero, 1: 1.1459763, 10: 3.1622848,
@@ -136,8 +136,9 @@ func (p *pair) packedWeight(out, in int, data, scale []byte) kernel.Weight {
 }
 
 // packedTolerance returns the largest allowed difference between products with k packed weights and the reference. The
-// tiles of a CPU round x, whose largest number is about 4, by up to 2^-15 of that; such errors times weights of size
-// 1/3 add up like random numbers, and among many sums the largest is five times their deviation.
+// tiles of a CPU round x, whose largest number is about 4, with errors of up to 2^-15 of that. These errors, multiplied
+// by weights of about 1/3, add up like random numbers, and the largest of many such sums is about five times their
+// standard deviation.
 func (p *pair) packedTolerance(k int) float64 {
 	if p.dev.Name() == "cpu-amx" {
 		return 5 * 4 * 0x1p-15 / math.Sqrt(3) / 3 * math.Sqrt(float64(k))

@@ -36,7 +36,7 @@ func (p *pair) each(do func(s side) error) {
 	p.must(do(side{p.dev, true}))
 }
 
-// target returns the device under test alone.
+// target returns only the device under test.
 func (p *pair) target() side { return side{p.dev, true} }
 
 // exactly checks that an int tensor of the device under test has the given values.

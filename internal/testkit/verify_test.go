@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// testVerifyScores scores the rows of requests together (kernel.ScoreArgs.NextN) and each row separately. Both must
-// give the same bits and agree with the reference. Incomplete groups are refused.
+// testVerifyScores scores the rows of requests together (kernel.ScoreArgs.NextN) and each row separately. Both results
+// must be bitwise equal and agree with the reference. Incomplete groups are refused.
 func testVerifyScores(p *pair) {
 	const pageTokens, pages, heads, width = 64, 4, 32, 128
 	table := p.ints(2, 2, []int32{3, 1, 0, 2})
@@ -21,7 +21,7 @@ func testVerifyScores(p *pair) {
 		}
 		for _, n := range []int{2, 3, 4} {
 			what, rows := fmt.Sprintf("%v, %d rows of a request", k, n), 2*n
-			var owner, lens []int32 // two requests; one ends at the end of a block
+			var owner, lens []int32 // rows of two requests; the second request ends at the end of a block
 			for r := range rows {
 				owner, lens = append(owner, int32(r/n)), append(lens, int32(r/n*50+70-n+1+r%n))
 			}
@@ -46,7 +46,7 @@ func testVerifyScores(p *pair) {
 			}
 			args.NextN = rows + 1
 			if err := kernel.Do(p.dev, args); !errors.Is(err, kernel.ErrArgument) {
-				p.Fatalf("%s: groups of %d rows: %v, want a refusal", what, rows+1, err)
+				p.Fatalf("%s: groups of %d rows: error %v, want a refusal", what, rows+1, err)
 			}
 		}
 	}

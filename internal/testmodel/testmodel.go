@@ -101,7 +101,7 @@ const V41Config = `{
 	"vision_config": {}
 }`
 
-// V41SparkConfig is the same with a DSpark head of two stages, which have fewer experts.
+// V41SparkConfig is V41Config with a DSpark head of two stages, which have fewer experts.
 var V41SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 2, 2, 1, 1, 1]`,
 	`"compress_ratios": [0, 2, 2, 1, 1, 1, 0, 0]`, `"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 2,
 	"dspark_block_size": 5, "dspark_markov_rank": 16, "dspark_noise_token_id": 7, "dspark_target_layer_ids": [3, 4, 5],
@@ -151,7 +151,7 @@ var (
 	})
 )
 
-// gpu is whether the checkpoints are for a GPU.
+// gpu states whether the checkpoints are for a GPU.
 var gpu bool
 
 // OnGPU makes V32, V32Draft and EightTokens, until the test ends, checkpoints whose top-k a GPU supports.
@@ -169,7 +169,7 @@ func WithoutIndexer(t testing.TB) {
 	t.Cleanup(func() { dense = false })
 }
 
-// forGPU returns a configuration with the smallest top-k that kernels of a GPU have.
+// forGPU returns a configuration with the smallest top-k that the kernels of a GPU support.
 func forGPU(config string) string {
 	return strings.Replace(config, `"index_topk": 16`, `"index_topk": 64`, 1)
 }
@@ -197,32 +197,32 @@ func V41(t testing.TB) string { return must(t, plainV41) }
 // Next returns the folder of a GLM-5.3-Flash checkpoint without a drafting layer.
 func Next(t testing.TB) string { return must(t, plainNext) }
 
-// NextDraft is Next's shape with a drafting layer.
+// NextDraft returns the folder of a checkpoint in the shape of Next with a drafting layer.
 func NextDraft(t testing.TB) string { return must(t, draftNext) }
 
-// V32Draft is V32's shape with a drafting layer.
+// V32Draft returns the folder of a checkpoint in the shape of V32 with a drafting layer.
 func V32Draft(t testing.TB) string { return choose(t, draftV32, gpuDraft, draftV3) }
 
-// V4Draft is V4's shape with a drafting block.
+// V4Draft returns the folder of a checkpoint in the shape of V4 with a drafting block.
 func V4Draft(t testing.TB) string { return must(t, draftV4) }
 
-// V4Spark is V4's shape with a DSpark head.
+// V4Spark returns the folder of a checkpoint in the shape of V4 with a DSpark head.
 func V4Spark(t testing.TB) string { return must(t, sparkV4) }
 
-// V41Spark is V41's shape with a DSpark head.
+// V41Spark returns the folder of a checkpoint in the shape of V41 with a DSpark head.
 func V41Spark(t testing.TB) string { return must(t, sparkV41) }
 
-// V4SparkEight is V4Spark with a vocabulary of eight.
+// V4SparkEight returns the folder of a checkpoint like V4Spark with a vocabulary of eight tokens.
 func V4SparkEight(t testing.TB) string { return must(t, sparkV8) }
 
-// V3Draft is DeepSeek-V3, without an indexer, with a drafting layer.
+// V3Draft returns the folder of a DeepSeek-V3 checkpoint, which has no indexer, with a drafting layer.
 func V3Draft(t testing.TB) string { return must(t, draftV3) }
 
 // GLMDraft returns a GLM-5 checkpoint: layers that share selections, and a drafting layer without its own embedding and
 // head.
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
 
-// EightTokens is V32Draft with a vocabulary of eight.
+// EightTokens returns the folder of a checkpoint like V32Draft with a vocabulary of eight tokens.
 func EightTokens(t testing.TB) string { return choose(t, eight, gpuEight, eightV3) }
 
 func withDrafting() synth.Options {

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// ErrNotText is wrapped where a path is not a regular file, or is larger than any file of its kind may be.
+// ErrNotText is wrapped if a path is not a regular file, or if the file is larger than a file of its kind may be.
 var ErrNotText = errors.New("not a text file")
 
 // Limits of the files. Released ones are far smaller: a tokenizer.json has 8 MB.
@@ -25,7 +25,7 @@ const (
 	Config    = 16 << 20  // config.json, generation_config.json, tokenizer_config.json and templates
 	Tokenizer = 256 << 20 // tokenizer.json
 	Index     = 256 << 20 // model.safetensors.index.json
-	Document  = 256 << 20 // what a user names: a document to ask about, results of a measurement
+	Document  = 256 << 20 // files that a user names: a document to ask about, results of a measurement
 )
 
 // Read returns the content of a regular file of at most limit bytes.
@@ -39,7 +39,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s has %s, more than the %s that such a file may have: %w", path,
 			unit.Bytes(info.Size()), unit.Bytes(limit), ErrNotText)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow, and some file systems report 0
+	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // the file may grow, and some file systems report a size of 0
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("%s has more than the %s that such a file may have: %w", path, unit.Bytes(limit), ErrNotText)
 	}
@@ -60,7 +60,7 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	if info, err = f.Stat(); err == nil {
-		err = Check(path, info) // replaced meanwhile
+		err = Check(path, info) // the file may have been replaced in the meantime
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -73,7 +73,7 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		if p := (*fs.PathError)(nil); errors.As(err, &p) {
-			err = p.Err // its path is that of a file that nobody knows
+			err = p.Err // without the path, which is that of a temporary file
 		}
 		return fmt.Errorf("%s cannot be written: %w", path, err)
 	}
@@ -97,7 +97,7 @@ func Check(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s is a %s, %w; give a regular file", path, Kind(info.Mode()), ErrNotText)
 }
 
-// Optional is Read of a file that may be missing: nil without it.
+// Optional returns the result of Read, or nil if the file does not exist.
 func Optional(path string, limit int64) ([]byte, error) {
 	data, err := Read(path, limit)
 	if errors.Is(err, fs.ErrNotExist) {

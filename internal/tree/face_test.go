@@ -70,7 +70,7 @@ func TestRootFace(t *testing.T) {
 		face = append(face, exported(file)...)
 	}
 	slices.Sort(face)
-	face = slices.Compact(face) // a name that is declared in a file for each platform occurs several times
+	face = slices.Compact(face) // a name that is declared in one file per platform occurs several times
 	got := strings.Join(face, "\n") + "\n"
 	const list = "testdata/face.txt"
 	if *updateFace {

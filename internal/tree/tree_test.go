@@ -16,7 +16,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package, in the same order.
 var order = []string{
-	"internal/tree/testrun", // this package imports no package of the module
+	"internal/tree/testrun", // testrun imports no package of the module
 	"cmd/sparrow cmd/simulate cmd/kernelc " +
 		"cmd/dist examples/ask examples/batch internal/tree/plots internal/tree/width internal/tree/platforms",
 	// These packages test programs of other projects with a server.

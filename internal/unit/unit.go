@@ -3,7 +3,7 @@ package unit
 
 import "fmt"
 
-// Bytes writes a number of bytes in the largest binary unit it fills.
+// Bytes returns a number of bytes as text, in the largest binary unit of which there is at least one.
 func Bytes(n int64) string {
 	v, i := float64(n), 0
 	for v >= 1024 && i < len(units)-1 {

@@ -2,7 +2,7 @@ package vec
 
 import "unsafe"
 
-// alignedBytes returns n bytes that begin a cache line.
+// alignedBytes returns n bytes that begin at a cache line.
 func alignedBytes(n int) []byte {
 	const line = 64
 	raw := make([]byte, n+line)

@@ -23,11 +23,12 @@ var amxReady = sync.OnceValue(func() error {
 	case !allowAMX:
 		return errors.New("left out of this build by a tag")
 	case !hasAVX512():
-		return errors.New("the processor has no AVX-512 (F, BW, DQ, VL), which the kernels around it need")
+		return errors.New("the processor has no AVX-512 (F, BW, DQ, VL), which other kernels of this tier need")
 	case !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8:
 		return errors.New("the processor has no AMX tiles with bfloat16 and int8 products")
 	case !x.HasAVX512BF16 || !x.HasAVX512VBMI || !x.HasAVX512GFNI || !x.HasAVX512VNNI:
-		return errors.New("the processor has no AVX-512 BF16, VBMI, GFNI and VNNI, which the kernels around it need")
+		return errors.New("the processor has no AVX-512 BF16, VBMI, GFNI and VNNI, which other kernels of this tier " +
+			"need")
 	case enabledState()&tileState != tileState:
 		return errors.New("the operating system does not save tiles")
 	}
@@ -37,15 +38,15 @@ var amxReady = sync.OnceValue(func() error {
 	return nil
 })
 
-// tileState selects the shapes and the data of tiles among the state components that the operating system saves.
+// tileState selects the shapes and the data of tiles in the mask of state components that the operating system saves.
 const tileState = 1<<17 | 1<<18
 
-// enabledState reads which state components the operating system saves. The
-// processor has AVX, so the instruction exists.
+// enabledState returns the mask of state components that the operating system saves (XCR0). It uses XGETBV, which
+// exists on every processor with AVX.
 func enabledState() uint64
 
-// tileShapes is the operand of LDTILECFG: palette 1 and, for each of the eight tiles, the bytes of a row and the number
-// of rows.
+// tileShapes is the operand of LDTILECFG: palette 1 and, for each of the eight tiles, the number of bytes of a row and
+// the number of rows.
 type tileShapes struct {
 	palette  byte
 	_        [15]byte

@@ -2,8 +2,7 @@
 
 package vec
 
-// avx2 is the instruction set AVX2 with FMA and F16C. The kernels are written by the
-// generator in _asm.
+// avx2 is the instruction set AVX2 with FMA and F16C. The generator in _asm writes its kernels.
 var avx2 = &isa{
 	name:   "avx2",
 	rowsMR: 2,

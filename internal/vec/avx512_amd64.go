@@ -2,8 +2,7 @@
 
 package vec
 
-// avx512 is the instruction set AVX-512 (F, BW, DQ, VL). The kernels are written by the
-// generator in _asm.
+// avx512 is the instruction set AVX-512 (F, BW, DQ, VL). The generator in _asm writes its kernels.
 var avx512 = &isa{
 	name:   "avx512",
 	rowsMR: 4,

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Memory rates are reported as a share of the rate of plain reading in the same process, because machines differ and
-// shared machines change.
+// Memory rates are reported relative to the rate of plain reading in the same process, because machines differ and the
+// speed of shared machines changes.
 
-// memoryBytes is larger than the caches of a core.
+// memoryBytes is larger than the caches of the machine.
 const memoryBytes = 512 << 20
 
 // readRate returns the best rate of reading mem in bytes per second: either one stream with a comparison for each

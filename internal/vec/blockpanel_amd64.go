@@ -10,46 +10,46 @@ import (
 
 // Arguments of the kernels of _asm/blockpanel.go. Distances are in bytes.
 
-// plainPanelArgs: sixteen plain blocks into a panel.
+// plainPanelArgs are the arguments of kernels that rearrange sixteen plain blocks into a panel.
 type plainPanelArgs struct {
 	plain, panel unsafe.Pointer
-	pitch        int    // between plain blocks
-	mins         int    // pairs are minimums, not scales
-	times        int    // codes are multiplied by their scales
-	planes       int    // codes are in planes
-	flip         uint32 // bits of codes to change
+	pitch        int    // bytes between plain blocks
+	mins         int    // 1 if pairs are minimums, 0 if they are scales
+	times        int    // 1 if codes are multiplied by their scales
+	planes       int    // 1 if codes are in planes
+	flip         uint32 // bits of codes that are inverted
 }
 
-// recordArgs: a row of x into records.
+// recordArgs are the arguments of kernels that convert a row of x into records.
 type recordArgs struct {
 	codes, sums, scales, to unsafe.Pointer
-	stride                  int // between records
-	scale                   int // between scales of two blocks
+	stride                  int // bytes between records
+	scale                   int // bytes between scales of two blocks
 	blocks                  int
-	planes                  int // of every sixteen codes, byte i of each dword in dword i
+	planes                  int // 1 to write planes: byte i of each dword of sixteen codes goes to dword i
 }
 
-// panelDotArgs: rows of x by a panel.
+// panelDotArgs are the arguments of kernels that multiply rows of x by a panel.
 type panelDotArgs struct {
 	panel, x, y unsafe.Pointer
-	shift       int // log2 of what codes are raised by
-	count       int // times so many rows as the kernel takes; counted down by it
-	pairs       int // of blocks of 32
+	shift       int // log2 of the factor by which codes are raised
+	count       int // number of times that the kernel takes its rows; the kernel counts it down
+	pairs       int // pairs of blocks of 32
 }
 
 const (
 	panelBytes  = 5760
 	recordBytes = 320
-	// leastPanelRows is the minimum number of rows of x for which a panel is made.
+	// leastPanelRows is the minimum number of rows of x for which a panel is filled.
 	leastPanelRows = blockRowsOnce + 1
-	// mostPanelRows is the maximum number of rows whose records are made at a time: they should stay in the L2 cache.
+	// mostPanelRows is the maximum number of rows whose records exist at one time, so that they stay in the L2 cache.
 	mostPanelRows = 64
 )
 
-// panelProduct holds the kernels that multiply a format by several rows of x.
+// panelProduct holds the kernels that multiply weights of one format by several rows of x.
 type panelProduct struct {
 	unpack      func(*blockArgs)
-	grid        unsafe.Pointer // lookup table of unpack
+	grid        unsafe.Pointer // lookup table of unpack, or nil
 	planes      bool           // codes of plain blocks are in planes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool
@@ -57,7 +57,7 @@ type panelProduct struct {
 	shift       int
 }
 
-// panelOf is nil for formats without panels.
+// panelOf returns the kernels for a format, or nil for formats without panels.
 func panelOf(f block.Format) *panelProduct {
 	if p := &panels[f]; p.unpack != nil {
 		return p
@@ -79,7 +79,7 @@ var panels = func() (list [32]panelProduct) {
 		}
 		p := panelProduct{unpack: unpackers[f].wide, dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
 		switch f {
-		case block.Q2_K: // of at most 3 times 15
+		case block.Q2_K: // products of at most 3 times 15
 			p.dot8, p.dot4, p.mins, p.times = panelDot8x1Mins, panelDot4x1Mins, true, true
 		case block.Q4_K:
 			p.unpack, p.dot8, p.dot4, p.mins = unpackQ4Kavx512, panelDot8x8Mins, panelDot4x8Mins, true
@@ -89,7 +89,7 @@ var panels = func() (list [32]panelProduct) {
 			p.unpack, p.dot8, p.dot4 = unpackQ6Kavx512, panelDot8x16, panelDot4x16
 		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
 			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
-		case block.TQ1_0, block.TQ2_0: // whose scales are 1
+		case block.TQ1_0, block.TQ2_0: // the scales of these formats are 1
 			p.dot8, p.dot4 = panelDot8x1, panelDot4x1
 		case block.IQ4_XS:
 			p.flip, p.shift = 0x80808080, 7
@@ -104,7 +104,7 @@ var panels = func() (list [32]panelProduct) {
 	return list
 }()
 
-// pairPanels are the formats of 32 values, whose panels are made straight from their blocks.
+// pairPanels are the formats with blocks of 32 values, whose panels are filled directly from the packed blocks.
 var pairPanels = map[block.Format]panelProduct{
 	block.Q8_0:   {unpack: pairPanelQ80, shift: 7},
 	block.Q4_0:   {unpack: pairPanelQ40, shift: 3},
@@ -153,7 +153,8 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	}
 }
 
-// plainPanels adds the products of sixteen rows of weights from row j on, in blocks of 256, to the results.
+// plainPanels adds the products of sixteen weight rows, starting at row j, to the results. It unpacks the weights to
+// plain blocks of 256.
 func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, rows int) {
 	const pitch = plainDepth / 256 * plainBytes
 	a := &s.rows
@@ -175,7 +176,7 @@ func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw in
 	}
 }
 
-// pairPanels is plainPanels for blocks of 32.
+// pairPanels is plainPanels for formats with blocks of 32, which are not unpacked to plain blocks.
 func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, rows int) {
 	a := &s.rows
 	a.panel = at(s.panel, 0)
@@ -189,7 +190,7 @@ func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int
 	}
 }
 
-// fillRecords makes the records of the rows of x; missing rows are zeros.
+// fillRecords converts the rows of x into records; missing rows become zeros.
 func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 	blocks, scale := (c.X.k+255)/256, 4*256/c.X.group
 	if n := blocks * rows * recordBytes; len(s.records) < n {
@@ -210,7 +211,8 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 	}
 }
 
-// dotPanel adds the products of a panel and a block of the rows of x, whose records begin at a byte, to the results.
+// dotPanel adds the products of a panel and blocks of the rows of x to the results. The records of these blocks begin
+// at byte records.
 func (s *blockScratch) dotPanel(p *panelProduct, panel unsafe.Pointer, rows, records, pairs int) {
 	a := &s.panelDot
 	*a = panelDotArgs{panel: panel, shift: p.shift, pairs: pairs}

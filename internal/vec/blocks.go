@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/block"
 )
 
-// Groups of values of a row of x that share a scale, for weights of block formats whose products take rows of x one
-// at a time on every tier. Other formats have groups of 32 and 256.
+// Values of BlockRows.group: the number of values of x that share a scale, for weights of block formats that are
+// multiplied by one row of x at a time on every tier. Other formats have groups of 32 and 256 values.
 const (
 	QuantRows32  = 32 + 1
 	QuantRows256 = 256 + 1
@@ -35,38 +35,39 @@ func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 // BlockRows is a left factor x [m, k] quantised for products with block formats. The zero value is empty; its memory
 // grows to the largest size used.
 //
-// It consists of units of one row, or of sixteen. A row's part of a unit is, each padded to whole lines of 64 bytes:
+// It consists of units of one row or of sixteen rows. A row has these arrays, each padded to whole lines of 64 bytes:
 //
 //	codes   [k]              int8
 //	scales  [k/group]        float32
-//	parts   [k/256, 2, 8]    bfloat16   of 256: the sums of 32 codes as two numbers, exactly
-//	sums    [k/32]           int32      of 32: the sums of 32 codes
-//	        [k/256, 16]      int16      of 256: the sums of 16 codes
-//	planes  [k/256, 4, 64]   int8       of 256, where a tier wants them: byte q of the dwords of codes
+//	parts   [k/256, 2, 8]    bfloat16   groups of 256: the sums of 32 codes, each exactly as two numbers
+//	sums    [k/32]           int32      groups of 32: the sums of 32 codes
+//	        [k/256, 16]      int16      groups of 256: the sums of 16 codes
+//	planes  [k/256, 4, 64]   int8       groups of 256, if the tier uses them: byte q of the dwords of codes
 //
-// Units of sixteen rows hold codes, scales and parts, each with its words interleaved: [words, 16] of four bytes.
+// Units of sixteen rows have codes, scales and parts, each with the words of the rows interleaved: [words, 16] of four
+// bytes.
 type BlockRows struct {
 	mem   []byte
 	m, k  int
-	group int // or QuantNibbles, QuantBytes
-	rows  int // of a unit
-	bytes int // of a row for weights of groups, else 0
+	group int // values that share a scale, or QuantNibbles or QuantBytes
+	rows  int // rows of a unit
+	bytes int // bytes of a row for weights with scales per group, otherwise 0
 
-	planes bool // rows have planes
+	planes bool // rows have the array planes
 }
 
 const lineBytes = 64
 
-// blockRowsOnce is the maximum number of single rows that kernels take at once.
+// blockRowsOnce is the maximum number of single rows that one kernel multiplies at a time.
 const blockRowsOnce = 4
 
-// fewBlockRows is the maximum number of rows of x for which separate rows are faster than a unit.
+// fewBlockRows is the maximum number of rows of x for which single rows are faster than a unit of sixteen.
 const fewBlockRows = 4
 
-// lines is n bytes rounded up to whole lines.
+// lines returns n bytes rounded up to whole cache lines.
 func lines(n int) int { return (n + lineBytes - 1) / lineBytes * lineBytes }
 
-// codesBytes and the following are the bytes of a row's arrays.
+// codesBytes and the following functions return the bytes of a row's arrays.
 func (b *BlockRows) codesBytes() int  { return lines(b.k) }
 func (b *BlockRows) scalesBytes() int { return lines(4 * b.k / b.group) }
 
@@ -94,7 +95,7 @@ func (b *BlockRows) planesBytes() int {
 // sumsAt returns the offset of the sums of a row.
 func (b *BlockRows) sumsAt() int { return b.codesBytes() + b.scalesBytes() + b.partsBytes() }
 
-// rowBytes returns the size of a single row, unitBytes the size of a unit.
+// rowBytes returns the size in bytes of a single row, and unitBytes that of a unit.
 func (b *BlockRows) rowBytes() int { return b.sumsAt() + b.sumsBytes() + b.planesBytes() }
 
 func (b *BlockRows) unitBytes() int {
@@ -113,7 +114,7 @@ func (b *BlockRows) Units() int { return (b.m + b.rows - 1) / max(1, b.rows) }
 // unit returns the memory of unit i.
 func (b *BlockRows) unit(i int) []byte { return b.mem[i*b.unitBytes():][:b.unitBytes()] }
 
-// row returns where the arrays of a row are.
+// row returns the arrays of a row in its memory.
 func (b *BlockRows) row(mem []byte) quantRow {
 	var q quantRow
 	q.codes, mem = mem[:b.codesBytes()], mem[b.codesBytes():]
@@ -127,25 +128,25 @@ func (b *BlockRows) row(mem []byte) quantRow {
 // quantRow holds the arrays of one row.
 type quantRow struct{ codes, scales, parts, sums, planes []byte }
 
-// blockOps has the functions that a tier implements for products with block formats.
+// blockOps holds the functions that a tier implements for products with block formats.
 type blockOps struct {
-	together int // rows of a unit, of several rows
+	together int // rows of a unit if there are several rows of x
 	quant    func(q quantRow, x []float32, group int)
-	// planes fills the planes of a row from its codes, for a tier that uses them.
+	// planes computes the array planes of a row from its codes; nil for tiers without planes.
 	planes func(q quantRow)
-	// turn interleaves sixteen rows, bytes long and ld apart.
+	// turn interleaves sixteen rows, each of the given number of bytes and ld bytes apart.
 	turn func(to, from []byte, ld, bytes int)
 	mul  func(c BlockCut, f block.Format, w []byte, ldw int)
 	// unpacks reports whether there are kernels for formats whose blocks are unpacked first.
 	unpacks bool
-	// groups are products with weights of groups; nil for none.
+	// groups are the products with weights whose scales belong to groups; nil if there are none.
 	groups *groupOps
 }
 
 // Blocks reports whether this tier has products with block formats.
 func (t *Tier) Blocks() bool { return t.ops.blocks != nil }
 
-// SlowBlocks reports how products with a format are computed where that is slow; it is empty for formats with kernels.
+// SlowBlocks describes how products with a format are computed if that is slow; it is empty for formats with kernels.
 func (t *Tier) SlowBlocks(f block.Format) string {
 	switch {
 	case !t.Blocks() || BlockGroup(f) == 0:
@@ -156,12 +157,12 @@ func (t *Tier) SlowBlocks(f block.Format) string {
 	return ""
 }
 
-// BlockTogether returns the number of quantised rows of a unit, unless there is only one: parts of products begin with
-// a unit.
+// BlockTogether returns the number of quantised rows of a unit if x has several rows. Parts of products begin at a
+// unit.
 func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 
-// ResetBlocks allocates memory for m rows of k values with a scale for each group of values; k is a multiple of the
-// group. If alone is set, rows are multiplied one at a time.
+// ResetBlocks allocates memory for m rows of k values with a scale for each group of values; k is a multiple of group.
+// If alone is true, rows are multiplied one at a time.
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if group == QuantNibbles || group == QuantBytes {
 		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)
@@ -183,14 +184,14 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if m > fewBlockRows && !alone {
 		b.rows = t.ops.blocks.together
 	}
-	// Kernels of several single rows may compute, and not store, some more of them.
+	// Kernels that take several single rows may also compute rows after the last row, whose results are not stored.
 	more := blockRowsOnce - 1
 	if n := (b.Units() + more) * b.unitBytes(); cap(b.mem) < n {
 		b.mem = alignedBytes(n + n/4)
 	}
 	b.mem = b.mem[:cap(b.mem)]
 	for i := range more {
-		clear(b.row(b.unit(b.Units() + i)).scales) // any number would do, but subnormal numbers are slow
+		clear(b.row(b.unit(b.Units() + i)).scales) // any number is valid, but subnormal numbers would be slow
 	}
 }
 
@@ -200,7 +201,8 @@ func (t *Tier) QuantUnit(b *BlockRows, i int, x []float32, ldx int) {
 	t.ops.blocks.quantUnit(b, i, func(r int) []float32 { return x[r*ldx:][:b.k] })
 }
 
-// QuantGathered fills unit i where row r is row index[r] of x [rows, k]. A negative index leaves a row undefined.
+// QuantGathered fills unit i; row r of the columns is row index[r] of x [rows, k]. For a negative index the row is
+// undefined.
 func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("QuantGathered", "x", len(x), rows, b.k, ldx)
 	needLen("QuantGathered", "index", len(index), b.m)
@@ -216,7 +218,7 @@ func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, in
 	})
 }
 
-// quantUnit fills a unit from rows of x, nil where there is none.
+// quantUnit fills a unit from rows of x; row returns nil for rows that do not exist.
 func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	if i < 0 || i >= b.Units() {
 		panic(fmt.Sprintf("vec: BlockRows: unit %d is outside the %d units", i, b.Units()))
@@ -248,7 +250,7 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 			x = row(at)
 		}
 		if x == nil {
-			clear(to) // any number would do, but subnormal numbers are slow
+			clear(to) // any number is valid, but subnormal numbers would be slow
 			continue
 		}
 		o.quant(b.row(to), x, b.group)
@@ -256,10 +258,10 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	o.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
 }
 
-// quantScratches has the memory for rows before they are interleaved.
+// quantScratches recycles the memory for rows that are not yet interleaved.
 var quantScratches recycler[[]byte]
 
-// sizedBytes returns n bytes, aligned to a line.
+// sizedBytes returns n bytes that begin at a cache line; it reallocates mem only if that is too small.
 func sizedBytes(mem *[]byte, n int) []byte {
 	if cap(*mem) < n {
 		*mem = alignedBytes(n)
@@ -267,8 +269,8 @@ func sizedBytes(mem *[]byte, n int) []byte {
 	return (*mem)[:n]
 }
 
-// BlockCut is a part of a product with quantised rows: rows [M0, M1) of x, M0 at the start of a unit, by N rows of
-// weights into Y [M1-M0, N], rows Ldy apart.
+// BlockCut is a part of a product with quantised rows: rows [M0, M1) of x are multiplied by N rows of weights, and the
+// results go to Y [M1-M0, N], whose rows are Ldy apart. M0 is the start of a unit.
 type BlockCut struct {
 	Y      []float32
 	Ldy    int

@@ -10,58 +10,58 @@ import (
 	"sparrow/internal/block"
 )
 
-// The structs below are the arguments of the kernels over block formats. Distances are in bytes. The assembly reads
-// the fields by their generated offsets.
+// The structs below are the arguments of the kernels for block formats. Distances are in bytes. The assembly reads the
+// fields by their generated offsets.
 
-// blockArgs: sixteen rows of weights, by one row of x or into a panel.
+// blockArgs are the arguments of kernels that multiply sixteen weight rows by rows of x, or unpack them into a panel.
 type blockArgs struct {
-	rows [tileSide]unsafe.Pointer // of weights, from the first step on; the last one again where there are fewer
+	rows [tileSide]unsafe.Pointer // first block of each weight row; the last row is repeated if there are fewer
 	//lint:ignore U1000 only the assembly uses it
-	next    uintptr         // the row after the last
-	offsets [tileSide]int32 // from the first of them
+	next    uintptr         // address after the last row
+	offsets [tileSide]int32 // bytes from rows[0] to each row
 	steps   int             // blocks of 256, or pairs of blocks of 32
-	second  int             // from the first block of a pair to the second
-	last    int             // the same of the last pair: 0 where it is one block
-	ahead   int             // from a step to the bytes to prefetch, which may be out of range
-	x       unsafe.Pointer  // codes
-	panel   unsafe.Pointer  // out
-	scales  unsafe.Pointer  // of x; or of weights, out
-	sums    unsafe.Pointer  // of x; or minimums of weights, out
-	y       unsafe.Pointer  // out
-	strideX int             // four rows: between rows of x
-	count   int             // of them, how many exist; counted down by the kernel
-	ldy     int             // between their results
-	trees   unsafe.Pointer  // memory of the kernel, 4224 bytes
-	mask    int             // of the rows of weights, which exist
-	lanes   [8]int32        // the same of eight rows: all bits of those that exist
-	add     int             // to what y holds
-	grid    unsafe.Pointer  // of the format that is unpacked
+	second  int             // bytes from the first to the second block of a pair
+	last    int             // second for the last pair: 0 if that pair is one block
+	ahead   int             // bytes from a step to the bytes to prefetch, which may be out of range
+	x       unsafe.Pointer  // codes of x
+	panel   unsafe.Pointer  // output: unpacked codes
+	scales  unsafe.Pointer  // scales of x; when filling a panel, output: scales of weights
+	sums    unsafe.Pointer  // sums of x; when filling a panel, output: minimums of weights
+	y       unsafe.Pointer  // output
+	strideX int             // kernels of four rows: bytes between rows of x
+	count   int             // number of rows of x that exist; the kernel counts it down
+	ldy     int             // bytes between rows of y
+	trees   unsafe.Pointer  // scratch memory of the kernel, 4224 bytes
+	mask    int             // bit r is set if weight row r exists
+	lanes   [8]int32        // for kernels of eight rows: all bits set for rows that exist
+	add     int             // 1 to add to the values of y
+	grid    unsafe.Pointer  // lookup table of the format, or nil
 }
 
-// blockTileArgs: units of sixteen rows of x by a panel.
+// blockTileArgs are the arguments of kernels that multiply units of sixteen rows of x by a panel.
 type blockTileArgs struct {
-	shapes       tileShapes // first, because LDTILECFG reads it there
+	shapes       tileShapes // first field, because LDTILECFG reads it there
 	x, scalesX   unsafe.Pointer
 	parts        unsafe.Pointer
 	panel        unsafe.Pointer
 	scales, mins unsafe.Pointer
-	sums         unsafe.Pointer // two times four tiles
+	sums         unsafe.Pointer // sums of two times four tiles
 	results      unsafe.Pointer // [units, 16, 16]
-	unitX        int            // between units
-	offsetX      int            // of this unit; the kernel advances it
+	unitX        int            // bytes between units
+	offsetX      int            // offset of the current unit in bytes; the kernel advances it
 	units        int
 	steps        int
-	fresh        int     // results begin at zero instead of in memory
-	soon         uintptr // lines to prefetch
+	fresh        int     // 1 if results begin at zero instead of with the values in memory
+	soon         uintptr // address of lines to prefetch
 }
 
-// blockQuantArgs: groups of a row of x.
+// blockQuantArgs are the arguments of kernels that quantise groups of a row of x.
 type blockQuantArgs struct {
 	x, codes, scales, sums, parts unsafe.Pointer
 	groups                        int
 }
 
-// blockTurnArgs: lines of sixteen rows.
+// blockTurnArgs are the arguments of kernels that interleave lines of sixteen rows.
 type blockTurnArgs struct {
 	from, to unsafe.Pointer
 	ld       int
@@ -69,18 +69,18 @@ type blockTurnArgs struct {
 }
 
 const (
-	panelValues = 1024 // of a row in a panel
-	// Parts of the panel's memory: codes, scales, minimums, and the sums of two steps.
+	panelValues = 1024 // values of a row in a panel
+	// Bytes of the parts of the panel's memory: codes, scales, minimums, and the sums of two steps.
 	blockPanel  = tileSide * panelValues
 	blockScales = panelValues / 32 * tileSide * 4
 	blockMins   = panelValues / 256 * tileSide * lineBytes
 	blockSums   = 2 * 4 * tileBytes
 )
 
-// blockScratch is the memory one call works in.
+// blockScratch is the memory of one call.
 type blockScratch struct {
 	rows  blockArgs
-	plain blockArgs // unpacked
+	plain blockArgs // arguments for plain blocks
 	tiles blockTileArgs
 	fold  foldArgs
 	quant blockQuantArgs
@@ -89,9 +89,9 @@ type blockScratch struct {
 	plainPanel plainPanelArgs
 	record     recordArgs
 	panelDot   panelDotArgs
-	records    []byte // [k/256, rows] of several rows of x
+	records    []byte // [k/256, rows]: records of several rows of x
 
-	panel   []byte // with scales, minimums and sums after it; plain blocks
+	panel   []byte // codes, then scales, minimums and sums; or plain blocks
 	results []byte // [units, 16, 16] float32
 }
 
@@ -106,11 +106,11 @@ func releaseBlocks(s *blockScratch) {
 	blockScratches.put(s)
 }
 
-// blockKernels are the kernels of a format: one row of x, and up to four, by sixteen rows of weights; one row by eight
-// with AVX2; sixteen rows into a panel.
+// blockKernels are the kernels of a format: dot multiplies sixteen weight rows by one row of x, dot4 by up to four rows
+// of x; dot8 multiplies eight weight rows by one row of x, with AVX2; fill unpacks sixteen weight rows into a panel.
 type blockKernels struct{ dot, dot4, dot8, fill func(*blockArgs) }
 
-// kernelsOf has a case for every format that some kernel multiplies as it is packed.
+// kernelsOf returns the kernels that multiply packed blocks of a format; the zero value if there are none.
 func kernelsOf(f block.Format) blockKernels {
 	switch f {
 	case block.Q8_0:
@@ -137,15 +137,15 @@ func kernelsOf(f block.Format) blockKernels {
 // hasVNNI reports whether the processor has the integer dot products of AVX-512.
 func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
-// vnniBlocks are products by dot products of registers, for a few rows of x at a time.
+// vnniBlocks computes products with the dot-product instructions of AVX-512, for a few rows of x at a time.
 var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows, unpacks: true,
 	planes: planes512, groups: groups512}
 
-// avx2Blocks are the same in eight lanes.
+// avx2Blocks computes products in registers of eight lanes, with AVX2.
 var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, unpacks: true,
 	groups: groups2}
 
-// tileBlocks are products by tiles for several rows of x.
+// tileBlocks computes products of several rows of x on AMX tiles.
 var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles,
 	unpacks: true, planes: planes512, groups: groups512}
 
@@ -155,7 +155,7 @@ func quantRow512(q quantRow, x []float32, group int) {
 	a := &s.quant
 	clear(q.codes[len(x):])
 	clear(q.scales[4*len(x)/group:])
-	// Some ten microseconds of groups at a time.
+	// Each call quantises groups for about ten microseconds, because assembly cannot be preempted.
 	const most = 16384
 	for from := 0; from < len(x); from += most {
 		n := min(most, len(x)-from)
@@ -178,7 +178,7 @@ func turnLines512(to, from []byte, ld, bytes int) {
 	runKernel(blockTurnavx512, &s.turn)
 }
 
-// take points the arguments at up to most rows of weights from row j and value k on.
+// take sets the arguments to up to most weight rows, starting at row j and value k.
 func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k, most int) {
 	n, from := min(most, c.N-j), j*ldw+k/f.Values()*f.Bytes()
 	for r := range most {
@@ -192,7 +192,7 @@ func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k, most 
 	a.second = f.Bytes()
 }
 
-// stepsOf sets how many steps the values take from the rows.
+// stepsOf sets the number of steps for the given number of values of each row.
 func (a *blockArgs) stepsOf(f block.Format, values int) {
 	if f.Values() == 256 {
 		a.steps = values / 256
@@ -202,8 +202,8 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 	a.steps, a.last = (blocks+1)/2, f.Bytes()*(1-blocks%2)
 }
 
-// mulBlocksRows multiplies one row of x, or up to four, at a time. The weights of sixteen rows stay in the L1 or L2
-// cache meanwhile.
+// mulBlocksRows multiplies sixteen weight rows by one row of x, or up to four, at a time. The weight rows stay in the
+// L1 or L2 cache until all rows of x have been multiplied.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 	if g := grids[f]; g != nil && c.M1-c.M0 <= g.most {
 		mulGrids(c, f, w, ldw, g)
@@ -238,7 +238,7 @@ func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 	}
 }
 
-// mulBlocksRows8 is mulBlocksRows with AVX2.
+// mulBlocksRows8 is mulBlocksRows with AVX2, for eight weight rows at a time.
 func mulBlocksRows8(c BlockCut, f block.Format, w []byte, ldw int) {
 	if unpacked(f) {
 		mulUnpacked(c, f, w, ldw, plainOf2(f))
@@ -260,16 +260,16 @@ func mulBlocksRows8(c BlockCut, f block.Format, w []byte, ldw int) {
 	}
 }
 
-// row points the arguments at row m of x and its results from column j on.
+// row sets the arguments to row m of x and to its results, starting at column j.
 func (a *blockArgs) row(c *BlockCut, m, j int) {
 	x := c.X.row(c.X.unit(m))
 	a.x, a.scales, a.sums = at(x.codes, 0), at(x.scales, 0), at(x.sums, 0)
 	a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
 }
 
-// mulBlocksTiles multiplies units of sixteen rows by tiles, and single rows as mulBlocksRows.
+// mulBlocksTiles multiplies units of sixteen rows on tiles, and single rows with mulBlocksRows.
 func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
-	if c.X.rows == 1 { // as for all formats that are unpacked
+	if c.X.rows == 1 { // always so for formats that are unpacked
 		mulBlocksRows(c, f, w, ldw)
 		return
 	}
@@ -278,14 +278,14 @@ func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
 	s.ready(&c)
 	a, depth := &s.rows, panelValues
 	if f.Values() == 256 {
-		depth /= 2 // codes are in two parts: panel and x should stay in the L1 cache
+		depth /= 2 // codes are in two parts; panel and x should stay in the L1 cache
 	}
 	for j := 0; j < c.N; j += tileSide {
 		for k := 0; k < c.X.k; k += depth {
 			a.take(&c, f, w, ldw, j, k, tileSide)
 			values := min(depth, c.X.k-k)
-			// While a panel is multiplied, a share of the next rows is prefetched. The address may be out of range;
-			// prefetch ignores that.
+			// While a panel is multiplied, a part of the next weight rows is prefetched. The address may be out of
+			// range; prefetch ignores that.
 			a.ahead = 0
 			s.tiles.soon = uintptr(at(w, j*ldw)) + uintptr(tileSide*(ldw+k/f.Values()*f.Bytes()))
 			s.fillPanel(f, values)
@@ -308,7 +308,7 @@ func (s *blockScratch) ready(c *BlockCut) {
 	t.mins, t.sums = at(s.panel, blockPanel+blockScales), at(s.panel, blockPanel+blockScales+blockMins)
 }
 
-// fillPanel unpacks values of the rows.
+// fillPanel unpacks the next values of the weight rows into the panel.
 func (s *blockScratch) fillPanel(f block.Format, values int) {
 	a, t := &s.rows, &s.tiles
 	a.panel, a.scales, a.sums = t.panel, t.scales, t.mins
@@ -316,7 +316,7 @@ func (s *blockScratch) fillPanel(f block.Format, values int) {
 	runKernel(kernelsOf(f).fill, a)
 }
 
-// times adds the products of units of x and the panel, whose columns begin at k, to the results.
+// times adds the products of units of x and the panel to the results. The columns of the panel begin at k.
 func (s *blockScratch) times(c *BlockCut, f block.Format, k, values int) {
 	x, t := c.X, &s.tiles
 	unit := x.unit(c.M0 / tileSide)
@@ -340,7 +340,7 @@ func (s *blockScratch) times(c *BlockCut, f block.Format, k, values int) {
 	for i := range 6 {
 		t.shapes.set(i, tileSide, pairLanes)
 	}
-	t.shapes.set(6, tileSide, 32) // the minimums twice
+	t.shapes.set(6, tileSide, 32) // tile of the minimums, which are stored twice
 	t.shapes.set(7, 8, pairLanes)
 	if f == block.Q4_K {
 		runKernel(blockTilesQ4K, t)
@@ -349,7 +349,7 @@ func (s *blockScratch) times(c *BlockCut, f block.Format, k, values int) {
 	}
 }
 
-// foldUnits writes the results of sixteen rows of weights from row j on to y.
+// foldUnits writes the results of sixteen weight rows, starting at row j, to y.
 func (s *blockScratch) foldUnits(c *BlockCut, j int) {
 	a, rows := &s.fold, c.M1-c.M0
 	*a = foldArgs{ldy: 4 * c.Ldy, nextSums: tileBytes, nextY: 4 * tileSide * c.Ldy, mask: s.rows.mask, add: flag(c.Add)}

@@ -9,19 +9,20 @@ import (
 	"sparrow/internal/block"
 )
 
-// neonBlockArgs: one quantised row of x by four rows of weights; where there are fewer, the last one is given again.
+// neonBlockArgs are the arguments of kernels that multiply one quantised row of x by four weight rows. If there are
+// fewer weight rows, the last one is repeated.
 type neonBlockArgs struct {
-	y               [4]float32 // out
+	y               [4]float32 // output
 	w               [4]unsafe.Pointer
 	x, scales, sums unsafe.Pointer
-	blocks          int            // of a row of weights
+	blocks          int            // blocks of a weight row
 	tables          unsafe.Pointer // *nibbleTables
 }
 
 // nibbleTables holds the lookup tables of MXFP4.
 type nibbleTables struct {
-	values [16]int8     // twice the values of e2m1
-	scales [256]float32 // half of the values of e8m0
+	values [16]int8     // e2m1 values times two
+	scales [256]float32 // e8m0 values divided by two
 }
 
 var mxfp4Tables = func() *nibbleTables {
@@ -65,7 +66,7 @@ func blockQ4Kdotprod(a *neonBlockArgs)
 //go:noescape
 func blockQ6Kdotprod(a *neonBlockArgs)
 
-// neonBlocks are products by multiplications of bytes, dotprodBlocks by dot products of bytes.
+// neonBlocks multiplies bytes with multiplication instructions, and dotprodBlocks with dot-product instructions.
 var (
 	neonBlocks = neonBlockOps(map[block.Format]func(*neonBlockArgs){block.Q8_0: blockQ80neon,
 		block.Q4_0: blockQ40neon, block.MXFP4: blockMXFP4neon, block.Q4_K: blockQ4Kneon, block.Q6_K: blockQ6Kneon})
@@ -77,14 +78,14 @@ var (
 func neonBlockOps(kernels map[block.Format]func(*neonBlockArgs)) *blockOps {
 	return &blockOps{together: 1, quant: quantRowGo, mul: func(c BlockCut, f block.Format, w []byte, ldw int) {
 		if unpacked(f) {
-			mulBlocksGo(c, f, w, ldw) // no kernels yet
+			mulBlocksGo(c, f, w, ldw) // there are no kernels for these formats
 			return
 		}
 		mulBlocksNEON(c, f, w, ldw, kernels[f])
 	}}
 }
 
-// mulBlocksNEON multiplies all rows of x by four rows of weights, which stay in the L1 cache meanwhile.
+// mulBlocksNEON multiplies all rows of x by four weight rows at a time, which stay in the L1 cache.
 func mulBlocksNEON(c BlockCut, f block.Format, w []byte, ldw int, kernel func(*neonBlockArgs)) {
 	s := neonScratches.get()
 	defer releaseNEON(s)

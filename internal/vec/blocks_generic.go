@@ -11,12 +11,12 @@ import (
 // portableBlocks is the reference implementation of products with block formats.
 var portableBlocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksGo, groups: portableGroups}
 
-// leastQuant is the bits of 2^-100. The codes of a group whose largest magnitude is below it are zeros, because 127
-// over that magnitude could overflow.
+// leastQuant is the bit pattern of 2^-100. If the largest magnitude of a group is below it, all codes are zero, because
+// 127 divided by the magnitude could overflow.
 const leastQuant = (127 - 100) << 23
 
-// quantRowGo quantises a row: the scale of a group is its largest magnitude over 127, and codes are rounded to even. A
-// group with an infinity or a NaN has the scale NaN.
+// quantRowGo quantises a row. The scale of a group is its largest magnitude divided by 127, and codes are rounded to
+// the nearest integer, ties to even. A group with an infinity or a NaN has the scale NaN.
 func quantRowGo(q quantRow, x []float32, group int) {
 	for g := range len(x) / group {
 		quantGroupGo(q, x[g*group:][:group], g, group)
@@ -55,8 +55,8 @@ func quantGroupGo(q quantRow, x []float32, g, group int) {
 	}
 }
 
-// code8 rounds to an int8, as the conversion of the processor does: a number outside the range of int32 becomes the
-// least one.
+// code8 rounds v to an int8 as the conversion instruction of the processor does: a number outside the range of int32
+// becomes the smallest int32.
 func code8(v float32) int8 {
 	r := math.RoundToEven(float64(v))
 	if !(r > -129 && r < 128) {
@@ -72,7 +72,8 @@ func sumCodes(codes []byte) (sum int32) {
 	return sum
 }
 
-// plainBlock is a block of weights as numbers: value i is d·v[i] less dmin·m[i/16], in blocks of 32 d·v[i] and dmin.
+// plainBlock is a block of 256 unpacked weights: value i is d·v[i] - dmin·m[i/16]. In a format of 32 values it is
+// d·v[i] and dmin.
 type plainBlock struct {
 	d, dmin float32
 	v       [256]int32
@@ -105,7 +106,7 @@ func mulBlocksGo(c BlockCut, f block.Format, w []byte, ldw int) {
 	}
 }
 
-// add returns y plus a block's product with codes of scale dx.
+// add returns y plus the product of the block and codes with scale dx.
 func (b *plainBlock) add(y float32, codes []byte, dx float32) float32 {
 	var sum, least int32
 	for i, c := range codes {
@@ -160,7 +161,7 @@ func (b *plainBlock) read(f block.Format, src []byte) {
 	}
 }
 
-// unpack reads a block of a format whose products begin with unpacking.
+// unpack reads a block of a format that has no product kernel of its own.
 func (b *plainBlock) unpack(f block.Format, src []byte) {
 	half := func(at int) float32 { return num.FromF16(binary.LittleEndian.Uint16(src[at:])) }
 	var w block.Whole
@@ -209,7 +210,7 @@ func (b *plainBlock) unpack(f block.Format, src []byte) {
 	}
 }
 
-// unpackNibbles reads d, m in types with a minimum, fifth bits in 5-bit types, then nibbles.
+// unpackNibbles reads d, then m in formats with a minimum, then fifth bits in 5-bit formats, and then nibbles.
 func (b *plainBlock) unpackNibbles(f block.Format, src []byte) {
 	half := func(at int) float32 { return num.FromF16(binary.LittleEndian.Uint16(src[at:])) }
 	b.d, b.dmin = half(0), 0
@@ -226,7 +227,7 @@ func (b *plainBlock) unpackNibbles(f block.Format, src []byte) {
 	}
 }
 
-// valuesIQ4 are the values of IQ4_NL and IQ4_XS.
+// valuesIQ4 are the values of the codes of IQ4_NL and IQ4_XS.
 var valuesIQ4 = [16]int32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
 // scaleMin returns the 6-bit scale and minimum of 32 values of Q4_K.
@@ -240,9 +241,9 @@ func scaleMin(packed []byte, j int) (scale byte, least int32) {
 // twiceE2M1 are the values of e2m1 times two.
 var twiceE2M1 = [16]int32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
-// fma32 is a·b + c, rounded once. The float64 sum is rounded to odd, so that rounding it again is exact.
+// fma32 returns a·b + c, rounded once. The float64 sum is rounded to odd, so that the second rounding is exact.
 func fma32(a, b, c float32) float32 {
-	p := float64(a) * float64(b) // exact
+	p := float64(a) * float64(b) // the product is exact
 	s := p + float64(c)
 	if s-s != 0 {
 		return float32(s)

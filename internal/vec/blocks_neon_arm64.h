@@ -2,8 +2,8 @@
 // DOT16, which adds the products of sixteen signed bytes to four sums, and the names of the kernels. DOT16 may use V26
 // and V27.
 //
-// Instructions that the assembler does not have are written as words; the arguments of their macros are numbers of
-// registers, the destination last.
+// Instructions that Go's assembler does not support are written as words; the arguments of their macros are register
+// numbers, with the destination last.
 
 #define FCVTL(n, d) WORD $(0x0E217800 | (n)<<5 | (d))
 #define SCVTF(n, d) WORD $(0x4E21D800 | (n)<<5 | (d))
@@ -14,10 +14,10 @@
 #define SXTLB2(n, d) WORD $(0x4F08A400 | (n)<<5 | (d))
 #define SXTLH(n, d) WORD $(0x0F10A400 | (n)<<5 | (d))
 #define SXTLH2(n, d) WORD $(0x4F10A400 | (n)<<5 | (d))
-// Four int16 times four int16, and the upper halves of both, added.
+// SMULLH multiplies the lower four int16 of two registers; SMLALH2 multiplies the upper four and adds the products.
 #define SMULLH(m, n, d) WORD $(0x0E60C000 | (m)<<16 | (n)<<5 | (d))
 #define SMLALH2(m, n, d) WORD $(0x4E608000 | (m)<<16 | (n)<<5 | (d))
-// Four int32 times element i of m, added.
+// Multiplies four int32 by element i of m and adds the products.
 #define MLAELEMENT(i, m, n, d) WORD $(0x6F800000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d))
 
 #define ZERO(v) VEOR v.B16, v.B16, v.B16
@@ -226,7 +226,7 @@ loop:
 	BNE     loop
 	END
 
-// Sixteen values of Q6_K: low bits in V20, high bits in V21, at their places. V23 is 32 in every byte.
+// Sixteen values of Q6_K: low bits in V20, high bits in V21, at their final positions. V23 is 32 in every byte.
 #define PARTQ6K(code, n, s, i) \
 	VORR V21.B16, V20.B16, V20.B16; \
 	VSUB V23.B16, V20.B16, V20.B16; \
@@ -234,7 +234,7 @@ loop:
 	DOT16(code, 20, 31); \
 	MLAELEMENT(i, s, 31, n)
 
-// HIGHQ6K leaves the two high bits of V21 at their place.
+// HIGHQ6K clears all bits of V21 except the two high bits of a value, which are at their final positions.
 #define HIGHQ6K VAND V29.B16, V21.B16, V21.B16
 
 // 128 values: V12 to V15 are the low bits, V24 and V25 the high bits, V29 is 0x30 in every byte, registers s and t the

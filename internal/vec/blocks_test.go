@@ -45,7 +45,7 @@ func blockProduct(tier *Tier, f block.Format, x []float32, m, k, m0, m1 int, w [
 	return y
 }
 
-// Block products of every tier have the same bits as those of plain Go, for every shape.
+// Block products of every tier are bitwise equal to those of plain Go, for every shape.
 func TestBlockProductsAreThoseOfPlainGo(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {
@@ -83,7 +83,7 @@ func TestBlockProductsAreThoseOfPlainGo(t *testing.T) {
 	})
 }
 
-// A row has the same bits alone and in a batch.
+// A row is bitwise equal alone and in a batch.
 func TestBlockRowsAreTheSameInAnyBatch(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {
@@ -135,8 +135,8 @@ func TestBlockProductsAreNearExactOnes(t *testing.T) {
 	}
 }
 
-// Every tier quantises rows to the same bits as plain Go, also zeros, tiny and huge numbers. Results for numbers that
-// are not finite are not finite.
+// The quantised rows of every tier are bitwise equal to those of plain Go, including zeros, tiny and huge numbers.
+// Results for numbers that are not finite are not finite.
 func TestQuantisedRowsAreThoseOfPlainGo(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {

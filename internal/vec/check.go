@@ -2,11 +2,10 @@ package vec
 
 import "fmt"
 
-// The checks below run before any assembly, so that it can never touch memory
-// outside its arguments. They divide instead of multiplying: a
-// product of two large dimensions could wrap around and pass.
+// The checks below run before any assembly, so that assembly never accesses memory outside its arguments. They divide
+// instead of multiplying, because a product of two large dimensions could overflow and pass the check.
 
-// needMatrix panics unless a slice of length elements has rows x cols with rows ld apart.
+// needMatrix panics unless length elements are enough for rows x cols with rows ld apart.
 func needMatrix(method, name string, length, rows, cols, ld int) {
 	if rows < 0 || cols < 0 {
 		panic(fmt.Sprintf("vec: %s: %s has negative shape [%d, %d]", method, name, rows, cols))

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// packColumns packs a piece of float32 rows. In a group that is not full, only the existing rows are packed: the
-// columns after them are not read.
+// packColumns packs a piece of float32 rows. If a group is not full, only its existing rows are packed: the columns
+// after them are not read.
 func packColumns(c *Columns, i int, x []float32, ldx int) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
@@ -21,14 +21,14 @@ func packColumns(c *Columns, i int, x []float32, ldx int) {
 	c.run(a, c.kernel(), i)
 }
 
-// fillUp repeats the first row instead of a missing one, whose column is not read.
+// fillUp uses the first row for each missing row, whose column is not read.
 func (a *packArgs) fillUp(rows int) {
 	for r := a.count; r < rows; r++ {
 		a.rows[r] = a.rows[0]
 	}
 }
 
-// packGathered is packColumns for rows in any order.
+// packGathered is packColumns for the rows that index lists.
 func packGathered(c *Columns, i int, x []float32, ldx int, index []int32) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
@@ -46,8 +46,7 @@ func packGathered(c *Columns, i int, x []float32, ldx int, index []int32) {
 	}
 }
 
-// packColumnsBF16 is packColumns for bfloat16. Where rows are missing the
-// group's first is packed again.
+// packColumnsBF16 is packColumns for bfloat16. For missing rows it packs the first row of the group.
 func packColumnsBF16(c *Columns, i int, x []byte, ldx int) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
@@ -63,8 +62,8 @@ func packColumnsBF16(c *Columns, i int, x []byte, ldx int) {
 	c.run(a, packKernels[c.order].plain, i)
 }
 
-// from returns the first element along k of piece i; start returns the element from which its kernel reads rows,
-// because planes depend on whole rows.
+// from returns the first element along k of piece i. start returns the element from which the kernel reads rows: planes
+// depend on whole rows.
 func (c *Columns) from(i int) int { return i % c.chunks() * chunkSteps * c.order.depth() }
 func (c *Columns) start(i int) int {
 	if c.order == Nibbles {
@@ -73,7 +72,7 @@ func (c *Columns) start(i int) int {
 	return c.from(i)
 }
 
-// kernel packs float32.
+// kernel returns the kernel that packs float32 rows for these columns.
 func (c *Columns) kernel() func(*packArgs) {
 	k := &packKernels[c.order]
 	switch c.rows {
@@ -88,14 +87,14 @@ func (c *Columns) kernel() func(*packArgs) {
 	}
 }
 
-// packKernels is by order.
+// packKernels is indexed by order.
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
 	Nibbles: {packPlanesOne, packPlanesFour, packPlanesEight, packPlanesSixteen, nil},
 	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
-// run packs piece i from a's rows.
+// run packs piece i from the rows of a.
 func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	if c.rows < GroupRows {
 		a.fillUp(c.rows)
@@ -117,7 +116,8 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }
 
-// scaleRows finds the exponents of a's rows. Every piece of a group does so; the first keeps them.
+// scaleRows computes the exponents of the rows of a. Every piece of a group computes them, and the first piece stores
+// them.
 func (c *Columns) scaleRows(a *packArgs, i int) {
 	a.elements, a.offset = c.k, 4*c.from(i)
 	runKernel(planePeaks, a)
@@ -136,19 +136,20 @@ func (c *Columns) scaleRows(a *packArgs, i int) {
 	}
 }
 
-// firstNaN is the bits of the least float32 that is not a number.
+// firstNaN is the bit pattern of +Inf; patterns above it are NaN.
 const firstNaN = 0x7F800000
 
 var nan32 = float32(math.NaN())
 
-// planeMost is the largest number of two digits of eight bits with a sign, planeBits the bits of its magnitude.
+// planeMost is the largest number of two signed digits of eight bits, and planeBits the number of bits of its
+// magnitude.
 const (
 	planeMost = 0x7F7F
 	planeBits = 15
 )
 
-// planeExponent returns the exponent of the power of two that makes a row whose largest magnitude has the given bits
-// integers of two digits, as large as possible.
+// planeExponent returns the exponent of the power of two by which a row is multiplied to make integers of two digits
+// that are as large as possible. bits is the row's largest magnitude as float32 bits.
 func planeExponent(bits uint32) float32 {
 	if bits == 0 || bits >= firstNaN {
 		return 0

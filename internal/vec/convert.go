@@ -20,11 +20,11 @@ func (t *Tier) WidenE4M3(dst []float32, src []byte, scale float32) {
 	}
 }
 
-// Groups are the scales of a row's groups, one for each, in order.
+// Groups are the scales of a row's groups, in order.
 type Groups [8]float32
 
-// WidenE4M3Groups is WidenE4M3 with one scale for each group of size elements. It converts a whole row: groups are
-// short, and a call for each would take longer than the conversion.
+// WidenE4M3Groups is WidenE4M3 with one scale for each group of size elements. It converts a whole row, because groups
+// are short, and one call for each group would take longer than the conversion.
 func (t *Tier) WidenE4M3Groups(dst []float32, src []byte, scales Groups, size int) {
 	needLen("WidenE4M3Groups", "src", len(src), len(dst))
 	if len(dst) > len(scales)*size {

@@ -34,8 +34,8 @@ func (s *vectors) widenGroups(dst []float32, src []byte, scales Groups, size int
 	}
 }
 
-// widenEqual widens groups of whole registers, with a call of the kernel for each: the arguments of a call are computed
-// once.
+// widenEqual widens groups of whole registers, with one kernel call for each group. The arguments that the calls share
+// are set once.
 func (s *vectors) widenEqual(sc *scratch, dst []float32, src []byte, size int) {
 	v := &sc.vec
 	v.s, v.steps, v.stride = 256, size/s.lanes, 0
@@ -63,22 +63,19 @@ func (s *vectors) narrowBF16(dst []byte, src []float32) {
 	narrowBF16Go(dst[2*done:], src[done:])
 }
 
-// widenBF16With converts whole registers by the kernel and the rest in Go,
-// which is exact as well.
+// widenBF16With converts whole registers with the kernel and the remaining elements in Go; both are exact.
 func (s *vectors) widenBF16With(sc *scratch, dst []float32, src []byte) {
 	done := s.widenWhole(sc, s.kernels.widenBF16, dst, src, 2)
 	widenBF16Go(dst[done:], src[2*done:])
 }
 
-// widenFP8With widens a row of block-scaled weights; scales[i] is for the
-// elements from 128*i.
+// widenFP8With widens a row of block-scaled weights; scales[i] is the scale of the elements from 128*i on.
 func (s *vectors) widenFP8With(sc *scratch, dst []float32, src []byte, scales []float32) {
 	s.widenWith(sc, dst, src, scales, 1)
 }
 
-// widenWith widens e4m3 codes; scales[i*step] is for the elements from 128*i.
-// Kernel and Go round the product with the scale once. The kernel reads NaN
-// codes as numbers and reports that it has read some.
+// widenWith widens e4m3 codes; scales[i*step] is the scale of the elements from 128*i on. Kernel and Go both round the
+// product with the scale once. The kernel reads NaN codes as numbers and reports that it has read some.
 func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
 	v := &sc.vec
 	whole := len(dst) / s.lanes * s.lanes
@@ -100,9 +97,8 @@ func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []flo
 // microseconds.
 const blockCall = 64 * scaleBlock
 
-// scaleExact writes x, in blocks of 128 with a power of two each, times these
-// and the 2^8 that the e4m3 decoder leaves out. It reports whether every
-// product is exact. len(x) is whole registers.
+// scaleExact writes x times a power of two for each block of 128, times the 2^8 that the e4m3 decoder leaves out. It
+// reports whether every product is exact. len(x) is a number of whole registers.
 func (s *vectors) scaleExact(sc *scratch, dst, x, scales []float32) bool {
 	v := &sc.vec
 	for from := 0; from < len(x); from += blockCall {
@@ -118,8 +114,8 @@ func (s *vectors) scaleExact(sc *scratch, dst, x, scales []float32) bool {
 	return true
 }
 
-// sawNaN reports whether one of the codes, four to a word and without their
-// signs, is NaN: the only one that carries into its sign when one is added.
+// sawNaN reports whether one of the codes, four to a word and without their signs, is NaN: adding one carries into the
+// sign bit only for that code.
 func sawNaN(codes *[16]uint32) bool {
 	var carry uint32
 	for _, c := range codes {
@@ -131,7 +127,7 @@ func sawNaN(codes *[16]uint32) bool {
 // isNaN reports whether an e4m3 code is NaN.
 func isNaN(code byte) bool { return code&0x7F == 0x7F }
 
-// restoreNaN writes NaN where src has a NaN code.
+// restoreNaN writes NaN to dst for each NaN code in src.
 func restoreNaN(dst []float32, src []byte) {
 	for i, c := range src {
 		if isNaN(c) {
@@ -140,8 +136,7 @@ func restoreNaN(dst []float32, src []byte) {
 	}
 }
 
-// widenWhole converts the whole registers of src, whose elements have size
-// bytes, and returns how many elements those are.
+// widenWhole converts the elements of src that fill whole registers, of size bytes each, and returns their number.
 func (s *vectors) widenWhole(sc *scratch, kernel func(*vecArgs), dst []float32, src []byte, size int) int {
 	v := &sc.vec
 	whole := len(dst) / s.lanes

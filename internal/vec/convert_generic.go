@@ -32,8 +32,7 @@ func widenGroupsGo(dst []float32, src []byte, scales Groups, size int) {
 	}
 }
 
-// widenRowGo widens one row of block-scaled e4m3 weights; scales[i] is for the
-// columns from 128*i.
+// widenRowGo widens one row of block-scaled e4m3 weights; scales[i] is the scale of the columns from 128*i on.
 func widenRowGo(dst []float32, src []byte, scales []float32) {
 	for at := 0; at < len(src); at += scaleBlock {
 		end := min(at+scaleBlock, len(src))
@@ -47,8 +46,8 @@ func narrowBF16Go(dst []byte, src []float32) {
 	}
 }
 
-// narrowOne rounds to bfloat16. Adding half a unit minus one, plus the lowest bit of the result, carries exactly when
-// nearest-even rounds up; NaN is handled separately because the carry could turn it into an infinity or a number.
+// narrowOne rounds to bfloat16. It adds half a unit minus one, plus the lowest bit of the result, which carries exactly
+// if nearest-even rounds up. NaN is handled separately, because the carry could turn it into an infinity or a number.
 func narrowOne(v float32) uint16 {
 	b := math.Float32bits(v)
 	if v != v {
@@ -57,8 +56,8 @@ func narrowOne(v float32) uint16 {
 	return uint16((b + 0x7FFF + b>>16&1) >> 16)
 }
 
-// e4m3 is the value of every code: sign, 4 exponent bits with bias 7, 3
-// mantissa bits; no infinities, and NaN where the other seven bits are ones.
+// e4m3 has the value of every code: sign, 4 exponent bits with bias 7, 3 mantissa bits. There are no infinities; codes
+// whose other seven bits are ones are NaN.
 var e4m3 = func() (table [256]float32) {
 	for code := range table {
 		exp, man := code>>3&15, code&7

@@ -60,7 +60,7 @@ func TestWidenE4M3OfEveryCode(t *testing.T) {
 	})
 }
 
-// Widening a row in groups gives the same bits as widening its groups one after the other, including NaN.
+// Widening a row in groups is bitwise equal to widening its groups one after the other, including NaN.
 func TestWidenE4M3Groups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		src := make([]byte, 1024)
@@ -115,8 +115,8 @@ func TestNarrowBF16(t *testing.T) {
 	})
 }
 
-// nearestBF16 compares the two nearest numbers in float64 and returns the nearer one, or the even one of two equally
-// near. The number after the largest finite one is infinity.
+// nearestBF16 compares the two nearest numbers in float64 and returns the nearer one, or the even one on a tie. The
+// number after the largest finite number is infinity.
 func nearestBF16(v float32) uint16 {
 	down := uint16(math.Float32bits(v) >> 16)
 	if math.IsInf(float64(v), 0) {

@@ -2,12 +2,13 @@ package vec
 
 import "fmt"
 
-// DenseHead is causal attention with one head of several rows, over keys and values of the same request:
+// DenseHead is causal attention of one head for several rows, over keys and values of one request:
 //
 //	p = exp(Scale*(q·key + q·rope) - the largest), over the keys that a row sees; out = Σ p*value / Σ p
 //
 // Q [rows, Nope+Rope], Keys [n, Nope], Ropes [n, Rope], Values [n, V], Out [rows, V]; Ld... is the distance between
-// rows. Row i attends to the first Seen[i] keys; n is the maximum of Seen. The output of a row without keys is zero.
+// rows in elements. Row i attends to the first Seen[i] keys; n is the maximum of Seen. The output of a row without keys
+// is zero.
 type DenseHead struct {
 	Q, Keys, Ropes, Values, Out           []float32
 	LdQ, LdKeys, LdRopes, LdValues, LdOut int
@@ -16,7 +17,7 @@ type DenseHead struct {
 	Scale                                 float32
 }
 
-// row returns the attention of one row.
+// row returns the attention of row i alone.
 func (h *DenseHead) row(i int) DenseHead {
 	one := *h
 	one.Q, one.Out, one.Seen = h.Q[i*h.LdQ:], h.Out[i*h.LdOut:], h.Seen[i:i+1]
@@ -35,15 +36,14 @@ func (h *DenseHead) longest() int {
 // denseColumns must divide the number of value columns.
 const denseColumns = 32
 
-// AttendsDense reports whether [Tier.AttendDense] exists for the given number of values.
+// AttendsDense reports whether [Tier.AttendDense] supports the given number of value columns.
 func (t *Tier) AttendsDense(values int) bool {
 	return t.Tiled() && values%denseColumns == 0
 }
 
-// AttendDense attends with one head on tiles. Queries, keys, values and weights are sums of two bfloat16, within
-// 2^-17 of the float32; products of two rounding errors are omitted. Keys are processed in blocks of 256, counted
-// from the first key, so that a row has the same bits alone and among others. Keys and values of 2^127 and more may
-// give NaN.
+// AttendDense computes the attention on tiles. Queries, keys, values and weights are sums of two bfloat16, within 2^-17
+// of the float32; products of two rounding errors are omitted. Keys are processed in blocks of 256, counted from the
+// first key, so that a row is bitwise equal alone and with other rows. Keys and values of 2^127 and more may give NaN.
 func (t *Tier) AttendDense(h DenseHead) {
 	const method = "AttendDense"
 	if !t.AttendsDense(h.V) {

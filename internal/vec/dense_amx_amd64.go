@@ -7,48 +7,49 @@ import (
 	"unsafe"
 )
 
-// The structs below are the arguments of kernels. Distances are in bytes.
+// The structs below are the arguments of the kernels of dense attention. Distances are in bytes.
 
-// partsArgs: groups of 16 rows by columns. For the operands see _asm/dense.go.
+// partsArgs are the arguments of kernels that multiply groups of 16 rows by columns; _asm/dense.go describes the
+// operands.
 type partsArgs struct {
-	shapes      tileShapes // first, because LDTILECFG reads it there
+	shapes      tileShapes // first field, because LDTILECFG reads it there
 	left, right unsafe.Pointer
-	nextLeft    int // between groups of rows
-	nextRight   int // between tiles of columns
+	nextLeft    int // bytes between groups of rows
+	nextRight   int // bytes between tiles of columns
 	sums        unsafe.Pointer
 	ldSums      int
 	steps       int
 	columns     int // pairs of tiles
-	fresh       int // sums begin at zero instead of in memory
+	fresh       int // 1 if sums begin at zero instead of with the values in memory
 }
 
-// pairArgs: a step of 32 rows into right operands.
+// pairArgs are the arguments of kernels that convert a step of 32 rows into right operands.
 type pairArgs struct {
 	rows     [stepDepth]unsafe.Pointer
 	tiles    unsafe.Pointer
-	nextTile int // between tiles of columns
-	columns  int // tiles
-	nan      int // out: there are numbers that are not finite
+	nextTile int // bytes between tiles of columns
+	columns  int // tiles of columns
+	nan      int // output: 1 if there are numbers that are not finite
 }
 
-// denseSoftmaxArgs: scores of 16 rows to weights.
+// denseSoftmaxArgs are the arguments of kernels that convert scores of 16 rows into weights.
 type denseSoftmaxArgs struct {
 	scores, weights unsafe.Pointer
-	steps           int           // of 32 keys
+	steps           int           // steps of 32 keys
 	seen            [tileSide]int // keys of every row
-	grew            int           // out: rows whose top changed
+	grew            int           // output: bit mask of rows whose largest score grew
 	scale           float32
 	top, sum        [tileSide]float32 // largest score so far, sum of weights relative to it
-	keep            [tileSide]float32 // out: factor of the earlier sums
+	keep            [tileSide]float32 // output: factor of the earlier sums
 	//lint:ignore U1000 only the assembly uses it
 	most [tileSide]float32
 }
 
-// scaleRowsArgs: rows times one factor each.
+// scaleRowsArgs are the arguments of kernels that multiply each row by a factor.
 type scaleRowsArgs struct {
 	from, to, by  unsafe.Pointer
 	ldFrom, ldTo  int
-	rows, columns int // registers of a row
+	rows, columns int // columns: registers of a row
 }
 
 const (
@@ -60,7 +61,7 @@ const (
 // partsKernels is indexed by the number of groups of rows minus one.
 var partsKernels = [...]func(*partsArgs){parts1, parts2}
 
-// denseScratch is the memory of dense attention with one head.
+// denseScratch is the memory of dense attention of one head.
 type denseScratch struct {
 	product partsArgs
 	split   packArgs
@@ -75,13 +76,13 @@ type denseScratch struct {
 	weights []uint16  // left: [2 groups, 8 steps, 2] tiles
 	scores  []float32 // [32 rows, 256 keys]
 	sums    []float32 // [rows, V]
-	zeros   []float32 // [V]: values after the last
+	zeros   []float32 // [V]: values of missing keys after the last one
 }
 
 // denseState is the running softmax of 16 rows.
 type denseState struct{ top, sum [tileSide]float32 }
 
-// noScore is the largest scores of rows without keys.
+// noScore is the largest score of rows that have not seen a key.
 var noScore = func() (top [tileSide]float32) {
 	for i := range top {
 		top[i] = float32(math.Inf(-1))
@@ -111,7 +112,7 @@ func (s *denseScratch) release() {
 	denseScratches.put(s)
 }
 
-// ready sizes the memory for rows of a head.
+// ready allocates the memory for the rows of a head.
 func (s *denseScratch) ready(h *DenseHead) {
 	if s.weights == nil {
 		s.weights = onLines[uint16](denseRows / tileSide * denseSteps * 2 * tileHalves)
@@ -132,20 +133,20 @@ func (s *denseScratch) ready(h *DenseHead) {
 	}
 }
 
-// grown makes s at least n elements long, from the start of a cache line on.
+// grown makes s at least n elements long; the memory begins at a cache line.
 func grown[T any](s *[]T, n int) {
 	if len(*s) < n {
 		*s = onLines[T](n)
 	}
 }
 
-// stepTiles returns the number of tiles that 16 queries or keys take.
+// stepTiles returns the number of tiles of 16 queries or keys.
 func (h *DenseHead) stepTiles() int { return 2 * (stepsOf(h.Nope) + stepsOf(h.Rope)) }
 
 func stepsOf(n int) int { return (n + stepDepth - 1) / stepDepth }
 
-// attend attends with all rows. It returns false, and has no result, if several rows might attend to different values
-// that are not finite.
+// attend computes the attention of all rows. It returns false, and leaves the output undefined, if several rows might
+// attend to different values that are not finite.
 func (s *denseScratch) attend(h *DenseHead) bool {
 	s.ready(h)
 	rows, n := len(h.Seen), h.longest()
@@ -179,8 +180,8 @@ func (s *denseScratch) splitRows(kernel func(*packArgs), tiles []uint16, x []flo
 	runKernel(kernel, a)
 }
 
-// takeKeys turns n keys and values into right operands. It reports whether all values are finite. Columns of keys that
-// do not exist are not written; their scores are not read.
+// takeKeys converts n keys and values, starting at key first, into right operands. It reports whether all values are
+// finite. Columns of keys that do not exist are not written; their scores are not read.
 func (s *denseScratch) takeKeys(h *DenseHead, first, n int) bool {
 	each := h.stepTiles() * tileHalves
 	for k := 0; k < n; k += tileSide {
@@ -205,7 +206,7 @@ func (s *denseScratch) takeKeys(h *DenseHead, first, n int) bool {
 	return finite
 }
 
-// fold adds the keys from first on to the sums of up to 32 rows from r on.
+// fold adds the keys of a block, starting at key first, to the sums of up to 32 rows, starting at row r.
 func (s *denseScratch) fold(h *DenseHead, r, rows, first int) {
 	var seen [denseRows]int
 	most := 0
@@ -248,7 +249,7 @@ func (s *denseScratch) fold(h *DenseHead, r, rows, first int) {
 	runKernel(kernel, a)
 }
 
-// finish divides the sums by the sums of weights.
+// finish divides the sums of values by the sums of weights and writes the output.
 func (s *denseScratch) finish(h *DenseHead) {
 	rows := len(h.Seen)
 	for r := 0; r < rows; r += tileSide {

@@ -14,7 +14,7 @@ func denseCase(r *rand.Rand, nope, rope, v int, seen []int) DenseHead {
 		LdRopes: rope + 1, LdOut: v + 7}.filled(r)
 }
 
-// filled fills h with random numbers, with the values after the keys, and returns it.
+// filled fills h with random numbers and returns it. Values follow the keys of a row.
 func (h DenseHead) filled(r *rand.Rand) DenseHead {
 	nope, v, seen := h.Nope, h.V, h.Seen
 	h.LdValues, h.Scale = h.LdKeys, 0.1
@@ -54,8 +54,8 @@ func (h *DenseHead) want(i int) []float64 {
 	return out
 }
 
-// For shapes of released models and odd shapes, with numbers of rows and keys around the kernels' block sizes, results
-// are within the rounding of scores and values, a row has the same bits alone, and nothing is written outside the
+// Results are within the rounding of scores and values for shapes of released models and odd shapes, with numbers of
+// rows and keys around the kernels' block sizes. A row is bitwise equal alone, and nothing is written outside the
 // output.
 func TestAttendDense(t *testing.T) {
 	tier := tiledTier(t)
@@ -86,7 +86,7 @@ func TestAttendDense(t *testing.T) {
 					t.Fatalf("%s: column %d is %v, want %v", name, c, got[c], want)
 				}
 			}
-			wantSame(t, name+": beside it", h.Out[i*h.LdOut+h.V:(i+1)*h.LdOut], before[i*h.LdOut+h.V:(i+1)*h.LdOut])
+			wantSame(t, name+": after the row", h.Out[i*h.LdOut+h.V:(i+1)*h.LdOut], before[i*h.LdOut+h.V:(i+1)*h.LdOut])
 			one := h.row(i)
 			one.Out = make([]float32, h.V)
 			tier.AttendDense(one)

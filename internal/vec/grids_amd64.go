@@ -9,14 +9,14 @@ import (
 	"sparrow/internal/block"
 )
 
-// gridProduct is the product of one row of x by sixteen rows of weights, straight from the blocks of a format that is
-// unpacked for several rows; see _asm/blockgrid.go and blockrow.go.
+// gridProduct multiplies one row of x by sixteen weight rows directly from packed blocks, for formats that are unpacked
+// for several rows; see _asm/blockgrid.go and blockrow.go.
 type gridProduct struct {
 	dot    func(*blockArgs)
-	unpack func(*blockArgs) // into plain blocks with planes; nil for that of all tiers
-	most   int              // rows of x that are faster one by one than with weights unpacked for all of them
-	points []uint16         // of a grid: a word with the levels of its values; x is in planes then
-	octets []uint64         // or its values, none negative
+	unpack func(*blockArgs) // unpacks into plain blocks with planes; nil if the unpacking of all tiers is used
+	most   int              // maximum rows of x for which this is faster than unpacking the weights
+	points []uint16         // grid as words with the levels of its values; x is then in planes
+	octets []uint64         // grid as non-negative values
 }
 
 var grids = map[block.Format]*gridProduct{
@@ -34,7 +34,7 @@ var grids = map[block.Format]*gridProduct{
 	block.TQ2_0:   {rowDotTQ20, nil, 6, nil, nil},
 }
 
-// raisedOctets returns the points of a grid of -8, 0 and 8, eight larger.
+// raisedOctets returns the points of a grid with the values -8, 0 and 8, increased by 8.
 func raisedOctets(f block.Format) []uint64 {
 	points := slices.Clone(f.Octets())
 	for i, p := range points {
@@ -47,7 +47,7 @@ func raisedOctets(f block.Format) []uint64 {
 	return points
 }
 
-// octetWords returns the points of eight values with two bits of level each.
+// octetWords returns grid points of eight values as words with two bits for the level of each value.
 func octetWords(f block.Format) []uint16 {
 	points := f.Octets()
 	levels := levelsOf(points, 8)
@@ -61,7 +61,7 @@ func octetWords(f block.Format) []uint16 {
 	return words
 }
 
-// quadWords returns the points of four values with four bits of level each.
+// quadWords returns grid points of four values as words with four bits for the level of each value.
 func quadWords(f block.Format) []uint16 {
 	points := f.Quads()
 	levels := levelsOf(points, 4)
@@ -75,7 +75,7 @@ func quadWords(f block.Format) []uint16 {
 	return words
 }
 
-// levelsOf returns the different values of points of n bytes, the least first.
+// levelsOf returns the distinct values of points of n bytes, in ascending order.
 func levelsOf[T uint32 | uint64](points []T, n int) (levels []byte) {
 	for _, p := range points {
 		for j := range n {
@@ -87,7 +87,7 @@ func levelsOf[T uint32 | uint64](points []T, n int) (levels []byte) {
 	return levels
 }
 
-// planes512 fills the planes of a row.
+// planes512 computes the array planes of a quantised row with AVX-512.
 func planes512(q quantRow) {
 	s := blockScratches.get()
 	defer releaseBlocks(s)

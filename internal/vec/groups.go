@@ -8,13 +8,13 @@ import (
 	"sparrow/internal/num"
 )
 
-// Products with weights that are small whole numbers or e2m1 codes, with a scale for each group of a row. x is
-// quantised to eight bits with a scale for each 32 values, products are added as integers, and their sums are scaled:
+// Products with weights that are small integers or e2m1 codes, with a scale for each group of a row. x is quantised to
+// eight bits with a scale for each 32 values, products are added as integers, and their sums are scaled:
 //
 //	y = Σ over lanes of (Σ code·x - zero·Σ x) · scale of x · scale of the group
 //
-// A lane is what 32 bits of codes hold: eight values of four bits, or four of eight. The order of sums depends on the
-// tier alone.
+// A lane holds 32 bits of codes: eight values of four bits, or four values of eight bits. The order of sums depends
+// only on the tier.
 
 // Rows of x for such weights, as [Tier.ResetBlocks] takes them in place of a group: a row is a list of blocks of
 //
@@ -27,21 +27,21 @@ const (
 	QuantBytes   = 64
 )
 
-// Codes is the packing of weights with scales of groups.
+// Codes is the packing of weights whose scales belong to groups.
 type Codes uint8
 
 // The codes.
 const (
-	CodesU4   Codes = iota + 1 // two to a byte, the earlier one low; the middle is 8
-	CodesE2M1                  // two to a byte, the earlier one low, with scales of e4m3 for each 16
-	CodesU8                    // the middle is 128
+	CodesU4   Codes = iota + 1 // two codes in a byte, the first in the low nibble; the zero point is 8 by default
+	CodesE2M1                  // two codes in a byte, the first in the low nibble, with an e4m3 scale for each 16
+	CodesU8                    // one code in a byte; the zero point is 128 by default
 	CodesI8
 )
 
 // nibbles reports whether a byte has two codes.
 func (c Codes) nibbles() bool { return c == CodesU4 || c == CodesE2M1 }
 
-// Quant returns how x is quantised for such weights.
+// Quant returns the group value with which x is quantised for such weights.
 func (c Codes) Quant() int {
 	if c.nibbles() {
 		return QuantNibbles
@@ -64,7 +64,7 @@ func (s ScaleType) size() int {
 	return [...]int{ScaleF32: 4, ScaleBF16: 2, ScaleF16: 2, ScaleE4M3: 1}[s]
 }
 
-// GroupWeights are rows of weights with scales of groups.
+// GroupWeights are weight rows whose scales belong to groups of columns.
 type GroupWeights struct {
 	Codes   Codes
 	Group   int    // values that share a scale
@@ -73,18 +73,18 @@ type GroupWeights struct {
 	Scale   []byte // [N, ceil(k/Group)], not aligned
 	Type    ScaleType
 	LdScale int     // elements between rows
-	Factor  float32 // of all scales
-	Zero    []byte  // like Scale; nil where all zero points are the middle
+	Factor  float32 // factor of all scales
+	Zero    []byte  // zero points in the shape of Scale; nil if all are the default
 	LdZero  int
 }
 
-// groupOps holds the functions of a tier for weights with scales per group.
+// groupOps holds the functions that a tier implements for weights whose scales belong to groups.
 type groupOps struct {
 	lanes int
 	mul   func(t *Tier, c BlockCut, w GroupWeights)
 }
 
-// Groups reports whether this tier multiplies weights of groups of k columns.
+// Groups reports whether this tier multiplies weights with the given codes, group size and k columns.
 func (t *Tier) Groups(c Codes, group, k int) bool {
 	if t.ops.blocks == nil || t.ops.blocks.groups == nil {
 		return false
@@ -97,7 +97,7 @@ func (t *Tier) Groups(c Codes, group, k int) bool {
 	return group >= k || group%n == 0 || n%group == 0 && n/group <= most
 }
 
-// values returns the number of values in a block of rows with this quantisation.
+// values returns the number of values in a block of a row with this quantisation.
 func (o *groupOps) values(quant int) int {
 	if quant == QuantNibbles {
 		return 8 * o.lanes
@@ -105,7 +105,7 @@ func (o *groupOps) values(quant int) int {
 	return 4 * o.lanes
 }
 
-// groupRowBytes is the number of bytes of a row of k values.
+// rowBytes returns the number of bytes of a quantised row of k values.
 func (o *groupOps) rowBytes(quant, k int) int {
 	n := o.values(quant)
 	return (k + n - 1) / n * (n + 8*o.lanes)
@@ -120,7 +120,7 @@ func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
 	wide := sizedBytes(mem, plain.rowBytes()+4*k)
 	q := plain.row(wide)
 	if k > len(x) {
-		padded := make([]float32, k) // rows of real models are whole groups
+		padded := make([]float32, k) // rows of released models are whole groups
 		copy(padded, x)
 		x = padded
 	}
@@ -154,7 +154,7 @@ func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
 	}
 }
 
-// MulGroups multiplies quantised rows by weights [N, k] with scales of groups.
+// MulGroups multiplies quantised rows by weights [N, k] whose scales belong to groups.
 func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	const method = "MulGroups"
 	k := c.X.k
@@ -182,8 +182,8 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	}
 }
 
-// middle returns the offset of the codes that kernels add up, and the factor of the scale: an e2m1 code is added as
-// twice its value plus 12.
+// middle returns the zero point of the codes as kernels add them up, and the factor of the scale: an e2m1 code is added
+// as twice its value plus 12.
 func (w *GroupWeights) middle() (zero, factor float32) {
 	factor = w.Factor
 	if factor == 0 {
@@ -223,7 +223,7 @@ func (t *Tier) widenScales(to []float32, w *GroupWeights, n int, factor float32)
 	}
 }
 
-// portableGroups is the reference implementation.
+// portableGroups is the reference implementation in plain Go.
 var portableGroups = &groupOps{lanes: 16, mul: mulGroupsGo}
 
 func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
@@ -261,7 +261,8 @@ func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 	}
 }
 
-// laneSum returns the sum of the products of a lane: codes of weights in order, x as a block has it.
+// laneSum returns the sum of the products of lane l: codes are the codes of the weights in order, and block has the
+// values of x.
 func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
 	for i := range 4 {
 		if quant == QuantBytes {
@@ -273,7 +274,7 @@ func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
 	return sum
 }
 
-// codes are the codes of a row, as kernels add them up.
+// codes writes the codes of a row to `to`, with the values that kernels add up.
 func (w *GroupWeights) codes(to []int32, row int) {
 	for i := range to {
 		switch data := w.Data[row*w.Ld:]; w.Codes {

@@ -8,19 +8,20 @@ import (
 	"sparrow/internal/num"
 )
 
-// groupArgs: up to four quantised rows of x by rows of weights with scales of groups. Strides are in bytes.
+// groupArgs are the arguments of kernels that multiply up to four quantised rows of x by weight rows whose scales
+// belong to groups. Strides are in bytes.
 type groupArgs struct {
 	y, x, w                unsafe.Pointer
-	scale                  unsafe.Pointer // float32; of e2m1 codes e4m3
-	zero                   int            // from scales to zero points, float32
+	scale                  unsafe.Pointer // float32 scales; e4m3 for e2m1 codes
+	zero                   int            // bytes from scales to zero points, float32
 	ldy, ldx, ldw, ldScale int
-	rows                   int       // of weights; counted down by the kernel
-	groups                 int       // of a row; several of them where a block holds more than one
-	blocks                 int       // of a group
-	step                   int       // from the scales of a group to the next
-	index                  [16]int32 // which of the scales each lane has
+	rows                   int       // weight rows; the kernel counts it down
+	groups                 int       // groups of a row; a group counts several times if a block holds more than one
+	blocks                 int       // blocks of a group
+	step                   int       // bytes from the scales of a group to those of the next
+	index                  [16]int32 // index of the scale of each lane
 	middle                 float32   // zero point of codes without a stored zero point
-	factor                 float32   // of all sums
+	factor                 float32   // factor of all sums
 }
 
 // groupKernels are the kernels of an instruction set, indexed by the number of rows of x minus one.
@@ -31,7 +32,7 @@ type groupKernels struct {
 	signed                             bool // codes of eight bits are added up as signed numbers
 }
 
-// groups512 are products by VNNI, groups2 those by AVX2.
+// groups512 are the kernels with VNNI, and groups2 those with AVX2.
 var (
 	groups512 = &groupOps{lanes: 16, mul: groupMul(&groupKernels{lanes: 16,
 		u4: [4]func(*groupArgs){groupU41avx512, groupU42avx512, groupU43avx512, groupU44avx512},
@@ -55,7 +56,7 @@ var (
 		widenF16: widenF16avx2, widenU8: widenU8avx2})}
 )
 
-// of returns the kernels of some weights.
+// of returns the kernels for weights with the given codes, scales and zero points.
 func (g *groupKernels) of(w *GroupWeights) *[4]func(*groupArgs) {
 	switch {
 	case w.Codes == CodesU4 && w.Zero != nil:
@@ -72,19 +73,19 @@ func (g *groupKernels) of(w *GroupWeights) *[4]func(*groupArgs) {
 	return &g.i8
 }
 
-// groupScratch is the memory one product works in.
+// groupScratch is the memory of one product.
 type groupScratch struct {
 	args   groupArgs
 	vec    vecArgs
-	scales []float32 // [rows of a chunk, groups], then as many zero points; and a register more
-	codes  []byte    // [rows of a chunk, whole blocks], where k is not whole blocks
-	e4m3   []byte    // scales of these
-	y      []float32 // [4, rows of a chunk], where they are added
+	scales []float32 // [rows of a chunk, groups] scales, then as many zero points, then one register of padding
+	codes  []byte    // [rows of a chunk, whole blocks], if k is not whole blocks
+	e4m3   []byte    // scales of the rows in codes
+	y      []float32 // [4, rows of a chunk] results that are added to the output
 }
 
 var groupScratches recycler[groupScratch]
 
-// groupMul multiplies rows of weights chunk by chunk.
+// groupMul returns the function that multiplies weight rows chunk by chunk.
 func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 	return func(t *Tier, c BlockCut, w GroupWeights) {
 		s := groupScratches.get()
@@ -101,7 +102,7 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 		if a.middle, a.factor = w.middle(); g.signed && !w.Codes.nibbles() {
 			a.middle = 0
 		}
-		narrow := w.Codes == CodesE2M1 // scales are widened by the kernel
+		narrow := w.Codes == CodesE2M1 // the kernel widens the scales itself
 		if narrow {
 			a.factor, a.step, a.ldScale = 256*a.factor, values/w.Group, w.LdScale
 		}
@@ -134,7 +135,7 @@ func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 	}
 }
 
-// shape sets how scales belong to blocks.
+// shape sets the fields that map scales to blocks.
 func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
 	each := max(1, values/group) // scales of a block
 	if group >= values {
@@ -152,7 +153,7 @@ func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
 	}
 }
 
-// run calls a kernel for rows of x from m on and rows of weights from j on.
+// run calls a kernel for rows of x from m on and weight rows from j on.
 func (s *groupScratch) run(kernel func(*groupArgs), c *BlockCut, m, rows, j, n int) {
 	a := &s.args
 	to := c.Y[(m-c.M0)*c.Ldy+j:]
@@ -171,9 +172,9 @@ func (s *groupScratch) run(kernel func(*groupArgs), c *BlockCut, m, rows, j, n i
 	}
 }
 
-// widen writes the scales of n rows from j on, and their zero points.
+// widen writes the scales and zero points of n rows, starting at row j, as float32.
 func (s *groupScratch) widen(t *Tier, g *groupKernels, w *GroupWeights, j, n, groups int) {
-	if w.LdScale == groups { // one after the other
+	if w.LdScale == groups { // no gaps between rows
 		s.widenScales(t, g, w, j, s.scales[:n*groups])
 	} else {
 		for r := range n {
@@ -198,7 +199,7 @@ func (s *groupScratch) widen(t *Tier, g *groupKernels, w *GroupWeights, j, n, gr
 	}
 }
 
-// widenScales writes scales from row j on.
+// widenScales writes scales, starting at row j, as float32.
 func (s *groupScratch) widenScales(t *Tier, g *groupKernels, w *GroupWeights, j int, to []float32) {
 	from := w.Scale[j*w.LdScale*w.Type.size():]
 	switch w.Type {
@@ -211,7 +212,7 @@ func (s *groupScratch) widenScales(t *Tier, g *groupKernels, w *GroupWeights, j 
 	}
 }
 
-// vecRun widens whole registers and returns how many numbers these are.
+// vecRun widens the numbers that fill whole registers and returns how many it has widened.
 func (s *groupScratch) vecRun(kernel func(*vecArgs), lanes int, to []float32, from []byte) int {
 	if s.vec.steps = len(to) / lanes; s.vec.steps == 0 {
 		return 0
@@ -221,7 +222,7 @@ func (s *groupScratch) vecRun(kernel func(*vecArgs), lanes int, to []float32, fr
 	return len(to) / lanes * lanes
 }
 
-// paddedRows copies rows of bytes and fills them up with zeros.
+// paddedRows copies rows of bytes and pads each with zeros.
 func paddedRows(mem *[]byte, codes []byte, ld, rows, size, whole int) []byte {
 	if cap(*mem) < rows*whole {
 		*mem = make([]byte, rows*whole)

@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// groupCase holds random weights with scales of groups, and the values of the weights.
+// groupCase holds random weights whose scales belong to groups, and the values of the weights.
 type groupCase struct {
 	w    GroupWeights
 	wide []float32 // values of the weights, [n, k]
@@ -100,13 +100,13 @@ func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float
 	return y
 }
 
-// Every tier multiplies weights with scales of groups, for all codes, scale types and group sizes, and rows that do not
-// end with a whole block. A result differs from the exact one by at most the rounding of x to eight bits, and has the
-// same bits in any batch.
+// Every tier multiplies weights whose scales belong to groups: for all codes, scale types and group sizes, and rows
+// that do not end with a whole block. A result differs from the exact one by at most the rounding of x to eight bits,
+// and is bitwise equal in any batch.
 func TestMulGroups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if tier.ops.blocks == nil || tier.ops.blocks.groups == nil {
-			t.Skip("no such products")
+			t.Skip("this tier has no products with scales per group")
 		}
 		r := newRand(77)
 		for i, c := range []struct {

@@ -7,10 +7,11 @@ import (
 	"unsafe"
 )
 
-// indexBlock is the number of keys scored together: their products with every head stay in the L2 cache.
+// indexBlock is the number of keys that are scored together, so that their products with every head stay in the L2
+// cache.
 const indexBlock = 64
 
-// indexScratch is the memory of one query. It grows to the largest number of heads so far.
+// indexScratch is the memory of one query. It grows to the maximum number of heads so far.
 type indexScratch struct {
 	q        []float32 // [heads, IndexDim] widened
 	products []float32 // [heads, indexBlock]
@@ -26,8 +27,8 @@ func (is *indexScratch) grow(heads int) {
 	is.q, is.products = is.q[:heads*IndexDim], is.products[:heads*indexBlock]
 }
 
-// indexScores multiplies every head with a block of keys in dot form, and then adds the heads' rectified rows. Reducing
-// the registers of a sum takes a third of its time, because the sum is short.
+// indexScores multiplies every head by a block of keys in dot form, and then adds the rectified products of the heads.
+// Adding up the lanes of a register takes a third of the time of a product, because a product has only 128 elements.
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.get()
 	defer indexScratches.put(is)
@@ -49,16 +50,16 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 	}
 }
 
-// unitScale is the scale of keys, whose own scale is applied to their score.
+// unitScale replaces the scale of keys, which is applied to their scores instead.
 var unitScale = [1]float32{1}
 
 // indexColumns holds keys. A block of keys is widened and transposed when a query first needs it, and kept for later
-// queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a
-// dot product is one running sum.
+// queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a dot
+// product is one running sum.
 type indexColumns struct {
 	isa    *isa
 	keys   [IndexBlockKeys * IndexDim]byte
-	wide   int                 // blocks that are widened
+	wide   int                 // number of blocks that are widened
 	once   bool                // there is one query: blocks are widened in turn to memory that stays in the L1 cache
 	lines  []float32           // [IndexBlockKeys/indexBlock, IndexDim, indexBlock], 2^-8 of the keys
 	halves []float32           // for indexLines
@@ -86,7 +87,7 @@ func (c *indexColumns) reset(queries int) { c.wide, c.once = 0, queries == 1 }
 func (c *indexColumns) add(n int, keys []byte) {
 	c.wide = min(c.wide, n/indexBlock)
 	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
-	clear(c.keys[end:][:-end&(indexBlock*IndexDim-1)]) // the remaining keys of the last block
+	clear(c.keys[end:][:-end&(indexBlock*IndexDim-1)]) // padding of the last block
 }
 
 func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {
@@ -118,7 +119,7 @@ func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []
 // Products are the same bits, because it is a power of two.
 var halfUnit = [1]float32{256}
 
-// block is block i of keys as [IndexDim, indexBlock] float32.
+// block returns block i of keys as [IndexDim, indexBlock] float32.
 func (c *indexColumns) block(i int) []float32 {
 	if c.lines == nil {
 		c.lines, c.halves = onLines[float32](IndexBlockKeys*IndexDim), onLines[float32](128)
@@ -149,7 +150,7 @@ func (c *indexColumns) widen(i int, lines []float32) []float32 {
 	return lines
 }
 
-// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, times the scale of key s to scores.
+// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, times the scale of key s, to scores.
 func (s *isa) addHeads(sc *scratch, scores, products, w []float32, scales []byte) {
 	v := &sc.vec
 	for from := 0; from < len(scores); from += s.vec.lanes {

@@ -4,20 +4,20 @@ package vec
 
 import "unsafe"
 
-// indexTiles is a block of keys, and the query that is being scored. The first query widens keys while it scores them
-// and does not keep them; for a second query the whole block is widened and kept.
+// indexTiles holds a block of keys, and the query that is being scored. The first query widens keys while it scores
+// them and does not keep the widened keys; for a second query the whole block is widened and kept.
 type indexTiles struct {
 	n      int                                                  // keys of the block
-	scored bool                                                 // by a query
+	scored bool                                                 // a query has scored the block
 	wide   bool                                                 // tiles hold the block
-	groups [IndexBlockKeys / indexGroup]unsafe.Pointer          // keys of each group
+	groups [IndexBlockKeys / indexGroup]unsafe.Pointer          // address of the keys of each group
 	parts  *[IndexBlockKeys / indexGroup][keysBytes]byte        // groups that were added in parts
-	order  [IndexBlockKeys/indexGroup + onceMore]unsafe.Pointer // groups as the kernel for one query takes them
+	order  [IndexBlockKeys/indexGroup + onceMore]unsafe.Pointer // groups in the order of the kernel for one query
 
-	keys    [][4][512]uint16 // four tiles of pairs for each group: of two pairs, or of the block
+	keys    [][4][512]uint16 // four tiles for each group: of two pairs of groups, or of the whole block
 	shapes  tileShapes
 	query   []uint16  // [heads, 128] bfloat16, heads a multiple of indexHeads
-	weights []float32 // [heads], zero where there is no head
+	weights []float32 // [heads], zero for padding heads
 	// Products of 32 keys with all heads, four tiles for every 32 heads.
 	products []float32
 	pack     indexPackArgs
@@ -26,27 +26,27 @@ type indexTiles struct {
 
 const (
 	indexGroup = 16 // keys of a tile
-	indexPair  = 32 // keys the kernel takes at a time
-	indexHeads = 32 // heads the kernel takes at a time
-	onceHeads  = 64 // heads of queries that widen keys while they score
-	onceMore   = 6  // groups that they widen or fetch beyond the last
-	onceGroups = 4  // groups that are widened at a time
+	indexPair  = 32 // keys that the kernel scores at a time
+	indexHeads = 32 // heads that the kernel multiplies at a time
+	onceHeads  = 64 // heads of the kernel that widens keys while it scores
+	onceMore   = 6  // groups after the last that this kernel widens or prefetches
+	onceGroups = 4  // groups that this kernel widens at a time
 	keysBytes  = indexGroup * IndexDim
 )
 
-// indexPackArgs: codes to bfloat16; for keys, src holds the addresses of groups.
+// indexPackArgs are the arguments of kernels that convert codes to bfloat16; for keys, src has the addresses of groups.
 type indexPackArgs struct {
 	dst, src unsafe.Pointer
 	steps    int
 }
 
-// indexScoreArgs: one query by pairs of groups of keys.
+// indexScoreArgs are the arguments of kernels that score pairs of groups of keys for one query.
 type indexScoreArgs struct {
 	keys, query, weights, scales, scores unsafe.Pointer
 	products, shapes, places             unsafe.Pointer
-	pairs                                int // of 32 keys
-	heads                                int // pairs of blocks of 16
-	mask                                 int // keys of the last pair that exist
+	pairs                                int // pairs of groups, 32 keys each
+	heads                                int // pairs of blocks of 16 heads
+	mask                                 int // bit mask of the keys of the last pair that exist
 }
 
 func newIndexTiles() indexScorer {
@@ -105,7 +105,7 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	a.scores = nil
 }
 
-// ordered returns the groups of the first n keys, followed by repetitions of the last one.
+// ordered returns the groups of the first n keys, followed by repetitions of the last group.
 func (t *indexTiles) ordered(n int) []unsafe.Pointer {
 	groups := (n + indexGroup - 1) / indexGroup
 	copy(t.order[:], t.groups[:groups])
@@ -134,7 +134,7 @@ func (t *indexTiles) widenKeys() {
 	t.wide = true
 }
 
-// widenQuery fills up the heads with zeros, whose products add nothing.
+// widenQuery converts a query to bfloat16 and pads the heads with zeros, whose products add nothing.
 func (t *indexTiles) widenQuery(q []byte, w []float32) {
 	heads := (len(w) + indexHeads - 1) / indexHeads * indexHeads
 	if cap(t.weights) < heads {

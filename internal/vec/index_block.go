@@ -7,18 +7,18 @@ const IndexDim = 128
 const IndexBlockKeys = 512
 
 // IndexBlock has cached keys of the indexer in the format in which a tier scores them, so that the queries of several
-// rows share the cost of converting them. One goroutine uses it at a time; a block is reused after Reset.
+// rows share the cost of converting the keys. One goroutine uses it at a time; a block is reused after Reset.
 type IndexBlock struct {
 	n      int
 	scales [4 * IndexBlockKeys]byte
 	score  indexScorer
 }
 
-// indexScorer is a tier's representation of a block. No argument is empty.
+// indexScorer is a tier's representation of a block. Its methods are not called with empty arguments.
 type indexScorer interface {
 	// reset prepares for new keys and a number of queries.
 	reset(queries int)
-	// add appends keys after the n that are stored.
+	// add appends keys; n keys are already stored.
 	add(n int, keys []byte)
 	scores(scores []float32, q []byte, w []float32, scales []byte)
 }
@@ -38,9 +38,8 @@ func (b *IndexBlock) Reset(queries int) {
 // Len returns the number of keys in the block.
 func (b *IndexBlock) Len() int { return b.n }
 
-// Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they are in a cache page. A block has space
-// for IndexBlockKeys. Keys may be read as late as when they are scored, so the caller must not change them until
-// then.
+// Append adds n keys [n, 128] e4m3 and their scales [n] float32, in the byte order of a cache page. A block has space
+// for IndexBlockKeys keys. The keys are read when they are scored, so the caller must not change them before.
 func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	const method = "IndexBlock.Append"
 	needMatrix(method, "keys", len(keys), n, IndexDim, IndexDim)
@@ -77,7 +76,7 @@ func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) 
 	b.score.scores(scores, q[:heads*IndexDim], w[:heads], b.scales[:])
 }
 
-// keyCopy stores the keys unchanged, for tiers whose score kernels read that format.
+// keyCopy stores the keys unchanged, for tiers whose score kernels read e4m3 keys.
 type keyCopy struct {
 	keys [IndexBlockKeys * IndexDim]byte
 	run  func(scores []float32, q []byte, w []float32, keys, scales []byte)
@@ -92,7 +91,7 @@ func (c *keyCopy) scores(scores []float32, q []byte, w []float32, scales []byte)
 	c.run(scores, q, w, c.keys[:n*IndexDim], scales[:4*n])
 }
 
-// copiedKeys makes blocks for a tier that scores unconverted keys.
+// copiedKeys returns a function that makes blocks for a tier that scores unconverted keys.
 func copiedKeys(run func(scores []float32, q []byte, w []float32, keys, scales []byte)) func() indexScorer {
 	return func() indexScorer { return &keyCopy{run: run} }
 }

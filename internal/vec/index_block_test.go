@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A block of keys gives every query the same bits as a call for that query alone, in whatever pieces the block is
-// filled.
+// Scores of a block of keys are bitwise equal to those of a separate call for each query, in whatever pieces the block
+// is filled.
 func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		b := tier.NewIndexBlock()
@@ -43,7 +43,7 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	})
 }
 
-// BenchmarkIndexBlocks measures one query with 64 heads over 32768 keys. Bytes counts keys and scales.
+// BenchmarkIndexBlocks measures one query with 64 heads over 32768 keys. Bytes per operation are keys and scales.
 func BenchmarkIndexBlocks(b *testing.B) {
 	const heads, n = 64, 32768
 	q, w, keys, scales := queryAndKeys(1, heads, n)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// indexScoresGo widens the query once and each key once.
+// indexScoresGo computes scores in plain Go. It widens the query once and each key once.
 func indexScoresGo(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	buf := wideRows.get()
 	defer wideRows.put(buf)

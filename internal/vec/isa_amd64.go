@@ -6,27 +6,27 @@ import (
 	"unsafe"
 )
 
-// isa is one instruction set: the shapes its kernels take and the kernels. The
-// drivers that process a product in blocks are the same for all.
+// isa is one instruction set: its kernels and their shapes. The code that divides a product into blocks is shared by
+// all instruction sets.
 type isa struct {
 	name string
 	vec  vectors
 
-	// Fused row kernels, indexed by format, number of rows of x minus one, and width: [0] processes groups of four
-	// rows of weights, [1] single rows.
+	// Kernels that read weights in place, indexed by format, number of rows of x minus one, and width: [0] takes groups
+	// of four weight rows, [1] single weight rows.
 	rowsMR int
 	rows   [formats][4][2]func(*rowsArgs)
-	// rowsCode is for e4m3 weights whose scales are in x.
+	// rowsCode are the kernels for e4m3 weights whose scales were multiplied into x.
 	rowsCode [4][2]func(*rowsArgs)
-	// rowsUpTo is the maximum number of rows of x for which they are faster than packing.
+	// rowsUpTo is the maximum number of rows of x for which reading weights in place is faster than packing them.
 	rowsUpTo [formats]int
 
-	// Packed panels of panelMR rows of x, widest first.
+	// Kernels for packed panels and panelMR rows of x, the widest first.
 	panelMR int
 	panels  []panelKernel
 
-	// Accumulation over accCols columns, indexed by the number of rows of x minus one, and over wideCols columns for
-	// one row, indexed by format.
+	// Kernels that accumulate accCols columns, indexed by the number of rows of x minus one, and kernels that
+	// accumulate wideCols columns for one row, indexed by format.
 	accCols  int
 	acc      [accMR]func(*accArgs)
 	wideCols int
@@ -34,22 +34,23 @@ type isa struct {
 	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
 	float   floatKernels  // attention over latent rows
-	nibbles nibbleKernels // of e2m1 weights
+	nibbles nibbleKernels // kernels for e2m1 weights
 	selects selectKernels
-	// quant prepares indexer vectors; nil where registers are too few.
+	// quant prepares indexer vectors; nil if the instruction set has too few registers.
 	quant func(*quantArgs)
-	// indexLines transposes keys of the indexer; nil where the registers are too few for that to be faster.
+	// indexLines transposes keys of the indexer; nil if the instruction set has too few registers
+	// for that to be faster.
 	indexLines func(*indexLinesArgs)
 	indexHeads func(*indexHeadsArgs) // scores of transposed keys
 }
 
-// panelKernel multiplies by a panel of cols packed rows of weights.
+// panelKernel multiplies rows of x by a panel of cols packed weight rows.
 type panelKernel struct {
 	cols int
 	run  func(*panelArgs)
 }
 
-// vectors has the operations over vectors of an instruction set.
+// vectors holds the element-wise operations of an instruction set.
 type vectors struct {
 	lanes   int // float32 per register
 	kernels vecKernels
@@ -60,8 +61,8 @@ type vecKernels struct {
 	rotateHalves, softmax func(*vecArgs)
 }
 
-// selectKernels count and collect numbers; collecting is nil where registers
-// cannot be compressed.
+// selectKernels count numbers above a floor and collect them; the collecting kernels are nil if the instruction set
+// cannot compress registers.
 type selectKernels struct{ count, counted, placed func(*selectArgs) }
 
 // format is the storage format of weights.
@@ -74,90 +75,90 @@ const (
 	formats
 )
 
-// The structs below are the arguments of kernels. Strides are in bytes. The
-// assembly reads the fields by their generated offsets.
+// The structs below are the arguments of kernels. Strides are in bytes. The assembly reads the fields by their
+// generated offsets.
 
-// rowsArgs: up to four rows of x by groups of four (or one) rows of weights.
+// rowsArgs are the arguments of kernels that multiply up to four rows of x by groups of four weight rows, or by one.
 type rowsArgs struct {
 	//lint:ignore U1000 only the assembly uses it
 	spill         [512]byte // e4m3: halves between two steps of decoding
 	y, x, w       unsafe.Pointer
 	ldy, ldx, ldw int
-	groups        int            // counted down by the kernel
+	groups        int            // groups of weight rows; the kernel counts it down
 	steps         int            // whole registers along k
-	scale         unsafe.Pointer // e4m3: the scales of these rows, one per 128 columns
+	scale         unsafe.Pointer // e4m3: scales of these rows, one per 128 columns
 	bias          float32        // e4m3: the factor that undoes the decoder's 2^-8
-	xTail, wTail  unsafe.Pointer // last elements of k, zero-padded registers; only with one group
+	xTail, wTail  unsafe.Pointer // last elements of k as zero-padded registers; only with one group
 	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, without signs
 }
 
-// panelArgs: tiles of panelMR rows of x by one panel.
+// panelArgs are the arguments of kernels that multiply tiles of panelMR rows of x by one panel.
 type panelArgs struct {
 	y, x, w     unsafe.Pointer
 	ldy, ldx    int
 	ldw         int
 	tiles       int
 	steps       int            // whole registers along k
-	mask        int            // lanes of one more, partial register
-	maskVec     unsafe.Pointer // the same mask as a vector
+	mask        int            // lanes of an additional, partial register
+	maskVec     unsafe.Pointer // mask as a vector
 	sums        unsafe.Pointer // [tiles, panelMR, cols, lanes], read unless first, written unless last
 	first, last int
-	ahead       uintptr // the next panel's weights, may be out of range
+	ahead       uintptr // address of the next panel's weights; may be out of range
 	ldAhead     int
-	lines       int // of each of their rows to be fetched with every tile
+	lines       int // lines of each weight row to prefetch with every tile
 }
 
-// accArgs: rows of x by d rows of weights, added to y.
+// accArgs are the arguments of kernels that add the products of rows of x and d weight rows to y.
 type accArgs struct {
 	y, x, w       unsafe.Pointer
 	ldy, ldx, ldw int
 	d             int
-	scale         float32 // e4m3: 256 times the scale of all these weights
+	scale         float32 // e4m3: 256 times the scale that all these weights share
 	nan           int     // e4m3, out: a NaN was read and y is unchanged
 }
 
-// vecArgs: an element-wise loop over whole registers.
+// vecArgs are the arguments of element-wise kernels over whole registers.
 type vecArgs struct {
 	dst, a, b unsafe.Pointer
 	steps     int
 	s         float32
 	stride    int         // widenE4M3, scaleExact: bytes between two scales in b; rotations: between heads
 	nan       int         // maximum: lanes with a NaN; scaleExact: lanes that rounded
-	acc       [16]float32 // running vector
+	acc       [16]float32 // running vector of a reduction
 	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs
 }
 
 const (
 	accMR     = 6    // rows of x in the accumulation tile
-	accDepth  = 128  // rows of weights packed for accumulation, at most one band of scales
+	accDepth  = 128  // weight rows packed for accumulation, at most those that share a scale
 	maxPanel  = 6    // rows of the widest panel
-	panelK    = 1024 // columns of a packed panel
+	panelK    = 1024 // columns of x in a packed panel
 	panelLine = panelK + 16
-	// Rows of x multiplied per packed panel: with panelK columns half a megabyte,
-	// which shares the L2 cache with the sums of groupPanels panels.
+	// Rows of x that are multiplied by a packed panel: with panelK columns they are half a megabyte, which shares the
+	// L2 cache with the sums of groupPanels panels.
 	blockRows   = 128
 	groupPanels = 8
-	// Sums of one panel: a tile of 4 x 6 registers of 16 for every four rows,
-	// and one for the tile that overlaps the last. Smaller tiles need less.
+	// Elements of the sums of one panel: a tile of 4 x 6 registers of 16 lanes for every four rows, and one for the
+	// tile that overlaps the last. Smaller tiles need less memory.
 	panelSums = (blockRows/4 + 1) * 24 * 16
 )
 
-// scratch is the memory one call works in.
+// scratch is the memory of one call.
 type scratch struct {
 	// Widened weights: a panel [maxPanel, panelLine], or [accDepth, accCols].
 	pack [accDepth * 64]float32
-	// rows is a field of scratch so that its spill space shares no cache line with other data.
+	// rows is a field of scratch so that its spill space does not share a cache line with other data.
 	rows rowsArgs
-	// Sums between two blocks of k.
+	// Sums of a panel between two blocks of k.
 	sums [groupPanels * panelSums]float32
-	// Columns of a panel beyond the end of y.
+	// Results for columns of a panel beyond the end of y.
 	edge [blockRows * maxPanel]float32
-	// Accumulation: a tile that extends beyond the end of y.
+	// Results of an accumulation tile that extends beyond the end of y.
 	edgeAcc [accMR * 64]float32
 	// Zero-padded ends of rows.
 	xTail, wTail [4 * 16]float32
 	pad          [3][16]float32
-	// x times the scales of a band of weights; grows to the largest size so far.
+	// x times the scales of a band of weights; grows to the largest size used so far.
 	xScaled []float32
 	// Memory for a single scale, a single result and the scales of a row.
 	scale, one [1]float32
@@ -168,8 +169,8 @@ type scratch struct {
 	vec   vecArgs
 }
 
-// scratches recycles scratch between calls: kernels are reached through
-// function values, so their arguments would otherwise be allocated on the heap.
+// scratches recycles scratch between calls. Kernels are called through function values, so their arguments would
+// otherwise be allocated on the heap.
 var scratches recycler[scratch]
 
 func takeScratch() *scratch { return scratches.get() }

@@ -2,18 +2,18 @@ package vec
 
 import "fmt"
 
-// The numbers of rows of weights that [Tier.TiledLatent] supports: multiples of LatentDepth up to LatentRows.
+// The numbers of weight rows that [Tier.TiledLatent] supports: multiples of LatentDepth up to LatentRows.
 const (
 	LatentDepth = 32
 	LatentRows  = 512
 )
 
-// TiledLatent computes y = x·w on tiles, where rows of weights run along the output as in [Tier.AccumulateBF16]:
+// TiledLatent computes y = x·w on tiles; the rows of w run along the output as in [Tier.AccumulateBF16]:
 //
 //	y [m, LatentDim] rows ldy apart, x [m, d] rows ldx apart, bfloat16 w [d, LatentDim] rows ldw apart
 //
-// Every sum adds d in steps of 32, first the rounded numbers of x and then the rounding errors, for any m. If ahead
-// is not zero, the d rows of weights that begin ahead rows after w are prefetched meanwhile; they need not exist.
+// Every sum adds d in steps of 32, first the rounded numbers of x and then their rounding errors, for any m. If ahead
+// is not zero, the d weight rows that begin ahead rows after w are prefetched; they need not exist.
 func (t *Tier) TiledLatent(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, d, ahead int) {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: TiledLatent: tier %s has no tiles", t.Name))

@@ -4,8 +4,9 @@ package vec
 
 import "unsafe"
 
-// latentScratch is the memory of one product of rows by weights that run along the output. It uses the kernels that
-// multiply attention's weights by rows of the cache, with x as the weights and the weights as the rows.
+// latentScratch is the memory of one product of rows by weights whose rows run along the output. It uses the kernels
+// with which attention multiplies weights by cache rows: x takes the place of the attention weights, and the weight
+// rows that of the cache rows.
 type latentScratch struct {
 	split  packArgs
 	value  attendValueArgs
@@ -15,7 +16,7 @@ type latentScratch struct {
 	x      []uint16  // [d/32, 2 parts] tiles of 16 rows
 	out    []float32 // [32] tiles
 	tiles  []uint16
-	places []int // of the rows of weights, then of those to prefetch, with fetchBehind before and after
+	places []int // byte offsets of weight rows, then of rows to prefetch; fetchBehind more before and after
 }
 
 var latentScratches recycler[latentScratch]
@@ -63,7 +64,7 @@ func tiledLatent(p product, w []byte, ahead int) {
 			a.rows[r] = at(p.x, (m+r)*p.ldx)
 		}
 		runKernel(splitSixteen, a)
-		v.columns = valueBlocks // the kernel counts down
+		v.columns = valueBlocks // the kernel counts columns down
 		runKernel(latentValuesamx, v)
 		v.fetch = nil
 		for r := range rows {

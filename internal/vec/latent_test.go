@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// For every number of rows, and for weights with and without gaps, results are within the rounding of x, a row has the
-// same bits alone, and nothing is written outside the output.
+// Results are within the rounding of x for every number of rows, and for weights with and without gaps. A row is
+// bitwise equal alone, and nothing is written outside the output.
 func TestTiledLatent(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(51)

@@ -6,8 +6,8 @@ import "fmt"
 //
 //	y [m, n] rows ldy apart, x [m, k] rows ldx apart, w [n, k] rows ldw apart
 //
-// Each element is one vector of partial sums over ascending k, reduced by one fixed tree, for any m and n. Sums of no
-// elements are 0.
+// Each element is a vector of partial sums over ascending k, whose lanes are added in one fixed order, for any m and n.
+// Sums of no elements are 0.
 func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulF32", len(w), n, k) {
@@ -15,9 +15,8 @@ func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []floa
 	}
 }
 
-// MatMulBF16 is [Tier.MatMulF32] with bfloat16 weights, two little-endian
-// bytes each: the same bits as over the widened weights, unless the tier is
-// [Tier.Tiled].
+// MatMulBF16 is [Tier.MatMulF32] with bfloat16 weights, two little-endian bytes each. The result is bitwise equal to
+// that with the widened weights, unless the tier is [Tier.Tiled].
 func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulBF16", len(w)/2, n, k) {
@@ -25,8 +24,8 @@ func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byt
 	}
 }
 
-// MatMulF16 is [Tier.MatMulF32] with IEEE half-precision weights, two
-// little-endian bytes each: the same bits as over the widened weights.
+// MatMulF16 is [Tier.MatMulF32] with IEEE half-precision weights, two little-endian bytes each. The result is bitwise
+// equal to that with the widened weights.
 func (t *Tier) MatMulF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulF16", len(w)/2, n, k) {
@@ -34,14 +33,12 @@ func (t *Tier) MatMulF16(y []float32, ldy int, x []float32, ldx, m int, w []byte
 	}
 }
 
-// MatMulFP8 is [Tier.MatMulF32] with e4m3 weights, one byte each, in blocks of
-// 128 x 128 that share a scale:
+// MatMulFP8 is [Tier.MatMulF32] with e4m3 weights, one byte each, in blocks of 128 x 128 that share a scale:
 //
 //	value[n][k] = e4m3(w[n][k]) · scale[(row0+n)/128*ldScale + k/128]
 //
-// row0 is the index of w's first row in the full matrix, so w may be any band
-// of it. The result has the same bits as over the widened weights, unless the
-// tier is [Tier.Tiled].
+// row0 is the index of w's first row in the full matrix, so w may be any band of that matrix. The result is bitwise
+// equal to that with the widened weights, unless the tier is [Tier.Tiled].
 func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []float32,
 	ldScale, row0 int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
@@ -52,9 +49,8 @@ func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte
 	}
 }
 
-// MatMulFP4 is a product with e2m1 weights as [Tier.TiledFP4] has them, ldw bytes
-// between rows. The sum of the products of each group of 32 is scaled, unless the tier
-// is [Tier.Tiled].
+// MatMulFP4 is a product with e2m1 weights in the format of [Tier.TiledFP4], ldw bytes between rows. The sum of the
+// products of each group of 32 is scaled, unless the tier is [Tier.Tiled].
 func (t *Tier) MatMulFP4(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []byte,
 	ldScale int) {
 	if k%2 != 0 {
@@ -67,9 +63,8 @@ func (t *Tier) MatMulFP4(y []float32, ldy int, x []float32, ldx, m int, w []byte
 	}
 }
 
-// ready checks the shapes of a product whose w has the given length in
-// elements and is [rows, cols]. It reports whether anything is left to
-// compute, having written the zeros of empty sums.
+// ready checks the shapes of a product; w has lenW elements and is [rows, cols]. It reports whether anything is left to
+// compute: for sums of no elements it has already written zeros.
 func (p *product) ready(method string, lenW, rows, cols int) bool {
 	needMatrix(method, "y", len(p.y), p.m, p.n, p.ldy)
 	needMatrix(method, "x", len(p.x), p.m, p.k, p.ldx)

@@ -19,9 +19,9 @@ func (s *isa) matMulFP8(p product, w []byte, scale blockScale) {
 	s.matMul(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 
-// matMulF16 widens bands of the weights: GGUF files hold few matrices in this format.
+// matMulF16 widens bands of the weights, without special kernels: GGUF files have few float16 matrices.
 func (s *isa) matMulF16(p product, w []byte) {
-	const band = 96 // whole panels
+	const band = 96 // rows: whole panels
 	buf := wideRows.get()
 	defer wideRows.put(buf)
 	wide := sized(buf, min(band, p.n)*p.k)
@@ -44,7 +44,7 @@ func (s *isa) dot(a, b []float32) float32 {
 }
 
 // matMul multiplies few rows by weights in place and many rows by packed weights. Both keep one register of sums per
-// element and process k in ascending registers, so both give the same bits.
+// element and process k in ascending registers, so their results are bitwise equal.
 func (s *isa) matMul(p *product, w weights) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
@@ -55,12 +55,11 @@ func (s *isa) matMul(p *product, w weights) {
 	s.matMulPanels(sc, p, &w)
 }
 
-// rowsChunk is the number of bytes of weights one call of a row kernel reads: about 10 microseconds from memory, and
-// small enough to be cached for more rows of x.
+// rowsChunk is the number of bytes of weights that one call of a row kernel reads: about 10 microseconds from memory,
+// and small enough to stay in the cache for further rows of x.
 const rowsChunk = 128 << 10
 
-// matMulRows processes the weights in bands that share their scales, and these in
-// chunks.
+// matMulRows processes the weights in bands that share their scales, and each band in chunks.
 func (s *isa) matMulRows(sc *scratch, p *product, w *weights) {
 	chunk := max(4, rowsChunk/(p.k*w.size())&^3)
 	for j := 0; j < p.n; {
@@ -76,16 +75,16 @@ func (s *isa) matMulRows(sc *scratch, p *product, w *weights) {
 	}
 }
 
-// factor is the left factor of a band of weights and the kernels to use.
+// factor is the left factor for a band of weights and the kernels that multiply it.
 type factor struct {
 	x       []float32 // [m, k], rows ldx apart
 	ldx     int
 	kernels *[4][2]func(*rowsArgs)
 }
 
-// factor chooses how e4m3 weights get their scales. If the band's scales are powers of two, as in most checkpoints,
-// scaling x instead is exact and saves two of ten instructions per 32 weights; the products and the sums are the same
-// numbers. Whether it is exact is checked for every x.
+// factor chooses how the scales of e4m3 weights are applied. If the band's scales are powers of two, as in most
+// checkpoints, scaling x instead is exact and saves two of ten instructions per 32 weights; the products and the sums
+// are the same numbers. For every x it checks whether this is exact.
 func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	plain := factor{x: p.x, ldx: p.ldx, kernels: &s.rows[w.format]}
 	whole := p.k / s.vec.lanes * s.vec.lanes
@@ -108,15 +107,14 @@ func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	return scaled
 }
 
-// notPowerOfTwo reports whether a scale is anything but a power of two that
-// leaves every e4m3 value a normal float32.
+// notPowerOfTwo reports whether a scale is not a power of two, or would make some e4m3 value a subnormal or infinite
+// float32.
 func notPowerOfTwo(scale float32) bool {
 	bits := math.Float32bits(scale)
 	return bits&(1<<23-1) != 0 || bits < (127-100)<<23 || bits > (127+100)<<23
 }
 
-// rowsBlock computes y[i:i+rows, j:j+cols], where the weights' rows share
-// their scales.
+// rowsBlock computes y[i:i+rows, j:j+cols] for weight rows that share their scales.
 func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows, j, cols int) {
 	a := &sc.rows
 	a.ldy, a.ldx, a.ldw = 4*p.ldy, 4*f.ldx, w.size()*w.ld
@@ -139,7 +137,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows,
 		kernel, width, groups := kernels[0], 4, (end-j)/4
 		switch {
 		case groups == 0 && cols >= 4:
-			// The last few columns again, together with some before them.
+			// The last columns that are fewer than four, together with some of the columns before them.
 			j, groups = end-4, 1
 		case groups == 0:
 			kernel, width, groups = kernels[1], 1, end-j
@@ -160,8 +158,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows,
 	}
 }
 
-// padded clears the register of the given row in a tail buffer, copies values
-// to its start and returns it.
+// padded clears one register of a tail buffer, copies values to its start and returns it.
 func (s *vectors) padded(buffer []float32, row int, values []float32) []float32 {
 	lane := buffer[row*s.lanes:][:s.lanes]
 	clear(lane)
@@ -169,9 +166,8 @@ func (s *vectors) padded(buffer []float32, row int, values []float32) []float32 
 	return lane
 }
 
-// markNaN sets the sums whose weights contain a NaN code, which the row
-// kernels read as a number. Speed does not matter here: checkpoints
-// hold no NaN.
+// markNaN sets the results whose weights contain a NaN code, which the row kernels read as a number. It is slow, but
+// checkpoints have no NaN.
 func (p *product) markNaN(w *weights, i, rows, j, cols int) {
 	nan := float32(math.NaN())
 	for c := j; c < j+cols; c++ {

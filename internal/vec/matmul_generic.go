@@ -2,8 +2,8 @@ package vec
 
 import "sparrow/internal/num"
 
-// The portable products compute each element by one call of one dot product,
-// so the order of its sum is the order written in that dot product.
+// The portable products compute each element by one dot product, so the order of its sum is the order in that dot
+// product.
 
 func matMulF32Go(p product, w []float32) {
 	for i := range p.m {
@@ -65,10 +65,10 @@ func matMulFP4Go(p product, w, scale []byte, ldScale int) {
 	}
 }
 
-// wideRows are widened rows of weights or queries between calls.
+// wideRows recycles widened rows of weights or queries between calls.
 var wideRows recycler[[]float32]
 
-// sized is n elements of a recycled slice, which grows to the largest n.
+// sized returns n elements of a recycled slice, which grows to the largest n.
 func sized[T any](buf *[]T, n int) []T {
 	if cap(*buf) < n {
 		*buf = make([]T, n)
@@ -83,8 +83,8 @@ func (p *product) column(j int, row []float32) {
 	}
 }
 
-// dotGo keeps four running sums, over the elements of equal index modulo 4,
-// and adds them as a tree. Elements past the last group of four follow.
+// dotGo keeps four running sums, one for each index modulo 4, and adds them pairwise. The elements after the last group
+// of four are added last.
 func dotGo(a, b []float32) float32 {
 	b = b[:len(a)]
 	var s0, s1, s2, s3 float32

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// matrix holds the operands of one product in all three formats: the narrow weights and their widened values.
+// matrix holds the operands of one product, with weights in all three formats and their widened values.
 type matrix struct {
 	m, n, k       int
 	ldx, ldw, ldy int
@@ -97,8 +97,8 @@ func (a *matrix) run(t *Tier, format, i, m, j, n int) []float32 {
 	return y
 }
 
-// check compares y = [m, n] with float64 sums. The error bound is that of a sum of at most k/8 rounded terms, relative
-// to the sum of magnitudes. If tiles multiply narrow weights, x is rounded as well.
+// check compares y [m, n] with float64 sums. The error bound is that of a sum of at most k/8 rounded terms, relative to
+// the sum of magnitudes. If tiles multiply narrow weights, the bound includes the rounding of x.
 func (a *matrix) check(t *testing.T, tier *Tier, format int, y []float32) {
 	t.Helper()
 	rounding := float64(a.k/4+8) * 0x1p-24
@@ -144,8 +144,8 @@ func TestMatMulMatchesFloat64Sums(t *testing.T) {
 	})
 }
 
-// Matrix products with float16 weights have the same bits as with the widened weights, for all weights: random codes
-// include subnormal numbers, infinities and NaN.
+// Matrix products with float16 weights are bitwise equal to products with the widened weights, for all weights: random
+// codes include subnormal numbers, infinities and NaN.
 func TestHalfPrecisionWeightsAreWidened(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(6)
@@ -165,8 +165,8 @@ func TestHalfPrecisionWeightsAreWidened(t *testing.T) {
 	})
 }
 
-// A row and a column have the same bits alone, in every tile shape and at every position in the tile. Narrow weights
-// give the same bits as widened weights, unless tile instructions multiply them.
+// A row and a column are bitwise equal alone, in every tile shape and at every position in the tile. Products with
+// narrow weights are bitwise equal to products with widened weights, unless tile instructions multiply them.
 func TestMatMulRowsAndColumnsAreIndependent(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const rows, cols = 11, 13

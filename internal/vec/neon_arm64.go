@@ -6,18 +6,20 @@ import "unsafe"
 
 // The structs below are the arguments of kernels. The assembly reads the fields by their generated offsets.
 
-// neonArgs: up to four rows of x by up to eight rows of weights. Where there are fewer, the last ones are given again.
+// neonArgs are the arguments of kernels that multiply up to four rows of x by up to eight weight rows. If there are
+// fewer rows, the last one is repeated.
 type neonArgs struct {
-	y     [16]float32       // out: [8] of one row, [4, 4] of four
+	y     [16]float32       // output: [8] for one row of x, [4, 4] for four
 	x     [4]unsafe.Pointer // float32
 	w     [8]unsafe.Pointer // in the kernel's format
-	steps int               // of 8 values
-	tail  int               // 1 where values are left, which follow
+	steps int               // steps of 8 values
+	tail  int               // 1 if fewer than 8 values follow the steps
 	xTail [4][neonStep]float32
 	wTail [8][neonStep]float32
 }
 
-// neonSumArgs: one row of x by d rows of weights, added to sixteen columns of y.
+// neonSumArgs are the arguments of kernels that add the products of one row of x and d weight rows to sixteen columns
+// of y.
 type neonSumArgs struct {
 	y, x, w unsafe.Pointer
 	ldw     int // bytes between rows of weights
@@ -25,7 +27,7 @@ type neonSumArgs struct {
 }
 
 const (
-	neonStep    = 8  // values that the kernels take at once
+	neonStep    = 8  // values that a step takes
 	neonColumns = 16 // columns of neonSumArgs
 	// Rows of weights that one call of an accumulating kernel processes: a few microseconds.
 	neonDepth = 2048
@@ -58,13 +60,13 @@ func neonSumF32(a *neonSumArgs)
 //go:noescape
 func neonSumBF16(a *neonSumArgs)
 
-// neonScratch is the memory one call works in: kernels are reached through function values, so their arguments would
-// otherwise be allocated on the heap.
+// neonScratch is the memory of one call. Kernels are called through function values, so their arguments would otherwise
+// be allocated on the heap.
 type neonScratch struct {
 	rows   neonArgs
 	sum    neonSumArgs
 	blocks neonBlockArgs
-	one    [1]float32 // the factor of a single row
+	one    [1]float32 // factor of a single row
 	wide   []float32  // widened weights
 }
 
@@ -77,11 +79,11 @@ func releaseNEON(s *neonScratch) {
 	neonScratches.put(s)
 }
 
-// neonWeights are rows of weights in one format and the kernels for it.
+// neonWeights are weight rows in one format and the kernels for that format.
 type neonWeights struct {
 	at       func(row, col int) unsafe.Pointer
-	widen    func(to []float32, row, col int) // len(to) values
-	one, all func(*neonArgs)                  // one row of x by eight, four by four
+	widen    func(to []float32, row, col int) // writes len(to) values
+	one, all func(*neonArgs)                  // one row of x by eight weight rows; four by four
 }
 
 func neonF32(w []float32, ld int) neonWeights {
@@ -112,10 +114,10 @@ func neonMatMulF16(p product, w []byte) {
 		widen: func(to []float32, row, col int) { widenF16Go(to, w[2*(row*p.ldw+col):]) }})
 }
 
-// neonBand is how many rows of weights without a kernel are widened at a time.
+// neonBand is the number of weight rows that are widened at a time if their format has no kernel.
 const neonBand = 32
 
-// neonMatMulFP8 widens bands of the weights, with the same values as plain Go.
+// neonMatMulFP8 multiplies by e4m3 weights. It widens them in bands, to the values of plain Go.
 func neonMatMulFP8(p product, w []byte, scale blockScale) {
 	s := neonScratches.get()
 	defer releaseNEON(s)
@@ -130,7 +132,7 @@ func neonMatMulFP8(p product, w []byte, scale blockScale) {
 	}
 }
 
-// matMul multiplies by four rows of weights at a time where there are several rows of x, else by eight.
+// matMul multiplies by four weight rows at a time if x has several rows, otherwise by eight.
 func (s *neonScratch) matMul(p *product, w neonWeights) {
 	if p.m == 1 {
 		for j := 0; j < p.n; j += 8 {
@@ -154,8 +156,8 @@ func (s *neonScratch) matMul(p *product, w neonWeights) {
 	}
 }
 
-// point sets the arguments to m rows of x from row i on and n rows of weights from row j on; kernels take mMax and
-// nMax.
+// point sets the arguments to m rows of x, starting at row i, and n weight rows, starting at row j. A kernel takes mMax
+// and nMax rows.
 func (s *neonScratch) point(p *product, w neonWeights, i, m, mMax, j, n, nMax int) {
 	a := &s.rows
 	a.steps, a.tail = p.k/neonStep, 0
@@ -221,7 +223,7 @@ func neonAccumulateBF16(p product, w []byte) {
 		})
 }
 
-// neonAccumulateFP8 widens bands of the weights.
+// neonAccumulateFP8 accumulates e4m3 weights, which it widens in bands.
 func neonAccumulateFP8(p product, w []byte, scale blockScale) {
 	s := neonScratches.get()
 	defer releaseNEON(s)
@@ -236,7 +238,8 @@ func neonAccumulateFP8(p product, w []byte, scale blockScale) {
 	}
 }
 
-// accumulate adds sixteen columns at a time; the last few are added one at a time, rounded as in the kernel.
+// accumulate adds sixteen columns at a time with the kernel, and the last columns one at a time with the rounding of
+// the kernel.
 func (s *neonScratch) accumulate(p *product, kernel func(*neonSumArgs), size int, at func(d, c int) unsafe.Pointer,
 	value func(d, c int) float32) {
 	whole := p.n / neonColumns * neonColumns

@@ -8,40 +8,41 @@ import (
 	"sparrow/internal/num"
 )
 
-// nibbleArgs: up to four ordered rows of x by rows of e2m1 weights. Strides are in bytes.
+// nibbleArgs are the arguments of kernels that multiply up to four reordered rows of x by e2m1 weight rows. Strides are
+// in bytes.
 type nibbleArgs struct {
 	//lint:ignore U1000 only the assembly uses it
 	spill                  [64]byte // 8 lanes: decoded codes of a block
 	y, x, w                unsafe.Pointer
-	scale                  unsafe.Pointer // float32
+	scale                  unsafe.Pointer // float32 scales
 	ldy, ldx, ldw, ldScale int
-	rows                   int // of weights; counted down by the kernel
-	blocks                 int // of a row, eight registers of x each
+	rows                   int // weight rows; the kernel counts it down
+	blocks                 int // blocks of a row, eight registers of x each
 }
 
-// nibbleKernels are the kernels of an instruction set: products, indexed by the number of rows of x minus one; the
-// reordering of x; the scales.
+// nibbleKernels are the kernels of an instruction set for e2m1 weights: products, indexed by the number of rows of x
+// minus one; the reordering of x; and the conversion of scales.
 type nibbleKernels struct {
 	rows   [4]func(*nibbleArgs)
 	order  func(*vecArgs)
 	scales func(*vecArgs)
-	factor float32 // of scales
+	factor float32 // factor of scales
 }
 
-// nibbleScratch is the memory one product with e2m1 weights works in.
+// nibbleScratch is the memory of one product with e2m1 weights.
 type nibbleScratch struct {
 	args   nibbleArgs
 	vec    vecArgs
 	x      []float32 // [m, kp] in the order of the codes
-	row    []float32 // one of them before, zero-padded
+	row    []float32 // zero-padded row of x before it is reordered
 	scales []float32 // [rows of a chunk, kp/32]
-	codes  []byte    // [rows of a chunk, kp/2], zero-padded, where k is not whole blocks
+	codes  []byte    // [rows of a chunk, kp/2], zero-padded, if k is not whole blocks
 }
 
 var nibbleScratches recycler[nibbleScratch]
 
-// matMulFP4 multiplies x, ordered as the codes are decoded and filled up with zeros to whole blocks, by rows of
-// weights, chunk by chunk.
+// matMulFP4 multiplies x by weight rows, chunk by chunk. The rows of x are reordered as the codes are decoded, and
+// padded with zeros to whole blocks.
 func (s *isa) matMulFP4(p product, w, scale []byte, ldScale int) {
 	ns := nibbleScratches.get()
 	defer releaseNibbles(ns)
@@ -68,7 +69,7 @@ func (s *isa) matMulFP4(p product, w, scale []byte, ldScale int) {
 	}
 }
 
-// orderRows writes the rows of x in the order of the codes.
+// orderRows writes the rows of x in the order in which codes are decoded.
 func (s *isa) orderRows(ns *nibbleScratch, p *product, kp int) {
 	ns.x = sized(&ns.x, p.m*kp)
 	a := &ns.vec
@@ -85,7 +86,7 @@ func (s *isa) orderRows(ns *nibbleScratch, p *product, kp int) {
 	}
 }
 
-// scalesOf writes the scales of rows as float32, times the factor of the kernels, and zeros past the last.
+// scalesOf writes the scales of rows as float32, times the factor of the kernels, and zeros for padding.
 func (s *isa) scalesOf(ns *nibbleScratch, p *product, scale []byte, ldScale, rows, kp int) {
 	groups, ld := (p.k+GroupFP4-1)/GroupFP4, kp/GroupFP4
 	ns.scales = sized(&ns.scales, rows*ld)
@@ -104,7 +105,7 @@ func (s *isa) scalesOf(ns *nibbleScratch, p *product, scale []byte, ldScale, row
 	}
 }
 
-// padded copies rows of codes and fills them up with zeros.
+// padded copies rows of codes and pads each with zeros.
 func (ns *nibbleScratch) padded(codes []byte, ld, rows, size, whole int) []byte {
 	if cap(ns.codes) < rows*whole {
 		ns.codes = make([]byte, rows*whole)

@@ -26,7 +26,7 @@ func TestMatMulFP4(t *testing.T) {
 				taken = inPlanes(x, k, m, k)
 			}
 			wantSums(t, "fp4", y, taken, k, m, f.wide, k, n, k, float64(k/8+8)*0x1p-24)
-			// Each row has the same bits alone.
+			// Each row is bitwise equal alone.
 			for i := range m {
 				alone := make([]float32, n)
 				tier.MatMulFP4(alone, n, x[i*k:], k, 1, f.codes, k/2, n, k, f.scales, groups)

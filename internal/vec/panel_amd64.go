@@ -4,10 +4,10 @@ package vec
 
 import "unsafe"
 
-// matMulPanels processes a few rows of weights at a time, widened into a panel or in place, which stay in the L1
-// cache, and multiplies blockRows rows of x by them. A k longer than a panel is processed in blocks, and the sums are
-// kept in memory between them. Each block of x is multiplied by groupPanels panels in turn while it is in the L2
-// cache. There are at least panelMR rows.
+// matMulPanels takes a few weight rows at a time, widened into a panel or in place, which stay in the L1 cache, and
+// multiplies blockRows rows of x by them. If k is longer than a panel, it processes k in blocks and keeps the sums in
+// memory in between. A block of x is multiplied by groupPanels panels in turn while it is in the L2 cache. There are at
+// least panelMR rows.
 func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
 	group := groupPanels * s.panels[0].cols
 	for i := 0; i < p.m; i += blockRows {
@@ -20,8 +20,8 @@ func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
 	}
 }
 
-// panelGroup adds the block of columns [k, k+panelK) of x to the sums of rows
-// [i, i+rows) and weights [j, end).
+// panelGroup adds the products of columns [k, k+panelK) of x and of the weights to the sums of rows [i, i+rows) and
+// weight rows [j, end).
 func (s *isa) panelGroup(sc *scratch, p *product, w *weights, i, rows, j, end, k int) {
 	depth := min(panelK, p.k-k)
 	a, first := &sc.panel, j
@@ -43,14 +43,14 @@ func (s *isa) panelGroup(sc *scratch, p *product, w *weights, i, rows, j, end, k
 		}
 		// The address may be out of range; prefetch ignores that.
 		a.ahead = uintptr(w.at(0, 0)) + uintptr(row*a.ldAhead+col*w.size())
-		each := 64 * max(rows/s.panelMR, 1) // bytes of a row that a line per tile covers
+		each := 64 * max(rows/s.panelMR, 1) // bytes of a row covered by prefetching one line per tile
 		a.lines = (min(panelK, p.k-col)*w.size() + each - 1) / each
 		s.panelBlock(sc, p, kernel, slot, i, rows, j, cols, k, depth)
 		j += cols
 	}
 }
 
-// panelFor returns the narrowest panel with space for the remaining columns, or the widest panel.
+// panelFor returns the kernel of the narrowest panel with space for the remaining columns, or of the widest panel.
 func (s *isa) panelFor(cols int) panelKernel {
 	best := s.panels[0]
 	for _, k := range s.panels[1:] {
@@ -61,8 +61,8 @@ func (s *isa) panelFor(cols int) panelKernel {
 	return best
 }
 
-// packPanel widens rows [j, j+cols) and columns [k, k+depth) of the weights.
-// What is left of the last register and of the panel's rows is zero.
+// packPanel widens rows [j, j+cols) and columns [k, k+depth) of the weights. The unused parts of the last register and
+// of the panel's rows are zero.
 func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
 	whole := (depth + s.vec.lanes - 1) / s.vec.lanes * s.vec.lanes
 	for r := range lines {
@@ -76,9 +76,8 @@ func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
 	}
 }
 
-// panelBlock multiplies rows [i, i+rows) of x by the panel, the slot-th of
-// its group. Rows that do not fill a tile are computed once more in a tile that
-// ends with them.
+// panelBlock multiplies rows [i, i+rows) of x by the panel; slot is the index of the panel in its group. If the last
+// rows do not fill a tile, they are computed in a tile that ends with them and overlaps the tile before.
 func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, slot, i, rows, j, cols, k, depth int) {
 	a := &sc.panel
 	a.ldx = 4 * p.ldx
@@ -97,7 +96,7 @@ func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, slot, i, r
 	}
 }
 
-// panelTiles runs tiles from row i on, whose sums are kept in sums.
+// panelTiles runs tiles, starting at row i, and stores their sums in sums between blocks of k.
 func (s *isa) panelTiles(sc *scratch, p *product, kernel panelKernel, i, tiles int, sums []float32, j, cols, k int) {
 	a := &sc.panel
 	a.tiles = tiles
@@ -125,11 +124,10 @@ func flag(b bool) int {
 	return 0
 }
 
-// maskWindow holds vector masks: n ones start at index 8-n.
+// maskWindow holds vector masks: a mask of n lanes starts at index 8-n.
 var maskWindow = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
 
-// tailMask returns a vector mask of the first n < 8 lanes. Kernels with 16 lanes
-// use the bit mask instead.
+// tailMask returns a vector mask of the first n < 8 lanes. Kernels with 16 lanes use a bit mask instead.
 func tailMask(n int) unsafe.Pointer {
 	return at(maskWindow[:], max(0, 8-n))
 }

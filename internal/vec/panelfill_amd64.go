@@ -15,7 +15,7 @@ type panelWeights struct {
 	b      []byte
 	ld     int // bytes between rows
 	k      int
-	scale  blockScale // e4m3
+	scale  blockScale // scales, for e4m3
 }
 
 type panelFormat int
@@ -25,8 +25,8 @@ const (
 	panelFP8
 )
 
-// block returns how many rows from row on make a block: their scales, where
-// they have any, are in one line.
+// block returns the number of rows of a block that starts at a row: at most blockW, with scales, if the format has
+// them, from one row of scales.
 func (w *panelWeights) block(row, left int) int {
 	rows := min(blockW, left)
 	if w.format == panelFP8 {
@@ -35,13 +35,13 @@ func (w *panelWeights) block(row, left int) int {
 	return rows
 }
 
-// folded reports whether the scales of a row, all of them, are in the panel.
-// That is exact only for powers of two; others scale the sums of their block.
+// folded reports whether all scales of a row are multiplied into the panel. That is exact only for powers of two;
+// otherwise the sums of each block are scaled.
 func (w *panelWeights) folded(row int) bool {
 	return w.format != panelFP8 || !slices.ContainsFunc(w.scale.row(row)[:(w.k-1)/scaleBlock+1], notPowerOfTwo)
 }
 
-// bytes returns the size of n weights of a row.
+// bytes returns the number of bytes of n weights of a row.
 func (w *panelWeights) bytes(n int) int {
 	if w.format == panelBF16 {
 		return 2 * n
@@ -49,9 +49,8 @@ func (w *panelWeights) bytes(n int) int {
 	return n
 }
 
-// fill copies columns [k, k+depth) of rows [row, row+rows) into the panel and
-// prefetches the weights ts.fill.ahead bytes further on. Weights past the depth are
-// zero up to a whole step.
+// fill copies columns [k, k+depth) of rows [row, row+rows) into the panel and prefetches the weights ts.fill.ahead
+// bytes further on. Weights after depth are zero up to a whole step.
 func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded bool) {
 	a := &ts.fill
 	a.ldw, a.rows = w.ld, rows
@@ -77,11 +76,11 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 	a.w = nil
 }
 
-// maxPower bounds the powers of two that a panel supports; see notPowerOfTwo.
+// maxPower is the largest exponent, and -maxPower the smallest, of powers of two in a panel; see notPowerOfTwo.
 const maxPower = 100
 
-// tablesFP8 holds the low bytes and the high bytes of every e4m3 code without its sign, as bfloat16 times each power
-// of two. Every entry is exact, and none is subnormal, because tiles treat subnormal numbers as zero.
+// tablesFP8 holds the low bytes and the high bytes of the value of every unsigned e4m3 code as bfloat16, times each
+// power of two. Every entry is exact, and none is subnormal, because tiles treat subnormal numbers as zero.
 var tablesFP8 = sync.OnceValue(func() *[2*maxPower + 1][2][128]byte {
 	tables := new([2*maxPower + 1][2][128]byte)
 	for i := range tables {

@@ -2,8 +2,9 @@ package vec
 
 import "sparrow/internal/num"
 
-// RotateQuant prepares n indexer vectors v [n, 128]: each is Hadamard rotated in place and quantised to codes [n,
-// 128] e4m3 with its own scale, scales [n], with exactly the results of [num.Hadamard128] and [num.QuantE4M3].
+// RotateQuant prepares n indexer vectors v [n, 128]: it rotates each vector in place with the Hadamard matrix and
+// quantises it to codes [n, 128] e4m3 with one scale per vector, scales [n]. The results are bitwise equal to those of
+// [num.Hadamard128] and [num.QuantE4M3].
 func (t *Tier) RotateQuant(codes []byte, scales, v []float32, n int, mode num.ScaleMode) {
 	const method = "RotateQuant"
 	needMatrix(method, "codes", len(codes), n, IndexDim, IndexDim)

@@ -8,11 +8,11 @@ import (
 	"sparrow/internal/num"
 )
 
-// quantArgs: n vectors of 128 elements.
+// quantArgs are the arguments of the kernel that rotates and quantises n vectors of 128 elements.
 type quantArgs struct {
 	v, codes, scales unsafe.Pointer
 	n                int
-	pow2             int // scales are powers of two
+	pow2             int // 1 if scales are powers of two
 }
 
 // quantCall is the number of vectors that one call processes: about ten microseconds.

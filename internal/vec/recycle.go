@@ -4,7 +4,7 @@ package vec
 
 import "sync"
 
-// recycler keeps memory between calls. The zero value is ready.
+// recycler keeps scratch memory between calls. The zero value is ready to use.
 type recycler[T any] struct{ pool sync.Pool }
 
 func (r *recycler[T]) get() *T {

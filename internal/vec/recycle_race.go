@@ -4,9 +4,9 @@ package vec
 
 import "sync"
 
-// recycler keeps memory between calls. The zero value is ready. Under the race detector sync.Pool drops items at
-// random, and allocating a scratch of half a megabyte for every fourth row would be most of a test's time; a locked
-// list drops none.
+// recycler keeps scratch memory between calls. The zero value is ready to use. Under the race detector sync.Pool drops
+// items at random, and allocating half a megabyte of scratch memory for every fourth row would take most of a test's
+// time. A list with a lock drops none.
 type recycler[T any] struct {
 	mu   sync.Mutex
 	free []*T

@@ -5,13 +5,12 @@ const TurnDim = 64
 
 // Turn is a rotation of 32 pairs by an angle each, prepared for many heads.
 type Turn struct {
-	by     [2 * TurnDim]float32 // cosine of every element, then the sine its partner is multiplied with
+	by     [2 * TurnDim]float32 // cosine of every element, then the sine that multiplies the element's partner
 	halves bool
 }
 
-// Set prepares the rotation by angles with the given 32 cosines and sines. Pairs are
-// adjacent elements or, with halves, an element of the lower and one of the upper half.
-// inverse negates the angles.
+// Set prepares the rotation with the given 32 cosines and sines. The pairs are adjacent elements or, if halves is true,
+// element i and element i + 32. If inverse is true, it rotates by the negative angles.
 func (t *Turn) Set(cos, sin []float32, halves, inverse bool) {
 	needLen("Turn.Set", "cos", len(cos), TurnDim/2)
 	needLen("Turn.Set", "sin", len(sin), TurnDim/2)
@@ -37,8 +36,8 @@ func (t *Turn) partner(i int) int {
 	return i ^ 1
 }
 
-// Rotate rotates the first 64 elements of each of the heads that begin ld apart in x:
-// both products of a sum are rounded.
+// Rotate rotates the first 64 elements of each head; the heads in x begin ld elements apart. Both products are rounded
+// before they are added.
 func (t *Tier) Rotate(x []float32, heads, ld int, by *Turn) {
 	needMatrix("Rotate", "x", len(x), heads, TurnDim, ld)
 	if heads > 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every tier gives the same bits as the plain rotation, for both pairings and both directions, and changes no other
+// Every tier is bitwise equal to the plain rotation, for both pairings and both directions, and changes no other
 // element.
 func TestRotate(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {

@@ -5,14 +5,14 @@
 
 // Products of float32 rows with float32, bfloat16 or float16 weights, and sums of scaled rows. One register of four
 // sums belongs to each element of a result; it takes k in ascending steps of 8 and is folded as (0+1)+(2+3), so that
-// all shapes give the same bits. Instructions that the assembler does not have are written as words; the arguments of
-// their macros are numbers of registers, in the order of the assembler: the destination last.
+// all shapes give bitwise equal results. Instructions that Go's assembler does not support are written as words; the
+// arguments of their macros are register numbers, with the destination last.
 
 #define FADDP(m, n, d) WORD $(0x6E20D400 | (m)<<16 | (n)<<5 | (d))
 #define FCVTL(n, d) WORD $(0x0E217800 | (n)<<5 | (d))
 #define FCVTL2(n, d) WORD $(0x4E217800 | (n)<<5 | (d))
 
-// Eight weights become float32 in V28 and V29. V26 is zero.
+// Converts eight weights to float32 in V28 and V29. V26 is zero.
 #define LOADF32(p) \
 	VLD1.P 32(p), [V28.S4, V29.S4]
 

@@ -3,7 +3,7 @@ package vec
 // CollectSlack is the number of elements by which the outputs of [Tier.Collect] are longer than its input.
 const CollectSlack = 16
 
-// CountAbove returns how many elements of x are at least floor. NaN is not.
+// CountAbove returns the number of elements of x that are at least floor. NaN is not counted.
 func (t *Tier) CountAbove(x []float32, floor float32) int {
 	if len(x) == 0 {
 		return 0
@@ -11,9 +11,9 @@ func (t *Tier) CountAbove(x []float32, floor float32) int {
 	return t.ops.countAbove(x, floor)
 }
 
-// Collect keeps the elements of x that are at least floor, in order, and their positions: base+i for x[i] or, if
-// places is given, places[i]. It returns their number. NaN is not kept. at and kept have len(x)+CollectSlack elements
-// and may be overwritten to the end; they may be places and x themselves.
+// Collect writes the elements of x that are at least floor to kept, in order, and their positions to at: base+i for
+// x[i] or, if places is given, places[i]. It returns their number. NaN is not collected. at and kept have
+// len(x)+CollectSlack elements and may be overwritten to the end; they may be places and x themselves.
 func (t *Tier) Collect(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
 	const method = "Collect"
 	n := len(x)

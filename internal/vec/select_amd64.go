@@ -4,11 +4,11 @@ package vec
 
 import "unsafe"
 
-// selectArgs: numbers against a floor.
+// selectArgs are the arguments of kernels that compare numbers with a floor.
 type selectArgs struct {
 	x, at, kept, places unsafe.Pointer
 	steps               int
-	n                   int // out
+	n                   int // output: number of elements found
 	base                int32
 	floor               float32
 }

@@ -2,26 +2,25 @@
 
 package vec
 
-// Short rows of weights are contiguous within few pages, and memory bandwidth is
-// higher when many pages are read at the same time, line by line. So a block is not
-// 32 adjacent rows but one row of each of 32 runs of rows:
+// Rows of weights that are short and adjacent lie within few pages, and memory bandwidth is higher if many pages are
+// read at one time, line by line. So a block is not 32 adjacent rows but one row of each of 32 runs of rows:
 //
 //	block 0   rows 0, runs, 2 runs, ..., 31 runs
 //	block 1   rows 1, 1 + runs, 1 + 2 runs, ...
 //
 // and every run is read from its first byte to its last.
 
-// shortBlocks is the number of blocks of one call, which is the number of sums of a row of weights that are written
-// to y together, and shortBytes bounds their weights: 50 microseconds.
+// shortBlocks is the number of blocks of one call, and so the number of sums of a weight row that are written to y
+// together. shortBytes is the maximum size of their weights: 50 microseconds of reading.
 const (
 	shortBlocks = tileSide
 	shortBytes  = 1 << 20
 )
 
-// short multiplies one tile of columns by short rows of bfloat16 weights that lie
-// without gaps, and returns how many it took: whole blocks, or none.
+// short multiplies one tile of columns by short rows of bfloat16 weights without gaps between rows. It returns the
+// number of weight rows that it has multiplied: whole blocks, or none.
 func (ts *tileScratch) short(c *Cut, w *panelWeights) int {
-	run := c.N / blockW // rows
+	run := c.N / blockW // rows of a run
 	if w.ld > ownAhead || w.ld != 2*w.k || w.k%stepDepth != 0 || c.M1-c.M0 > c.X.rows || run < 2 {
 		return 0
 	}
@@ -43,7 +42,7 @@ func (ts *tileScratch) short(c *Cut, w *panelWeights) int {
 	return run * blockW
 }
 
-// blocksTimes multiplies the same columns by several blocks.
+// blocksTimes multiplies one tile of columns by several blocks.
 func (ts *tileScratch) blocksTimes(c *Cut, b tileBlock, blocks int) {
 	a, x := &ts.tiles, c.X
 	ts.columnsAt(x)
@@ -55,9 +54,9 @@ func (ts *tileScratch) blocksTimes(c *Cut, b tileBlock, blocks int) {
 	a.offsetW = 0
 }
 
-// foldRuns writes the sums of blocks, row i and on of every run, to y.
+// foldRuns writes the sums of blocks, which start at row i of every run, to y.
 func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
-	each := c.X.tiles() * blockW / tileSide * tileBytes // of a block
+	each := c.X.tiles() * blockW / tileSide * tileBytes // bytes of a block
 	if c.X.rows == 1 {
 		for r := range blockW {
 			foldOne(c.Y[r*run+i:][:blocks], ts.sums[r*pairLanes:], each, c.Add)

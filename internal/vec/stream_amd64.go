@@ -7,24 +7,23 @@ import (
 	"unsafe"
 )
 
-// A unit of a streaming kernel is blockW rows of at most unitBlocks blocks of codes: 8192 columns, a quarter of a
-// megabyte. A call processes units of streamBlocks blocks in all, which takes less than a tenth of a millisecond.
+// A unit of a streaming kernel is blockW weight rows of at most unitBlocks blocks of codes: 8192 columns, a quarter of
+// a megabyte. A call processes units with streamBlocks blocks in all, which takes less than a tenth of a millisecond.
 const (
 	unitBlocks   = 64
 	streamBlocks = 256
 	// streamRun is the number of bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
-	// Eight prefetch cursors have different offsets within a page: with rows of 4096
-	// weights, which are common, all of them would have the same offset and so read the
-	// same memory banks. Between their bytes some are left out, which the hardware
-	// prefetches: the longer offset leaves out one in thirty of units of longUnit bytes.
+	// The eight prefetch cursors have different offsets within a page. With rows of 4096 weights, which are common,
+	// they would otherwise have one offset and read the same memory banks. Some bytes between the cursors are left out,
+	// and the hardware prefetches them: the longer offset leaves out one thirtieth of units of longUnit bytes.
 	skewShort = 64
 	skewLong  = 9 * 64
 	longUnit  = 128 << 10
 )
 
-// stream multiplies few groups of columns by e4m3 weights that are read once from
-// memory: after the first group they are in the L2 cache.
+// stream multiplies few groups of columns by e4m3 weights that are read once from memory: after the first group the
+// weights are in the L2 cache.
 func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	for j := 0; j < c.N; {
 		u := w.units(c, j)
@@ -48,16 +47,16 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	}
 }
 
-// streamUnits are rows of weights for streaming kernels, in units of `each` rows, with the columns that are whole
+// streamUnits describes weight rows for streaming kernels, in units of `each` rows, and their columns that are whole
 // blocks.
 type streamUnits struct {
 	row, rows, each, depth int
 	folded                 bool
 }
 
-// units returns the rows from row j on that a kernel processes at once; there may be none. The scales of a unit are
-// in one line, and either all scales are folded into the weights or none. Units whose columns are not whole blocks
-// are processed one at a time.
+// units returns the rows, starting at row j, that a kernel processes in one call; there may be none. The scales of a
+// unit are in one row of scales, and either all scales are multiplied into the weights or none. If the columns are not
+// whole blocks, units are processed one at a time.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
 	u := streamUnits{row: j, each: blockW, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
 	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
@@ -77,13 +76,13 @@ func (w *panelWeights) units(c *Cut, j int) streamUnits {
 // newScales reports whether a row is the first of the rows that share its scales.
 func (w *panelWeights) newScales(row int) bool { return (w.scale.row0+row)%scaleBlock == 0 }
 
-// streams reports whether the rows from row on are enough for a unit of n and share
-// their scales.
+// streams reports whether the left rows, starting at row, are enough for a unit of n rows, and the n rows share their
+// scales.
 func (w *panelWeights) streams(row, n, left int) bool {
 	return left >= n && (w.scale.row0+row)%scaleBlock <= scaleBlock-n
 }
 
-// streamUnits multiplies the units, at most unitBlocks blocks of each after the other, in pieces of equal size.
+// streamUnits multiplies the units. It divides them along k into pieces of equal size, of at most unitBlocks blocks.
 func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
 	blocks := u.depth / scaleBlock
@@ -96,16 +95,16 @@ func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 	}
 }
 
-// aheadRows are the bytes [from, from+size) of the rows of units that a kernel processes.
+// aheadRows describes the bytes [from, from+size) of the rows of units that a kernel processes.
 type aheadRows struct {
-	first           uintptr // of the first row
+	first           uintptr // address of the first row
 	ld              int
 	from, size, all int
 }
 
-// aheadOf makes the kernel prefetch, with each unit, the same bytes of the next unit, and with the last unit the
-// bytes that are processed afterwards: the following bytes, or the first bytes of the next rows or, after the last
-// rows of c, of the next product. If there is none, the current bytes are prefetched again.
+// aheadOf makes the kernel prefetch, with each unit, the corresponding bytes of the next unit, and with the last unit
+// the bytes that are processed after this call: the following bytes, or the first bytes of the next rows or, after the
+// last rows of c, of the next product. If there are none, the current bytes are prefetched again.
 func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
 	current := r.first + uintptr(r.from)
 	last := current + uintptr((u.rows-u.each)*r.ld)
@@ -125,8 +124,8 @@ func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
 	ts.flow.lastAhead = last
 }
 
-// streamRest multiplies rows from row j on by way of the panel, from a column on, and
-// returns how many.
+// streamRest multiplies weight rows, starting at row j, through the panel, from a column on. It returns the number of
+// rows.
 func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from, rows int) int {
 	for r := 0; r < rows; r += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r),
@@ -142,7 +141,7 @@ func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from, rows int) in
 	return rows
 }
 
-// spreadSums moves the lines of the sums of rows to the stride of the panel's.
+// spreadSums moves the lines of the sums of rows to the line stride of the panel's sums.
 func (ts *tileScratch) spreadSums(x *Columns, rows int) {
 	line := x.lineBytes()
 	for r := rows*x.tiles() - 1; r > 0 && line < pairLanes; r-- {
@@ -160,9 +159,8 @@ func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 	runKernel(c.X.folds().strided, a)
 }
 
-// fetchAhead makes the kernel prefetch the first run bytes of rows, ld bytes apart.
-// Eight cursors that advance line by line give more memory bandwidth than 64 rows in
-// parallel.
+// fetchAhead makes the kernel prefetch the first run bytes of rows that are ld bytes apart. Eight cursors that advance
+// line by line give more memory bandwidth than 64 rows in parallel.
 func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 	a, skew := &ts.flow, skewShort
 	if rows*ld >= longUnit {
@@ -175,7 +173,7 @@ func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 	a.unitAhead = rows * ld
 }
 
-// streamDepth adds the columns [from, from+depth) of units to their sums.
+// streamDepth adds the products of columns [from, from+depth) of units to their sums.
 func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
 	ts.flowShapes(x)
@@ -195,7 +193,7 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from,
 	runKernel(streamKernels[x.rows][flag(!u.folded)], a)
 }
 
-// flowShapes sets the tiles of a streaming kernel.
+// flowShapes sets the tile shapes of a streaming kernel.
 func (ts *tileScratch) flowShapes(x *Columns) {
 	s := &ts.flow.shapes
 	for t := range 8 {
@@ -205,7 +203,7 @@ func (ts *tileScratch) flowShapes(x *Columns) {
 	s.set(tileW+1, tileSide, pairLanes)
 }
 
-// streamScales writes the scales of the kernel's blocks.
+// streamScales writes the scales of the kernel's blocks to `to`.
 func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded bool) {
 	tables := tablesFP8()
 	for i, s := range scales {
@@ -217,7 +215,8 @@ func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded b
 	}
 }
 
-// streamKernels is by rows of a group, then [scales folded into the weights, separate scales].
+// streamKernels is indexed by the rows of a group, then by 0 for scales multiplied into the weights and 1 for separate
+// scales.
 var streamKernels = map[int]*[2]func(*streamArgs){
 	1:         {stream1, stream1scaled},
 	fewRows:   {stream4, stream4scaled},

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Weights that a streaming kernel reads in units give the same bits as weights in panels, for units of one block and of
-// several, for more units than one call processes, for scales of which some are powers of two, and with other rows
-// before and after.
+// Products by streaming kernels, which read weights in units, are bitwise equal to products with weights in panels: for
+// units of one block and of several, for more units than one call processes, for scales of which some are powers of
+// two, and with other rows before and after.
 func TestTiledUnits(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33
@@ -46,8 +46,8 @@ func TestTiledUnits(t *testing.T) {
 	}
 }
 
-// Rare codes (zeros, subnormal numbers and NaN) keep their values in any number and at any position: streaming
-// kernels give the same bits as panels, which widen every code by tables, and these equal the sums of the reference.
+// Rare codes (zeros, subnormal numbers and NaN) keep their values in any number and at any position: streaming kernels
+// are bitwise equal to panels, which widen every code by tables, and panels equal the sums of the reference.
 func TestTiledRareCodes(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 40, 128, 2048 + 128
@@ -103,7 +103,7 @@ func TestTiledRareCodes(t *testing.T) {
 	}
 }
 
-// Products with e2m1 weights have the same bits for any number of rows of x, for units of one block and of several, for
+// Products with e2m1 weights are bitwise equal for any number of rows of x: for units of one block and of several, for
 // more units than a call processes, for rows that do not end with a whole block, with rows before and after, and for
 // scales in one window, in several windows, and at the ends of their range.
 func TestTiledUnitsFP4(t *testing.T) {

@@ -8,26 +8,24 @@ import (
 	"unsafe"
 )
 
-// Products with e2m1 weights add integers: rows of x are integers times a power of two
-// (see Columns), and a weight is twice its value, an integer, times a power of two. The
-// scales of a row of weights within a factor of eight of the largest are its window:
-// weights of these groups, all times the same power of two, are integers below 128, and
-// others are zero. A row with scales below its window is multiplied again under a
-// window of those, and so on; results are added in this order.
+// Products with e2m1 weights add integers: rows of x are integers times a power of two (see Columns), and a weight is
+// twice its value, an integer, times a power of two. The window of a weight row is the scales within a factor of eight
+// of its largest scale. The weights of groups inside the window, relative to one power of two, are integers below 128;
+// the other weights are set to zero. If a row has scales below its window, it is multiplied again with a window of
+// those scales, and so on; the results are added in this order.
 //
-// So a sum is exact, whatever the order and the number of rows computed at once, and is
-// rounded when it is written.
+// So a sum is exact, whatever the order and the number of rows computed together, and is rounded when it is written.
 
 const (
 	blockFP4    = 128 // e2m1 weights of a row that are decoded together
 	windowFP4   = 4   // powers of two in a window
-	mostRowsFP4 = 512 // of weights in a call
-	// exponentFP4 is the exponent of a row minus its largest scale: the sum of the exponents of scales, of halves,
-	// and of the window.
+	mostRowsFP4 = 512 // weight rows of a call
+	// exponentFP4 is the exponent of a row minus its largest scale: the sum of the biases of e8m0, of the factor 2 of
+	// weights, and of the window.
 	exponentFP4 = -(127 + 1 + windowFP4 - 1)
 )
 
-// exponentsFP4 has the exponents of rows by their largest scale.
+// exponentsFP4 is indexed by the largest scale of a row and has the exponent of the row.
 var exponentsFP4 = func() (t [256]float32) {
 	for scale := range t {
 		t[scale] = float32(scale + exponentFP4)
@@ -36,25 +34,25 @@ var exponentsFP4 = func() (t [256]float32) {
 	return t
 }()
 
-// nibbleTiles is the memory for the windows of rows of weights and for results that are not complete.
+// nibbleTiles is the memory for the windows of weight rows and for results that are not complete.
 type nibbleTiles struct {
 	args      windowArgs
 	windows   []byte      // [rows, groups of whole blocks]
 	exponents []float32   // [rows]
 	largest   []byte      // [rows]: the largest scale that may be in the window
-	below     []byte      // [rows]: whether there are scales below the window
-	codes     []byte      // [unit, whole blocks]: copies of rows
-	scales    []byte      // [unit, groups]: copies of theirs
-	picked    []pickedRow // rows that are copied, first to last
-	part      []float32   // [rows of a group of x, unit]: their results under one window
-	y         []float32   // [rows of x, rows of weights]: results under the windows so far
+	below     []byte      // [rows]: 1 if there are scales below the window
+	codes     []byte      // [unit, whole blocks]: copied weight rows
+	scales    []byte      // [unit, groups]: scales of the copied rows
+	picked    []pickedRow // rows that are copied, in order
+	part      []float32   // [rows of a group of x, unit]: results of the copied rows for one window
+	y         []float32   // [rows of x, weight rows]: sums of the results for the windows so far
 }
 
-// pickedRow is a row of a call's weights to be multiplied under the window of scales up to a largest one.
+// pickedRow is a weight row of a call that is multiplied with the window below a largest scale.
 type pickedRow struct {
 	row     int
 	largest int
-	add     bool // to the result under the window above
+	add     bool // add to the result for the window above
 }
 
 // nibbleWeights is a matrix of e2m1 weights.
@@ -68,7 +66,7 @@ type nibbleWeights struct {
 func (w *nibbleWeights) groups() int { return (w.k + GroupFP4 - 1) / GroupFP4 }
 func (w *nibbleWeights) blocks() int { return (w.k + blockFP4 - 1) / blockFP4 }
 
-// tiledFP4 multiplies units of rows of weights by all groups of rows of x.
+// tiledFP4 multiplies units of weight rows by all groups of rows of x.
 func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	w := &nibbleWeights{b: b, ld: ldw, k: c.X.k, scales: scale, ldScale: ldScale}
 	ts := tileScratches.get()
@@ -89,13 +87,13 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	}
 }
 
-// unitsFP4 multiplies units whose rows are whole blocks in place, and then copies of rows with scales below their
+// unitsFP4 multiplies units whose rows are whole blocks in place, and then copies of rows that have scales below their
 // window.
 func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.reserve(u.rows, w)
 	found, soon := u.rows, u.rows
-	if c.X.rows > 1 { // the kernel finds windows too, and needs scales earlier
+	if c.X.rows > 1 { // the kernel also finds windows, and needs scales earlier
 		found, soon = u.each, 3*u.each
 	}
 	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), found, true)
@@ -121,7 +119,7 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	}
 }
 
-// findRest makes the kernel find the windows of the rows after the first ones.
+// findRest makes the kernel find the windows of the rows that follow the given first rows.
 func (ts *tileScratch) findRest(w *nibbleWeights, u streamUnits, first int) {
 	a, n := &ts.flow, &ts.nibbles
 	if a.findLeft = u.rows - first; a.findLeft == 0 {
@@ -136,7 +134,7 @@ func (ts *tileScratch) findRest(w *nibbleWeights, u streamUnits, first int) {
 	a.findMask = math.MaxUint64 >> (64 - (groups - 64*a.findRegisters))
 }
 
-// copiesFP4 multiplies copies of rows that are not a whole unit or not whole blocks.
+// copiesFP4 multiplies copies of rows, if the rows are not a whole unit or not whole blocks.
 func (ts *tileScratch) copiesFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.picked = n.picked[:0]
@@ -147,8 +145,8 @@ func (ts *tileScratch) copiesFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	ts.windowsBelow(c, w, u)
 }
 
-// windowsBelow multiplies copies of the picked rows under one window after the other, and writes the results of all
-// rows to y.
+// windowsBelow multiplies copies of the picked rows with one window after the other, and writes the results of all rows
+// to y.
 func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	y := n.y[:cap(n.y)]
@@ -204,10 +202,11 @@ func (n *nibbleTiles) reserve(rows int, w *nibbleWeights) {
 	n.exponents = sized(&n.exponents, rows)
 }
 
-// anyScale is the largest scales of rows under their first window.
+// anyScale is the largest scale of each row for its first window: no limit.
 var anyScale = [mostRowsFP4]byte(bytes.Repeat([]byte{math.MaxUint8}, mostRowsFP4))
 
-// window finds the windows of rows of scales, ld bytes apart: the first ones, or those up to the largest of each row.
+// window finds the windows of rows of scales that are ld bytes apart: the first window of each row, or the window up to
+// the row's entry in largest.
 func (n *nibbleTiles) window(scales []byte, ld, groups, rows int, first bool) {
 	a, largest := &n.args, n.largest
 	if first {
@@ -222,7 +221,7 @@ func (n *nibbleTiles) window(scales []byte, ld, groups, rows int, first bool) {
 	runKernel(windowsFP4, a)
 }
 
-// pickMarked picks the rows with scales below their first window, and reports whether there are any.
+// pickMarked picks the rows that have scales below their first window, and reports whether there are any.
 func (n *nibbleTiles) pickMarked() bool {
 	n.picked = n.picked[:0]
 	for r := 0; ; r++ { // few rows have a mark
@@ -235,22 +234,22 @@ func (n *nibbleTiles) pickMarked() bool {
 	}
 }
 
-// pickBelow picks a row, whose window is window i, for the next window if it has scales in that window. NaN is
-// unchanged.
+// pickBelow picks a row for its next window if it has scales below window i. Rows with NaN are not picked.
 func (n *nibbleTiles) pickBelow(i, row int) {
 	if e := n.exponents[i]; n.below[i] != 0 && e == e {
 		n.picked = append(n.picked, pickedRow{row, int(e) - exponentFP4 - windowFP4, true})
 	}
 }
 
-// codesFP4 is rows of codes, ld bytes apart, and the scales that the kernel prefetches meanwhile.
+// codesFP4 describes rows of codes that are ld bytes apart, and the scales that the kernel prefetches.
 type codesFP4 struct {
 	first unsafe.Pointer
 	ld    int
-	soon  uintptr // may be out of range
+	soon  uintptr // address of scales to prefetch; may be out of range
 }
 
-// timesFP4 multiplies the group of x from row m on by units of rows, the first of which have windows.
+// timesFP4 multiplies the group of x that starts at row m by units of rows. The windows of the first of these rows are
+// known.
 func (ts *tileScratch) timesFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 	if c.X.rows == 1 {
 		ts.rowFP4(c, m, w, u)
@@ -271,7 +270,7 @@ func (ts *tileScratch) timesFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 	runKernel(streamKernelsFP4[x.rows], a)
 }
 
-// The kernel for one row of x reads weights at eight cursors, each of which has a run of adjacent rows and prefetches
+// The kernel for one row of x reads weights at eight cursors. Each cursor has a run of adjacent rows and prefetches
 // sixteen lines ahead. Longer runs, a multiple of 128 KiB apart, would map to the same set of the L2 cache.
 const (
 	cursorsFP4 = 8
@@ -279,10 +278,10 @@ const (
 	aheadFP4   = 16
 )
 
-// runRows returns the number of rows of a run where that many are left.
+// runRows returns the number of rows of a run if the given number of rows is left.
 func (w codesFP4) runRows(left int) int { return max(1, min(runFP4/w.ld, left/cursorsFP4)) }
 
-// rowFP4 multiplies row m of x by rows whose windows are known.
+// rowFP4 multiplies row m of x by weight rows whose windows are known.
 func (ts *tileScratch) rowFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 	a, x := &ts.row, c.X
 	a.blocks = (u.depth + blockFP4 - 1) / blockFP4
@@ -304,7 +303,7 @@ func (ts *tileScratch) rowFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 		case u.row+u.rows < c.N:
 		case len(c.Next) > 0:
 			a.next = uintptr(at(c.Next, 0))
-		default: // nothing comes next: lines that are in the cache
+		default: // nothing follows: prefetch lines that are already in the cache
 			a.next = uintptr(a.w)
 		}
 		lines := run * a.blocks
@@ -314,10 +313,10 @@ func (ts *tileScratch) rowFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 	}
 }
 
-// sumsRowFP4 is the number of bytes of the sums of a row of weights by one row of x: of two planes.
+// sumsRowFP4 is the number of bytes of the sums of a weight row and one row of x: one for each of two planes.
 const sumsRowFP4 = 2 * 4
 
-// foldFP4 writes the sums of rows of weights, whole tiles, by the group of x from row m on.
+// foldFP4 writes the sums of weight rows, whole tiles, and the group of x that starts at row m to y.
 func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bool) {
 	a, x := &ts.fold, c.X
 	a.ldy, a.add, a.mask = 4*ldy, flag(add), 1<<tileSide-1

@@ -16,7 +16,7 @@ type Tier struct {
 	ops ops
 }
 
-// Absent is a tier that this build has and this machine cannot run.
+// Absent is a tier that this build has but this machine cannot run.
 type Absent struct {
 	Name   string
 	Reason error
@@ -41,9 +41,8 @@ func Best() *Tier {
 	return tiers[0]
 }
 
-// Precise is this tier with products that take every float32 as it is: narrow
-// weights are not multiplied by tiles, and x is not quantised for block formats.
-// Everything else is as in this tier.
+// Precise returns this tier with products that use every float32 at full precision: narrow weights are not multiplied
+// by tiles, and x is not quantised for block formats. Other operations are those of this tier.
 func (t *Tier) Precise() *Tier {
 	p := *t
 	p.ops.blocks = nil
@@ -91,7 +90,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	blocks:         portableBlocks,
 }}
 
-// ops are the functions that a tier implements. Arguments were checked by the exported method, and no dimension is
+// ops holds the functions that a tier implements. The exported methods check the arguments first, and no dimension is
 // zero.
 type ops struct {
 	matMulF32  func(p product, w []float32)
@@ -120,21 +119,21 @@ type ops struct {
 
 	newIndexScorer func() indexScorer
 
-	blocks *blockOps // nil where x is not quantised
+	blocks *blockOps // nil if x is not quantised
 
-	tiled *tiledOps      // nil where products take x as it is
-	whole *wholeProducts // what takes x as it is, where products do not
+	tiled *tiledOps      // nil if x is not packed
+	whole *wholeProducts // products that use x at full precision, if other products round it
 
 	rotateQuant func(codes []byte, scales, v []float32, mode num.ScaleMode)
 
 	countAbove func(x []float32, floor float32) int
 	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
 
-	newLatentAttend func(width int) latentAttend // nil where there is none
-	newFloatAttend  func(width int) floatAttend  // nil where there is none
+	newLatentAttend func(width int) latentAttend // nil if the tier has no such kernels
+	newFloatAttend  func(width int) floatAttend  // nil if the tier has no such kernels
 }
 
-// wholeProducts are products of narrow weights and float32.
+// wholeProducts are products of float32 and narrow weights that do not round x.
 type wholeProducts struct {
 	bf16 func(p product, w []byte)
 	fp8  func(p product, w []byte, s blockScale)
@@ -157,16 +156,15 @@ type product struct {
 // scaleBlock is the side of the square of e4m3 weights that share one scale.
 const scaleBlock = 128
 
-// blockScale finds the scale of a weight in a matrix cut out of a larger one:
-// element (r, c) of the cut is scaled by s[(row0+r)/128*ld + c/128].
+// blockScale finds the scales of a cut of a larger matrix: element (r, c) of the cut has the scale s[(row0+r)/128*ld +
+// c/128].
 type blockScale struct {
 	s    []float32
 	ld   int
 	row0 int
 }
 
-// row returns the scales of one row of the cut: element i is for the columns
-// from 128*i.
+// row returns the scales of one row of the cut: element i is the scale of the columns from 128*i on.
 func (b blockScale) row(r int) []float32 {
 	return b.s[(b.row0+r)/scaleBlock*b.ld:]
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// assemblyTiers returns the assembly tiers this processor can run, best first,
-// and those it cannot.
+// assemblyTiers returns the assembly tiers that this processor can run, best first, and those that it cannot run, with
+// the reason.
 func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	x := &cpu.X86
 	if err := amxReady(); err != nil {
@@ -30,7 +30,8 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 		}
 		tiers = append(tiers, t)
 	}
-	// Half-precision conversion has no separate flag in x/sys/cpu; every processor with AVX2, FMA and BMI2 has it.
+	// There is no separate flag for half-precision conversion in x/sys/cpu; every processor with AVX2, FMA and BMI2 has
+	// it.
 	if x.HasAVX2 && x.HasFMA && x.HasBMI2 {
 		t := avx2.tier()
 		t.ops.blocks = avx2Blocks

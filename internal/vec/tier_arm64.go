@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// assemblyTiers returns the assembly tiers that this processor can run, best first, and those it cannot run. Every
-// 64-bit processor has NEON; functions that are not listed in ops of neonTier are plain Go.
+// assemblyTiers returns the assembly tiers that this processor can run, best first, and those that it cannot run, with
+// the reason. Every 64-bit processor has NEON; functions that are not in the ops of neonTier are plain Go.
 func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	if cpu.ARM64.HasASIMDDP {
 		tiers = append(tiers, neonTier("dotprod", dotprodBlocks))

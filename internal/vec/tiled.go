@@ -2,8 +2,8 @@ package vec
 
 import "fmt"
 
-// Cut is a part of a product with packed columns: rows [M0, M1) of x, M0 at the
-// start of a group, by n rows of weights into Y [M1-M0, n], rows Ldy apart.
+// Cut is a part of a product with packed columns: rows [M0, M1) of x are multiplied by n weight rows, and the results
+// go to Y [M1-M0, n], whose rows are Ldy apart. M0 is the start of a group.
 type Cut struct {
 	Y      []float32
 	Ldy    int
@@ -11,8 +11,8 @@ type Cut struct {
 	M0, M1 int
 	N      int
 	Add    bool // add to the values of Y
-	// Next is the memory that is read after these weights, or nil: the kernels for few rows prefetch the beginning of
-	// it while they multiply the last rows. Nothing in the result depends on it.
+	// Next is the memory that is read after these weights, or nil: the kernels for few rows prefetch its beginning
+	// while they multiply the last rows. The result does not depend on it.
 	Next []byte
 }
 
@@ -37,13 +37,12 @@ func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0
 // GroupFP4 is the number of e2m1 weights of a row that share a scale.
 const GroupFP4 = 32
 
-// MostFP4 is the maximum number of e2m1 weights of a row that [Tier.TiledFP4] supports: their sums have 31 bits and a
-// sign.
+// MostFP4 is the maximum number of e2m1 weights of a row in [Tier.TiledFP4]: the sums must fit in 31 bits and a sign.
 const MostFP4 = 1 << 17
 
-// TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the first in its lower half, ldw bytes
-// between rows, with an e8m0 scale for each 32, ldScale bytes between the rows of scales. A row takes more time if
-// its largest scale is more than eight times its smallest.
+// TiledFP4 multiplies packed columns by e2m1 weights. A byte has two weights, the first in its low nibble, and rows are
+// ldw bytes apart. There is an e8m0 scale for each 32 weights, and rows of scales are ldScale bytes apart. A row takes
+// more time if its largest scale is more than eight times its smallest.
 func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	if c.X.k%2 != 0 || c.X.k > MostFP4 {
 		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row, want an even number of at most %d", c.X.k, MostFP4))
@@ -54,8 +53,8 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	}
 }
 
-// readyCut checks a part of a product and reports whether there is anything to compute, after writing the zeros of
-// empty sums.
+// readyCut checks a part of a product and reports whether anything is left to compute: for sums of no elements it has
+// already written zeros.
 func (t *Tier) readyCut(method string, c *Cut, o Order, lenW, cols, ldw int) bool {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))

@@ -2,40 +2,40 @@
 
 package vec
 
-// Blocks of a tiled product. A panel of weights stays in the L1 cache while it is
-// multiplied by a block of columns. The columns, at the panel's depth, stay in the L2
-// cache together with the sums of as many rows of weights as fit.
+// Blocks of a tiled product. A panel of weights stays in the L1 cache while it is multiplied by a block of columns. The
+// part of these columns that the panel covers along k stays in the L2 cache, together with the sums of as many weight
+// rows as fit.
 const (
-	blockTiles = 32 // tiles of columns
-	bandBlocks = 8  // blocks of weights at most
+	blockTiles = 32 // tiles of columns in a block
+	bandBlocks = 8  // maximum blocks of weights in a band
 	// directRows is the maximum number of rows of x for which bfloat16 weights are read in place, or e4m3 weights by
-	// the streaming kernels: the first group reads them from memory, two more from the L2 cache. For more rows panels
-	// are faster.
+	// the streaming kernels. The first group reads the weights from memory, and two further groups read them from the
+	// L2 cache. For more rows panels are faster.
 	directRows = 3 * GroupRows
-	// directSteps bounds one call over weights that come from memory.
+	// directSteps is the maximum number of steps of a call that reads weights from memory.
 	directSteps = 256
-	// ownAhead is the number of bytes of a row from which on the hardware prefetcher is faster than prefetch
-	// instructions: a page.
+	// ownAhead is the number of bytes of a row from which the hardware prefetcher is faster than prefetch instructions:
+	// a page.
 	ownAhead = 4096
 	// soonTiles is the number of tiles of columns during which the next panel is
 	// prefetched: every pair of tiles prefetches four rows.
 	soonTiles = 2 * blockW / 4
 )
 
-// tileScratch is the memory one call works in.
+// tileScratch is the memory of one call.
 type tileScratch struct {
 	tiles   tileArgs
 	flow    streamArgs
-	scales  [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
+	scales  [1 + streamBlocks]streamScale // scales for the streaming kernel; the first is a placeholder
 	nibbles nibbleTiles
 	row     rowArgs
 	fill    fillArgs
 	pack    packArgs
 	fold    foldArgs
 	cols    Columns
-	single  Columns // first parts of others
+	single  Columns // columns with only the first parts of other columns
 
-	// Contiguous, in this order: the streaming kernels rely on it.
+	// These three are contiguous, in this order: the streaming kernels depend on it.
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
 	sums  []byte // [blocks of a band, a block of columns, 32] float32
@@ -72,8 +72,8 @@ func tiledFP8(c Cut, w []byte, ldw int, s blockScale) {
 	tiled(&c, &panelWeights{format: panelFP8, b: w, ld: ldw, k: c.X.k, scale: s})
 }
 
-// tiled computes a part of a product. In all cases a sum is computed in steps of 32 along k, each times the parts of
-// x, by one tile, and is stored in memory unchanged between calls.
+// tiled computes a part of a product. In all cases one tile computes a sum, in steps of 32 along k and for both parts
+// of x, and the sum is stored in memory unchanged between calls.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
 	defer releaseTiles(ts)
@@ -101,12 +101,12 @@ func tiled(c *Cut, w *panelWeights) {
 	}
 }
 
-// band computes rows [m, end) of x by a band of weights from row j on and returns
-// how many rows it has.
+// band computes rows [m, end) of x by a band of weights that starts at row j, and returns the number of weight rows of
+// the band.
 func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 	var rows [bandBlocks]int
 	var folded [bandBlocks]bool
-	blockBytes := (&tileBlock{m: m, end: end}).tilesX(c.X) * blockW / tileSide * tileBytes // for the sums of a block
+	blockBytes := (&tileBlock{m: m, end: end}).tilesX(c.X) * blockW / tileSide * tileBytes // bytes of a block's sums
 	n, blocks := 0, 0
 	for blocks < min(bandBlocks, sumsBytes/blockBytes) && j+n < c.N {
 		rows[blocks], folded[blocks] = w.block(j+n, c.N-j-n), w.folded(j+n)
@@ -117,7 +117,7 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 		depth := min(tileK, w.k-k)
 		at := j
 		for b, r := range rows[:blocks] {
-			// The next panel is of the rows below or, after the last, of the first rows further along.
+			// The next panel has the rows below or, after the last rows, the first rows further along k.
 			ahead := r * w.ld
 			if b == blocks-1 {
 				ahead = w.bytes(tileK) - (at-j)*w.ld
@@ -145,20 +145,19 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 	return n
 }
 
-// tileBlock is rows [m, end) of x by rows [row, row+rows) of weights at the
-// depth [k, k+depth).
+// tileBlock is rows [m, end) of x by weight rows [row, row+rows) and columns [k, k+depth) of both.
 type tileBlock struct {
 	m, end, row, rows int
-	sums              []byte // of all groups
+	sums              []byte // sums of all groups
 	k, depth          int
 	folded            bool
 	ahead             int // bytes from the weights of the block to the weights of the next block
 }
 
-// tilesW returns how many tiles the block's weights take.
+// tilesW returns the number of tiles of the block's weights.
 func (b *tileBlock) tilesW() int { return (b.rows + tileSide - 1) / tileSide }
 
-// groupsX returns how many groups of columns the block has, tilesX the tiles they take.
+// groupsX returns the number of groups of columns of the block, and tilesX the number of their tiles.
 func (b *tileBlock) groupsX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
 func (b *tileBlock) tilesX(c *Columns) int  { return b.groupsX(c) * c.tiles() }
 
@@ -177,7 +176,7 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	}
 	scales := w.scale.row(b.row)
 	a.fresh = 1
-	// Whole blocks of scales, then the rest.
+	// Whole blocks of scales first, then the columns after them.
 	whole := b.depth / scaleBlock
 	for _, part := range [2]struct {
 		from, blocks, depth int
@@ -193,8 +192,8 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a.scales = nil
 }
 
-// groups processes the block's columns from depth k on, in pairs of tiles of one or two groups, and a last tile if
-// their number is odd.
+// groups processes the block's columns, starting at depth k, in pairs of tiles of one or two groups, and a last single
+// tile if their number is odd.
 func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	a, x := &ts.tiles, c.X
 	tilesX, tilesW := b.tilesX(x), b.tilesW()
@@ -213,7 +212,7 @@ func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	}
 }
 
-// columnsAt states how tiles of columns lie.
+// columnsAt sets the strides of the tiles of columns.
 func (ts *tileScratch) columnsAt(x *Columns) {
 	a := &ts.tiles
 	a.ldx, a.stepX = x.lineBytes(), x.stepBytes()
@@ -223,14 +222,13 @@ func (ts *tileScratch) columnsAt(x *Columns) {
 	}
 }
 
-// shape sets the tiles for a block of rows of weights and columns whose lines
-// have the given bytes: sums 0 and 1 belong to the upper tile of weights, 2 and
-// 3 to the lower one.
+// shape sets the tile shapes for a block of weight rows and for columns whose lines have the given number of bytes:
+// sums 0 and 1 belong to the upper tile of weights, and sums 2 and 3 to the lower one.
 func (ts *tileScratch) shape(rows, line int) {
 	s := &ts.tiles.shapes
 	upper, lower := min(rows, tileSide), rows-tileSide
 	if lower <= 0 {
-		lower = upper // not used
+		lower = upper // the lower tile is not used
 	}
 	for i, n := range [2]int{upper, lower} {
 		s.set(tileW+i, n, pairLanes)
@@ -240,8 +238,8 @@ func (ts *tileScratch) shape(rows, line int) {
 	}
 }
 
-// direct multiplies one group of columns by bfloat16 weights in place, and
-// prefetches the next block of rows if they are short.
+// direct multiplies one group of columns by bfloat16 weights in place. If weight rows are short, it prefetches the next
+// block of them.
 func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	a := &ts.tiles
 	whole := w.k / stepDepth
@@ -275,14 +273,14 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 // foldAhead is the distance, in groups of rows, at which lines of y are prefetched.
 const foldAhead = 4
 
-// foldBand writes the sums of whole blocks of weights to y, group by group of
-// rows. The sums of one block take blockBytes.
+// foldBand writes the sums of whole blocks of weights to y, one group of rows after the other. The sums of one block
+// have blockBytes bytes.
 func (ts *tileScratch) foldBand(c *Cut, b tileBlock, blockBytes int) {
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
 	groups := b.groupsX(c.X)
 	for g := range groups {
-		// Tiles are stored in pairs; the last one may be single.
+		// Tiles are stored in pairs; the last tile may be single.
 		tile := g * c.X.tiles()
 		first := tile/2*4*tileBytes + tile%2*tileBytes
 		a.lower = 2 * tileBytes
@@ -293,8 +291,8 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, blockBytes int) {
 		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+b.row)
 		a.nextSums, a.nextY = blockBytes-a.lower, pairLanes
 		a.rows, a.tiles = min(GroupRows, b.end-row), b.rows/blockW
-		// Rows below or, after the last, the first rows of the next columns. The address may be out of range; prefetch
-		// ignores that.
+		// The rows below or, after the last rows, the first rows of the next columns. The address may be out of range;
+		// prefetch ignores that.
 		a.soon = uintptr(a.y) + uintptr(4*foldAhead*GroupRows*c.Ldy)
 		if g+foldAhead >= groups {
 			a.soon += uintptr(4 * (b.rows - groups*GroupRows*c.Ldy))
@@ -328,15 +326,15 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 	}
 }
 
-// foldRun is groups of columns first, first+each, ... by tile i of a block's
-// weights, whose sums begin at byte sums, next bytes apart.
+// foldRun is groups of columns first, first+each, ... times tile i of a block's weights. Their sums begin at byte sums
+// and are next bytes apart.
 type foldRun struct {
 	i                 int
 	first, each       int
 	tiles, sums, next int
 }
 
-// foldTiles folds the tiles whose rows all exist, then one that may end early.
+// foldTiles writes the sums of the tiles whose rows all exist, and then of one tile that may have fewer rows.
 func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 	rows := c.X.rows
 	a := &ts.fold
@@ -357,8 +355,8 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 	}
 }
 
-// foldOne writes the sums of a single row of x, stride bytes apart, to y: the sums of
-// its two parts are adjacent.
+// foldOne writes the sums of a single row of x to y. The sums are stride bytes apart, and the sums of the two parts of
+// x are adjacent.
 func foldOne(y []float32, sums []byte, stride int, add bool) {
 	for i := range y {
 		p := (*[2]float32)(at(sums[i*stride:][:8], 0)) // in bounds: eight bytes
@@ -381,15 +379,16 @@ func (c *Columns) folds() foldKernels {
 		return foldKernels{tiles: foldTilesEight, strided: foldStridedEight}
 	case c.rows == fewRows:
 		return foldKernels{tiles: foldTilesFour, strided: foldStridedFour}
-	default: // foldOne writes tiles
+	default: // foldOne writes the sums instead
 		return foldKernels{strided: foldStridedOne}
 	}
 }
 
-// foldKernels: tile by tile; tiles whose lines have a stride; pairs of tiles of whole groups.
+// foldKernels write sums to y: tiles, tile by tile; strided, tiles whose lines have a stride; wide, pairs of tiles of
+// whole groups.
 type foldKernels struct{ tiles, strided, wide func(*foldArgs) }
 
-// packedOnce packs x for a single product.
+// packedOnce packs x for a single product and computes it.
 func packedOnce(p *product, o Order, multiply func(Cut)) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// quickest returns the shortest of the runs of work in a benchmark: on a shared
-// machine the others include the load of other programs.
+// quickest returns the shortest run of work in a benchmark: on a shared machine the other runs include the load of
+// other programs.
 func quickest(b *testing.B, work func()) time.Duration {
 	best := time.Duration(1 << 62)
 	for b.Loop() {
@@ -105,7 +105,7 @@ func BenchmarkTiled(b *testing.B) {
 }
 
 // BenchmarkFewRows measures products of few rows with weights in the L2 cache, which shows the rate of the kernels, and
-// with weights in memory, compared with plain reading. Rows of weights are long, or as short as in small models.
+// with weights in memory, relative to plain reading. Weight rows are long, or as short as in small models.
 func BenchmarkFewRows(b *testing.B) {
 	for _, k := range []int{4096, 1024} {
 		fewRowsBy(b, k)
@@ -114,7 +114,7 @@ func BenchmarkFewRows(b *testing.B) {
 
 func fewRowsBy(b *testing.B, k int) {
 	const near, far = 512 << 10, 512 << 20
-	const part = 16 << 20 // bytes that each run reads, in turn
+	const part = 16 << 20 // bytes of the memory that one run reads; runs take the parts in turn
 	mem := make([]float32, far/4)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // the memory of mem, as bytes
 	scale := make([]float32, part/k/scaleBlock*(k/scaleBlock))
@@ -139,7 +139,7 @@ func fewRowsBy(b *testing.B, k int) {
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0) }},
 		{"fp4", 4, Nibbles, func() { repeat(bytes, randomBytes(newRand(8), 1<<20+k)) },
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, exponents, k/GroupFP4) }},
-		{"fp4 in two windows", 4, Nibbles, func() {}, // the same codes with other scales
+		{"fp4 in two windows", 4, Nibbles, func() {}, // the codes of "fp4" with other scales
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, spread, k/GroupFP4) }},
 	}
 	for _, tier := range Tiers() {

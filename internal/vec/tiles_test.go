@@ -158,7 +158,8 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 	}
 }
 
-// A float32 number of any size keeps 17 bits, in groups of every kind, and a bfloat16 number keeps all of its bits.
+// A float32 number of any magnitude keeps 17 bits, in groups of every size, and a bfloat16 number keeps all of its
+// bits.
 func TestTiledPrecision(t *testing.T) {
 	tier := tiledTier(t)
 	const k = 64
@@ -189,8 +190,8 @@ func TestTiledPrecision(t *testing.T) {
 	}
 }
 
-// A row has the same bits alone, in a small batch that reads weights in place, in larger blocks that read panels, and
-// in any part of these blocks, also if all rows of a block are exact in bfloat16.
+// A row is bitwise equal alone, in a small batch that reads weights in place, in larger blocks that read panels, and in
+// any part of these blocks, including rows of a block that are all exact in bfloat16.
 func TestTiledRowsAreIndependent(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 300, 150, 1090
@@ -258,7 +259,8 @@ func TestTiledLongSums(t *testing.T) {
 	}
 }
 
-// Short rows without gaps are read in another order and give the same bits.
+// Products with short rows without gaps, which are read in another order, are bitwise equal to products with other
+// rows.
 func TestTiledShortRows(t *testing.T) {
 	tier := tiledTier(t)
 	for _, s := range [][2]int{{32, 64}, {64, 63}, {96, 70}, {512, 545}, {1024, 1100}, {2016, 200}} {
@@ -414,8 +416,8 @@ func TestTiledFP4NaN(t *testing.T) {
 	}
 }
 
-// The longest rows with the largest weights and the largest numbers have exact sums, which are the same for a row alone
-// and in a batch.
+// The longest rows with the largest weights and the largest numbers have exact sums, which are bitwise equal for a row
+// alone and in a batch.
 func TestTiledFP4LargestSums(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k, m = 16, MostFP4, 4

@@ -10,30 +10,30 @@ import (
 )
 
 // plainProduct is the product of a format without its own kernels: unpack converts a few blocks of some rows to plain
-// blocks, and dot multiplies these by one row of x, dot4 by up to four; see _asm/blockplain.go.
+// blocks, dot multiplies the plain blocks by one row of x, and dot4 by up to four rows; see _asm/blockplain.go.
 type plainProduct struct {
 	unpack, dot, dot4 func(*blockArgs)
-	rows              int // of weights at a time
-	bytes             int // of a plain block
+	rows              int // weight rows at a time
+	bytes             int // bytes of a plain block
 }
 
 const (
-	plainDepth   = 512 // values of a row at a time: plain blocks of sixteen rows stay in the L1 cache
-	plainBytes   = 384 // of a plain block of 256
+	plainDepth   = 512 // values of a row at a time, so that the plain blocks of sixteen rows stay in the L1 cache
+	plainBytes   = 384 // bytes of a plain block of 256
 	plainBytes32 = 36
 )
 
-// mulUnpacked multiplies rows of x, one or up to four at a time, by weights that are unpacked once for all of them.
+// mulUnpacked multiplies rows of x, one or up to four at a time, by weights that are unpacked once for all rows.
 func mulUnpacked(c BlockCut, f block.Format, w []byte, ldw int, p plainProduct) {
 	s := blockScratches.get()
 	defer releaseBlocks(s)
 	s.ready(&c)
-	// One line of results for each row of x. Kernels of four rows may read and write some more of them.
+	// One line of results for each row of x. Kernels of four rows may read and write lines after the last row.
 	if n := (c.M1 - c.M0 + blockRowsOnce) * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n + n/4)
 	}
 	a, block, pitch := &s.rows, f.Bytes(), plainDepth/f.Values()*p.bytes
-	shift := bits.TrailingZeros(uint(c.X.group)) // as many values as a block has share a scale of x
+	shift := bits.TrailingZeros(uint(c.X.group)) // the values of a block share a scale of x
 	x := plainRows{mem: c.X.mem, first: c.M0 * c.X.unitBytes(), bytes: c.X.unitBytes(), rows: c.M1 - c.M0, shift: shift,
 		scales: c.X.codesBytes(), sums: c.X.sumsAt()}
 	s.readyPlain(&c, &p, pitch)
@@ -64,7 +64,7 @@ func mulUnpacked(c BlockCut, f block.Format, w []byte, ldw int, p plainProduct) 
 	}
 }
 
-// readyPlain sets the fields that the products of a call share. Plain blocks of a row are pitch bytes.
+// readyPlain sets the arguments that the products of a call share. Plain blocks of a row are pitch bytes apart.
 func (s *blockScratch) readyPlain(c *BlockCut, p *plainProduct, pitch int) {
 	a := &s.plain
 	for r := range p.rows {
@@ -77,7 +77,7 @@ func (s *blockScratch) readyPlain(c *BlockCut, p *plainProduct, pitch int) {
 	a.mask, a.add = 1<<tileSide-1, 0
 }
 
-// plainRows are the rows of x of a call: where they are, and their scales and sums, in bytes.
+// plainRows describes the rows of x of a call: their address, and the byte offsets of their scales and sums.
 type plainRows struct {
 	mem          []byte
 	first, bytes int
@@ -86,7 +86,8 @@ type plainRows struct {
 	shift        int // log2 of the values of a block
 }
 
-// dotPlain adds the products of rows of x from a block on and some plain blocks of each row to the results.
+// dotPlain adds the products of rows of x, starting at a block, and some plain blocks of each weight row to the
+// results.
 func (s *blockScratch) dotPlain(x *plainRows, p *plainProduct, block, blocks int) {
 	a, once, sums := &s.plain, 1, 32*block
 	if p.dot4 != nil {
@@ -107,7 +108,7 @@ func (s *blockScratch) dotPlain(x *plainRows, p *plainProduct, block, blocks int
 	}
 }
 
-// gridOf returns the grid of a format, or nil.
+// gridOf returns the address of the lookup table of a format, or nil.
 func gridOf(f block.Format) unsafe.Pointer {
 	if g := f.Octets(); g != nil {
 		return unsafe.Pointer(&g[0])
@@ -118,8 +119,8 @@ func gridOf(f block.Format) unsafe.Pointer {
 	return nil
 }
 
-// The kernels of formats: the functions that unpack them with AVX-512 and with AVX2, and the resulting plain blocks.
-// With AVX-512, blocks of 32 are multiplied without unpacking.
+// The kernels of each format: the functions that unpack it with AVX-512 and with AVX2, and the kind of the resulting
+// plain blocks. With AVX-512, blocks of 32 are multiplied without unpacking.
 var unpackers = map[block.Format]struct {
 	wide, narrow func(*blockArgs)
 	kind         *plainKind
@@ -143,7 +144,7 @@ var unpackers = map[block.Format]struct {
 	block.IQ4_NL:  {nil, unpackIQ4NLavx2, plain32},
 }
 
-// plainKind is a kind of plain blocks with its products.
+// plainKind is a kind of plain blocks and its product kernels.
 type plainKind struct {
 	dot, dot4, dot8 func(*blockArgs)
 	bytes           int

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// eachTier runs the same test under every tier of this machine.
+// eachTier runs a test for every tier of this machine.
 func eachTier(t *testing.T, test func(t *testing.T, tier *Tier)) {
 	t.Helper()
 	for _, tier := range Tiers() {
@@ -43,7 +43,7 @@ func narrow(x []float32) []byte {
 	return b
 }
 
-// same reports whether two results have the same bits. Any NaN equals any other NaN.
+// same reports whether two results are bitwise equal. Any NaN equals any other NaN.
 func same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }

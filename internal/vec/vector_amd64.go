@@ -8,7 +8,7 @@ import "math"
 // slowest kernel.
 const vecCall = 1024
 
-// elementwise runs a kernel over dst, a and b, of equal length, b perhaps nil. The elements after the last whole
+// elementwise runs a kernel over dst, a and b, which have equal length; b may be nil. The elements after the last whole
 // register are processed in padded copies; fill is the padding of a.
 func (s *vectors) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float32, fill float32) {
 	v := &sc.vec
@@ -69,7 +69,7 @@ func (s *vectors) siluMul(dst, gate, up []float32) {
 	s.elementwise(sc, s.kernels.siluMul, dst, gate, up, 0)
 }
 
-// expSum pads with -Inf, whose exponential adds nothing.
+// expSum computes ExpSum. It pads with -Inf, whose exponential adds nothing.
 func (s *vectors) expSum(dst, x []float32, max float32) float32 {
 	sc := takeScratch()
 	defer releaseScratch(sc)
@@ -78,7 +78,7 @@ func (s *vectors) expSum(dst, x []float32, max float32) float32 {
 	return s.fold(&sc.vec.acc)
 }
 
-// fold adds the lanes of a register: halves first.
+// fold returns the sum of the lanes of a register. It adds the upper half to the lower half until one lane is left.
 func (s *vectors) fold(acc *[16]float32) float32 {
 	for half := s.lanes / 2; half > 0; half /= 2 {
 		for i := range half {
@@ -106,7 +106,7 @@ func (s *vectors) max(x []float32) float32 {
 	return best
 }
 
-// rotate rotates a few heads in every call.
+// rotate rotates a few heads in each kernel call, because assembly cannot be preempted.
 func (s *vectors) rotate(x []float32, heads, ld int, by *Turn) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
@@ -121,7 +121,7 @@ func (s *vectors) rotate(x []float32, heads, ld int, by *Turn) {
 	}
 }
 
-// softmax is one call: a block of keys has some hundred scores.
+// softmax computes Softmax in one kernel call, because a block of keys has only a few hundred scores.
 func (s *vectors) softmax(p []float32, scale, top float32) (newTop, sum float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)

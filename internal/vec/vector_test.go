@@ -158,7 +158,7 @@ func TestSiluMul(t *testing.T) {
 		if tier.SiluMul(dst[:1], nan, up[:1]); dst[0] == dst[0] {
 			t.Fatalf("silu(NaN) = %v", dst[0])
 		}
-		// Each element has the same bits at every position.
+		// Each element is bitwise equal at every position.
 		for n := 1; n < 40; n++ {
 			part := make([]float32, n)
 			tier.SiluMul(part, gate[500:500+n], up[500:500+n])

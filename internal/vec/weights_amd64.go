@@ -7,8 +7,8 @@ import "unsafe"
 // weights is a matrix of weights in any format.
 type weights struct {
 	format format
-	f32    []float32 // formatF32
-	b      []byte    // the others
+	f32    []float32 // for formatF32
+	b      []byte    // for the other formats
 	ld     int       // elements between rows
 	scale  blockScale
 }
@@ -27,7 +27,7 @@ func (w *weights) at(row, col int) unsafe.Pointer {
 	return at(w.b, i*w.size())
 }
 
-// band returns how many rows from row on share their scales, at most most.
+// band returns the number of rows, starting at row and at most most, that share their scales.
 func (w *weights) band(row, most int) int {
 	if w.format != formatFP8 {
 		return most
@@ -35,8 +35,7 @@ func (w *weights) band(row, most int) int {
 	return min(most, scaleBlock-(w.scale.row0+row)%scaleBlock)
 }
 
-// widen writes columns [from, from+len(dst)) of a row. They begin with a block
-// of scales or are within one.
+// widen writes columns [from, from+len(dst)) of a row. They start at a block of scales, or lie within one.
 func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	i := row*w.ld + from
 	switch w.format {

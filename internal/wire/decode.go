@@ -4,14 +4,15 @@ import "sparrow/internal/jsonscan"
 
 // Limits on a body.
 const (
-	MaxDepth     = 128 // nested objects and arrays, JSON schemas included
-	MaxNameBytes = 64  // of a tool or schema name
+	MaxDepth     = 128 // nesting of objects and arrays, including JSON schemas
+	MaxNameBytes = 64  // bytes of a tool or schema name
 )
 
-// maxIgnored bounds how many ignored fields are named.
+// maxIgnored is the maximum number of ignored fields that are named.
 const maxIgnored = 32
 
-// maxProblems bounds one error message: a body of ten thousand unknown names is described by its first few.
+// maxProblems is the maximum number of problems in one error message, because a body may have thousands of unknown
+// names.
 const maxProblems = 16
 
 // Decoder has the settings for reading the body of a request, and collects ignored fields.
@@ -23,7 +24,7 @@ type Decoder struct {
 	Ignored []string
 }
 
-// Decode reads an object, then checks it; both report into one list.
+// Decode reads an object, then checks it. Reading and checking report into one list of problems.
 func Decode[T any](d *Decoder, body []byte, known Fields[T], check func(*T, *Problems)) (*T, *Error) {
 	c := NewReader(body)
 	c.strict = d.Strict

@@ -14,10 +14,10 @@ type Code string
 const (
 	CodeInvalidJSON      Code = "invalid_json"                // the body is not one JSON object in UTF-8
 	CodeUnknownParameter Code = "unknown_parameter"           // a name that no version of the request has
-	CodeUnsupportedParam Code = "unsupported_parameter"       // a name known elsewhere, not here
-	CodeUnsupportedValue Code = "unsupported_value"           // a value known elsewhere, not here
-	CodeDuplicate        Code = "duplicate_parameter"         // the same name twice in one object
-	CodeMissing          Code = "missing_required_parameter"  // a field that must be there
+	CodeUnsupportedParam Code = "unsupported_parameter"       // a field that other servers support
+	CodeUnsupportedValue Code = "unsupported_value"           // a value that other servers support
+	CodeDuplicate        Code = "duplicate_parameter"         // a name that occurs twice in one object
+	CodeMissing          Code = "missing_required_parameter"  // a required field
 	CodeInvalidType      Code = "invalid_type"                // a string where a number belongs
 	CodeInvalidValue     Code = "invalid_value"               // right type, impossible value
 	CodeOutOfRange       Code = "value_out_of_range"          // a number outside its range
@@ -25,26 +25,26 @@ const (
 	CodeTooLong          Code = "string_above_max_length"     // a string of too many bytes
 	CodeContextLength    Code = "context_length_exceeded"     // prompt plus answer do not fit the model
 	CodeInvalidKey       Code = "invalid_api_key"             // missing or wrong bearer key
-	CodeNoAdmin          Code = "admin_disabled"              // an endpoint for administrators, who have no keys here
+	CodeNoAdmin          Code = "admin_disabled"              // an endpoint for administrators without keys for them
 	CodeModelNotFound    Code = "model_not_found"             // a model this server does not serve
 	CodeNoResponse       Code = "response_not_found"          // a response that is not stored
 	CodeNoObject         Code = "not_found"                   // a file or batch that the tenant does not have
 	CodeInUse            Code = "conflict"                    // a file or batch in a state that does not allow it
-	CodeNoBatches        Code = "batches_disabled"            // files and batches, for which there is no folder
+	CodeNoBatches        Code = "batches_disabled"            // files and batches without a folder for them
 	CodeStorageFull      Code = "storage_full"                // the folder of files and batches is full
-	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
+	CodeNoPrevious       Code = "previous_response_not_found" // the previous response of a request is not stored
 	CodeUnknownURL       Code = "unknown_url"                 // no such path
-	CodeBadMethod        Code = "method_not_supported"        // GET where POST belongs
-	CodeWrongHost        Code = "misdirected_request"         // sent to a name that is not this server's
+	CodeBadMethod        Code = "method_not_supported"        // an HTTP method that the path does not support
+	CodeWrongHost        Code = "misdirected_request"         // the Host is not a name of this server
 	CodeBodyTooLarge     Code = "request_too_large"           // more bytes than the server reads
 	CodeMediaType        Code = "unsupported_media_type"      // the body is not declared as JSON
 	CodeQueueFull        Code = "rate_limit_exceeded"         // too many requests waiting; comes with Retry-After
-	CodeInternal         Code = "internal_error"              // our fault
-	CodeUnavailable      Code = "service_unavailable"         // loading or shutting down
-	CodeDeadline         Code = "deadline_exceeded"           // the request's time is up
+	CodeInternal         Code = "internal_error"              // an error of the server
+	CodeUnavailable      Code = "service_unavailable"         // the server is starting or shutting down
+	CodeDeadline         Code = "deadline_exceeded"           // the request took longer than the server allows
 )
 
-// statuses is the only map from a code to a status.
+// statuses maps codes to HTTP statuses. It is the only such map.
 var statuses = map[Code]int{
 	CodeInvalidJSON:      http.StatusBadRequest,
 	CodeUnknownParameter: http.StatusBadRequest,
@@ -86,9 +86,9 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Problem is one thing wrong with a request.
+// Problem is one error in a request.
 type Problem struct {
-	Param   string // path of the field, such as messages[2].content; empty when it concerns the whole body
+	Param   string // path of the field, such as messages[2].content; empty if the problem concerns the whole body
 	Code    Code
 	Message string // states what was given and what is allowed; does not repeat Param
 }
@@ -107,7 +107,7 @@ func (p Problem) String() string {
 // compare with nil before storing one in a variable of type error.
 type Error struct {
 	Message  string
-	Param    string // empty when it concerns no field
+	Param    string // path of the field; empty if the problem concerns no field
 	Code     Code
 	Problems []Problem // at least one; not on the wire
 }
@@ -118,7 +118,8 @@ func NewError(code Code, param, format string, args ...any) *Error {
 	return joinProblems([]Problem{{Param: param, Code: code, Message: fmt.Sprintf(format, args...)}}, 0)
 }
 
-// JoinProblems makes one error of several problems, or nil of none. The first problem's code decides the status.
+// JoinProblems returns one error with several problems, or nil if there are none. The first problem's code decides
+// the status.
 func JoinProblems(list []Problem) *Error {
 	if len(list) == 0 {
 		return nil
@@ -144,5 +145,5 @@ func joinProblems(list []Problem, omitted int) *Error {
 
 func (e *Error) Error() string { return e.Message }
 
-// Status returns the HTTP status to answer with.
+// Status returns the HTTP status of the response.
 func (e *Error) Status() int { return e.Code.Status() }

@@ -11,12 +11,13 @@ import (
 // Field states how one member of an object of type T is read.
 type Field[T any] struct {
 	Read func(c *Reader, v *T)
-	// Refused fields exist to explain themselves; they are not offered as the nearest name.
+	// Refused fields are always errors. They exist for their error message, and are not suggested in place of a
+	// misspelled name.
 	Refused bool
 }
 
-// Fields are the members of an object by name. What is not in it is unknown: refused where the reader is strict, else
-// ignored.
+// Fields has the members of an object by name. Other names are unknown: the reader refuses them if it is strict, and
+// ignores them otherwise.
 type Fields[T any] map[string]Field[T]
 
 // ReadObject reads an object member by member. Members that are null count as absent.
@@ -61,7 +62,8 @@ func (f Fields[T]) names() []string {
 	return names
 }
 
-// unknownMessage looks for the nearest name only while problems are listed: a hostile body may hold a million names.
+// unknownMessage looks for the nearest name only while problems are listed, because a hostile body may contain a
+// million names.
 func unknownMessage[T any](c *Reader, name string, known Fields[T]) string {
 	if !c.Full() {
 		if best := Nearest(name, known.names()); best != "" {
@@ -99,17 +101,17 @@ func BoolField[T any](of func(*T) *bool) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) { Set(of(v), c.Boolean) }}
 }
 
-// OptionalBool reads a boolean whose absence means something.
+// OptionalBool reads a boolean that is nil if it is absent.
 func OptionalBool[T any](of func(*T) **bool) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) { SetPointer(of(v), c.Boolean) }}
 }
 
-// OptionalFloat reads a number whose absence means something.
+// OptionalFloat reads a number that is nil if it is absent.
 func OptionalFloat[T any](of func(*T) **float64) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) { SetPointer(of(v), c.Float) }}
 }
 
-// OptionalInt reads an integer whose absence means something.
+// OptionalInt reads an integer that is nil if it is absent.
 func OptionalInt[T any](of func(*T) **int) Field[T] {
 	return Field[T]{Read: func(c *Reader, v *T) {
 		SetPointer(of(v), func() (int, bool) {
@@ -126,14 +128,14 @@ func Set[V any](dst *V, read func() (V, bool)) {
 	}
 }
 
-// SetPointer is Set for a value whose absence means something.
+// SetPointer stores a pointer to the value that was read, which is nil if it is absent.
 func SetPointer[V any](dst **V, read func() (V, bool)) {
 	if v, ok := read(); ok {
 		*dst = &v
 	}
 }
 
-// Refuse returns a field of other servers that cannot be honoured here; instead is the suggested alternative.
+// Refuse returns a field that other servers support and this one does not; instead is the suggested alternative.
 func Refuse[T any](instead string) Field[T] {
 	return Field[T]{Refused: true, Read: func(c *Reader, _ *T) {
 		c.Problem(CodeUnsupportedParam, "not supported; %s", instead)
@@ -141,7 +143,7 @@ func Refuse[T any](instead string) Field[T] {
 	}}
 }
 
-// ReadList reads an array of at most most elements. Further ones are checked, counted and dropped.
+// ReadList reads an array of at most `most` elements. Further elements are checked, counted and dropped.
 func ReadList[V any](c *Reader, most int, what string, read func() (V, bool)) []V {
 	if c.Shape() != jsonscan.Array {
 		c.WrongShape("an array of " + what)
@@ -162,8 +164,8 @@ func ReadList[V any](c *Reader, most int, what string, read func() (V, bool)) []
 	return list
 }
 
-// ReadStruct adapts readObject to readList. An object with problems is kept: the request fails anyway, and later
-// checks rely on all elements.
+// ReadStruct returns a function for ReadList that reads an element with ReadObject. It keeps an object with problems,
+// because the request fails anyway, and later checks rely on all elements.
 func ReadStruct[T any](c *Reader, known Fields[T]) func() (T, bool) {
 	return func() (T, bool) {
 		var v T
@@ -188,7 +190,7 @@ func IgnoreAs[T any](want jsonscan.Kind) Field[T] {
 	}}
 }
 
-// FixedAs accepts one value only.
+// FixedAs accepts only one value.
 func FixedAs[T any](text, why string) Field[T] {
 	return Field[T]{Read: func(c *Reader, _ *T) {
 		var got bytes.Buffer

@@ -11,7 +11,7 @@ type Problems struct {
 	omitted int
 }
 
-// Full reports that further problems are only counted; callers then need not format them.
+// Full reports whether further problems are only counted; callers then need not format them.
 func (p *Problems) Full() bool { return len(p.list) >= maxProblems }
 
 // Add reports a problem of a field.
@@ -23,8 +23,8 @@ func (p *Problems) Add(code Code, param, format string, args ...any) {
 	p.list = append(p.list, Problem{Param: param, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddNew is for checks that run after decoding. A field that could not be decoded is already reported, and a message
-// about its empty value, or about the value around it, would be useless.
+// AddNew reports a problem that a check after decoding has found. It does nothing if the field could not be decoded:
+// that is already reported, and a message about its empty value, or about the value that contains it, would not help.
 func (p *Problems) AddNew(code Code, param, format string, args ...any) {
 	for _, old := range p.list {
 		if within(old.Param, param) {
@@ -40,7 +40,7 @@ func within(a, b string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Empty reports that nothing was reported.
+// Empty reports whether no problem was reported.
 func (p *Problems) Empty() bool { return len(p.list) == 0 }
 
 func (p *Problems) err() *Error {
@@ -50,7 +50,7 @@ func (p *Problems) err() *Error {
 	return joinProblems(p.list, p.omitted)
 }
 
-// Verdict runs a single check.
+// Verdict runs a single check and returns its problems as an error, or nil.
 func Verdict(check func(*Problems)) *Error {
 	var p Problems
 	check(&p)

@@ -21,11 +21,11 @@ type Reader struct {
 	path      []step
 	malformed *Error
 
-	strict  bool // unknown fields are problems
+	strict  bool // whether unknown fields are problems
 	ignored []string
 }
 
-// step is one link of a path: a member's name, or an element's index when name is empty and indexed is set.
+// step is one part of a path: a member's name, or an element's index if indexed is set.
 type step struct {
 	name    string
 	index   int
@@ -62,7 +62,7 @@ func (c *Reader) fail(format string, args ...any) {
 	c.scan.Pos = len(c.scan.Text)
 }
 
-// check is fail for a syntax error; it reports whether there was none.
+// check calls fail for a syntax error; it reports whether there was none.
 func (c *Reader) check(err error) bool {
 	if err != nil {
 		c.fail("malformed JSON %v", err)
@@ -70,7 +70,7 @@ func (c *Reader) check(err error) bool {
 	return err == nil
 }
 
-// Problem reports something about the value at the current path. Once the report is full, problems are only counted.
+// Problem reports a problem of the value at the current path. Once the report is full, problems are only counted.
 func (c *Reader) Problem(code Code, format string, args ...any) {
 	if c.Full() {
 		c.omitted++
@@ -85,7 +85,7 @@ func (c *Reader) Param() string {
 	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
 }
 
-// spelt returns the current path, cut where it is longer than most; quoted is the format of names that are not plain.
+// spelt returns the current path, cut if it is longer than most; quoted is the format of names that are not plain.
 func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
 	var b strings.Builder
 	for _, s := range c.path {
@@ -128,12 +128,12 @@ func (c *Reader) place() string {
 	return c.spelt(math.MaxInt, "[%+q]", func(int) string { return "[]" })
 }
 
-// PlainName reports whether a name reads well in a path without quotes.
+// PlainName reports whether a name needs no quotes in a path.
 func PlainName(name string) bool {
 	return name != "" && len(name) <= MaxNameBytes && PlainLetters(name)
 }
 
-// PlainLetters reports whether a name has letters, digits, '_' and '-' only.
+// PlainLetters reports whether a name has only letters, digits, '_' and '-'.
 func PlainLetters(name string) bool {
 	for i := range len(name) {
 		if !nameByte(name[i]) {
@@ -194,7 +194,7 @@ func (c *Reader) Elements(yield func(i int) bool) {
 // enter consumes the opening bracket, whose kind Shape has returned.
 func (c *Reader) enter() bool { return c.malformed == nil && c.check(c.scan.Enter()) }
 
-// more reports whether another member or element follows, and steps over the comma or the closing bracket.
+// more reports whether another member or element follows, and advances past the comma or the closing bracket.
 func (c *Reader) more(closing byte, first bool) bool {
 	if c.malformed != nil {
 		return false
@@ -266,7 +266,7 @@ func (s *NameSet) Add(name string) bool {
 // Size returns the number of bytes of the whole text.
 func (c *Reader) Size() int { return len(c.scan.Text) }
 
-// Clean reads something and reports whether it met no problem.
+// Clean calls read and reports whether it found no problem.
 func (c *Reader) Clean(read func()) bool {
 	before := len(c.list) + c.omitted
 	read()

@@ -16,7 +16,7 @@ func (c *Reader) WrongShape(want string) {
 	}
 }
 
-// Str reads a string; ok is false when it was something else, which is then reported.
+// Str reads a string. For a value of another type it reports a problem and ok is false.
 func (c *Reader) Str() (value string, ok bool) {
 	if c.Shape() != jsonscan.String {
 		c.WrongShape("a string")
@@ -57,10 +57,10 @@ func (c *Reader) Float() (value float64, ok bool) {
 	return value, true
 }
 
-// exactFloat is the largest magnitude up to which every integer has a float64.
+// exactFloat is the largest magnitude up to which float64 represents every integer.
 const exactFloat = 1 << 53
 
-// Integer reads a whole number that fits an int64, also when it is written as 3.0 or 3e0.
+// Integer reads a whole number that fits in an int64. It may be written as 3.0 or 3e0.
 func (c *Reader) Integer() (value int64, ok bool) {
 	text, ok := c.number("an integer")
 	if !ok {
@@ -103,8 +103,8 @@ func (c *Reader) Word() string {
 	return w
 }
 
-// numeral consumes a number and returns its text: a piece of the body, so that a prompt of a million token ids makes no
-// million strings.
+// numeral consumes a number and returns its text as a part of the body, so that a prompt of a million token ids does
+// not allocate a million strings.
 func (c *Reader) numeral() []byte {
 	text, err := c.scan.Number()
 	c.check(err)

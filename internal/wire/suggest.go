@@ -6,7 +6,7 @@ func Nearest(name string, known []string) string {
 	if len(name) > MaxNameBytes {
 		return ""
 	}
-	// A quarter of the letters may be wrong: two of maxTokens, none of a single letter.
+	// At most a quarter of the letters may be wrong: two in maxTokens, none in a single letter.
 	best, limit := "", (len(name)+2)/4
 	for _, k := range known {
 		if d := editDistance(name, k, limit); d <= limit {

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Marshal is json.Marshal without the escaping of <, > and &: JSON over HTTP is not HTML, and OpenAI sends them plain.
+// Marshal encodes like json.Marshal, but does not escape <, > and &: JSON over HTTP is not HTML, and OpenAI does not
+// escape them.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -8,41 +8,43 @@ import (
 	"sparrow/kernel"
 )
 
-// Matrix products of few rows are limited by reading weights, and memory is idle while workers wait for each other or
-// for an operation that only one of them computes. Waiting workers therefore prefetch their share of the weights of
-// the next product. Its beginning has already been prefetched by the kernels, with the last rows of their share. The
-// next product is predicted: it is the product that followed in the previous pass. Results do not depend on the
-// prediction.
+// Matrix products of few rows are limited by reading weights. Memory is idle while workers wait for each other or for
+// an operation that only one of them computes. Waiting workers therefore prefetch their share of the weights of the
+// next product. The first bytes of that share have already been prefetched by the kernels, while they multiplied the
+// last rows of the current product. The next product is predicted to be the one that followed in the previous pass.
+// Results do not depend on the prediction.
 
 const (
-	// aheadBytes is the most that a worker prefetches: a part of its L2 cache.
+	// aheadBytes is the maximum number of bytes that a worker prefetches: a part of its L2 cache.
 	aheadBytes = 512 << 10
-	// aheadPiece is how many bytes a worker prefetches between two polls: less than a core can have in flight.
+	// aheadPiece is the number of bytes that a worker prefetches between two polls: fewer than a core can have in
+	// flight.
 	aheadPiece = 1 << 10
 )
 
-// stage is a matrix product of few rows: its weights, by worker, and the stage that followed it.
+// stage is a matrix product of few rows: the weights that each worker reads, and the stage that followed in the last
+// pass.
 type stage struct {
-	bytes   int        // of all weights
-	workers int        // that share them
-	spans   [][][]byte // by worker, in the order in which it reads them; not changed once they are published
+	bytes   int        // bytes of all weights
+	workers int        // number of workers that share the weights
+	spans   [][][]byte // by worker, in the order of reading; not changed after publication
 	next    *stage
 }
 
-// stageKey identifies a stage: the first of its weights, and the range of it.
+// stageKey identifies a stage by the first of its weights and the part of it that is used.
 type stageKey struct {
 	w    *host.Matrix
 	part headPart
 }
 
-// headPart selects the weights of a product: a whole weight, the rows of each head of an up-projection that it uses,
-// or experts.
+// headPart selects what a product reads: a whole weight, the key or the value rows of each head of an up-projection, or
+// experts.
 type headPart int
 
 const (
 	wholeWeight headPart = iota
-	keyRows              // absorb
-	valueRows            // expand
+	keyRows              // key rows of each head, for absorb
+	valueRows            // value rows of each head, for expand
 	expertRows           // experts; the key has the first expert
 )
 
@@ -50,19 +52,19 @@ const (
 type ahead struct {
 	stages map[stageKey]*stage
 	last   *stage
-	now    atomic.Pointer[stage] // whose weights are prefetched, or nil
-	places []aheadPlace          // by worker
+	now    atomic.Pointer[stage] // stage whose weights are being prefetched, or nil
+	places []aheadPlace          // one for each worker
 }
 
-// aheadPlace is the position up to which a worker has prefetched. It has its own cache lines.
+// aheadPlace is the position up to which a worker has prefetched. Each is in its own cache lines.
 type aheadPlace struct {
 	of           *stage
 	span, offset int
 	_            [128 - 24]byte
 }
 
-// begin records that a product begins and makes waiting workers prefetch the product that followed it. Spans are
-// computed once, and again if other weights follow or the number of workers changes.
+// begin records that a product begins and makes waiting workers prefetch the product that followed it last time. Spans
+// are computed once, and again if the weights or the number of workers change.
 func (a *ahead) begin(key stageKey, bytes, workers int, spans func() [][][]byte) {
 	s := a.stages[key]
 	if s == nil || s.bytes != bytes || s.workers != workers {
@@ -79,7 +81,8 @@ func (a *ahead) begin(key stageKey, bytes, workers int, spans func() [][][]byte)
 	a.now.Store(s.next)
 }
 
-// first returns the first of the weights that a worker reads in the next product, nil where it is not known.
+// first returns the first bytes of weights that a worker reads in the next product, or nil if that product is not
+// known.
 func (a *ahead) first(worker int) []byte {
 	if s := a.now.Load(); s != nil && len(s.spans[worker]) > 0 {
 		return s.spans[worker][0]
@@ -87,7 +90,7 @@ func (a *ahead) first(worker int) []byte {
 	return nil
 }
 
-// fetch prefetches a piece of a worker's next weights and reports whether there was one.
+// fetch prefetches one piece of a worker's next weights. It returns false if nothing was left to prefetch.
 func (a *ahead) fetch(worker int) bool {
 	s := a.now.Load()
 	if s == nil {
@@ -109,8 +112,8 @@ func (a *ahead) fetch(worker int) bool {
 	return true
 }
 
-// spansOf lists the memory that each worker reads for items that are divided as the pool does. add appends the weights
-// of an item.
+// spansOf lists the memory that each worker reads if the items are divided as the pool divides them. add appends the
+// weights of an item.
 func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) [][][]byte {
 	out := make([][][]byte, d.pool.Workers())
 	for w := range out {
@@ -127,7 +130,7 @@ func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) []
 	return out
 }
 
-// shareSpans returns the weights of the shares of products.
+// shareSpans lists the weights that each worker reads in the shares of products.
 func (d *Device) shareSpans(st *multiplyState) [][][]byte {
 	return d.spansOf(st.shares.count(), func(to [][]byte, item int) [][]byte {
 		for i := range st.parts {
@@ -140,7 +143,7 @@ func (d *Device) shareSpans(st *multiplyState) [][][]byte {
 	})
 }
 
-// headsAhead is begin for a product of few rows with the keys' or the values' part of an up-projection.
+// headsAhead is begin for a product of few rows with the key or the value rows of an up-projection.
 func (d *Device) headsAhead(w *host.Matrix, part headPart, rows int, dims kernel.LatentDims) {
 	if rows > 2*vec.GroupRows {
 		return

@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Workers prefetch the stage that followed this stage in the previous pass, piece by piece and only once. Until the
-// next stage is known, and after the last stage, they prefetch nothing.
+// Workers prefetch the stage that followed the current stage in the previous pass, piece by piece and only once. Before
+// the next stage is known, and after the last stage, they prefetch nothing.
 func TestStagesAreLearned(t *testing.T) {
 	a := ahead{places: make([]aheadPlace, 2)}
 	made := 0
@@ -29,7 +29,7 @@ func TestStagesAreLearned(t *testing.T) {
 	}
 	begin(0, 1)
 	if n := pieces(0); n != 0 {
-		t.Errorf("%d pieces before anything is known", n)
+		t.Errorf("%d pieces were prefetched before a stage was known, want 0", n)
 	}
 	begin(1, 3*aheadPiece)
 	begin(0, 1)
@@ -40,7 +40,7 @@ func TestStagesAreLearned(t *testing.T) {
 	if n := pieces(0); n != 1 || made != 2 {
 		t.Errorf("%d pieces, spans were made %d times; want 1 and 2", n, made)
 	}
-	begin(0, 2*aheadPiece) // other weights that begin with the same matrix
+	begin(0, 2*aheadPiece) // other weights, whose first matrix is an earlier one
 	if begin(1, 3*aheadPiece); pieces(0) != 2 || made != 3 {
 		t.Errorf("spans were made %d times, want 3", made)
 	}

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Runs what arm64 has of its own on another machine, by qemu-aarch64: the comparison tests of the kernels, on a
-# processor with dot products of bytes and on one without, and an answer of the built-in model, which must be that of
-# this machine.
+# Tests the arm64 kernels on a machine of another architecture with qemu-aarch64: it runs the comparison tests of the
+# kernels, on a processor with dot products of bytes and on one without, and generates an answer with the built-in
+# model, which must equal the answer of this machine.
 #
 #   sh kernel/cpu/arm64.sh FOLDER       from the top of the tree; programs are built in FOLDER
 #
-# Debian has it in the package qemu-user. Where it is missing, one line says that nothing was tested.
+# qemu-aarch64 is in Debian's package qemu-user. If it is missing, the script prints that nothing was tested and exits
+# with status 0.
 set -eu
 out=${1:?usage: sh kernel/cpu/arm64.sh FOLDER}
 go=${GO:-go}

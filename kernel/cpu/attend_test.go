@@ -16,8 +16,8 @@ import (
 	"sparrow/layout"
 )
 
-// sparseCase returns the arguments of attention over lists of several chunks: the last row's list ends inside a chunk,
-// and some entries are masked.
+// sparseCase returns the arguments of attention over lists of several chunks. The list of the last row ends inside a
+// chunk, and some entries are masked.
 func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, damage func([]byte)) kernel.SparseArgs {
 	t.Helper()
 	const rows, entries, pages, tokens = 6, 1300, 20, 16
@@ -59,8 +59,8 @@ func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, dama
 	return a
 }
 
-// A row has the same bits when one worker computes it, when several workers share it, and with any number of workers.
-// It also agrees with the reference.
+// A row's output is bitwise equal whether one worker computes it or several workers share it, and close to the
+// reference.
 func TestSparseAttendInChunks(t *testing.T) {
 	thirds := func(row []byte) { // a scale that is not a power of two uses another code path
 		binary.LittleEndian.PutUint32(row[layout.BlockScaleOffset+4:], math.Float32bits(1.0/3))
@@ -92,7 +92,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 						nearReference(t, a)
 					}
 					if !bytes.Equal(whole, first) {
-						t.Fatalf("%d workers give other bits than one", workers)
+						t.Fatalf("the output of %d workers differs from that of one worker", workers)
 					}
 					for r := range a.Q.Rows {
 						one := a
@@ -104,7 +104,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 						}
 						if !bytes.Equal(host.Bytes(one.Out), host.Bytes(a.Out.Slice(r, r+1))) ||
 							!bytes.Equal(host.Bytes(one.LSE), host.Bytes(a.LSE.Slice(r, r+1))) {
-							t.Fatalf("%d workers: row %d has other bits alone", workers, r)
+							t.Fatalf("%d workers: row %d differs from the row computed alone", workers, r)
 						}
 					}
 				}
@@ -114,7 +114,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 }
 
 // With many workers, the heads of a row are also divided among workers, in whole tiles of which the last is not full.
-// The bits are the same.
+// The output is bitwise equal to that of one worker.
 func TestSparseAttendSharesHeads(t *testing.T) {
 	for _, tier := range vec.Tiers() {
 		for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656} {
@@ -135,7 +135,7 @@ func TestSparseAttendSharesHeads(t *testing.T) {
 					nearReference(t, a)
 				}
 				if !bytes.Equal(all, first) {
-					t.Errorf("%s, %v: %d workers give other bits than one", tier.Name, kind, workers)
+					t.Errorf("%s, %v: %d workers and one worker give different outputs", tier.Name, kind, workers)
 				}
 			}
 		}

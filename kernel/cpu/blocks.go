@@ -7,19 +7,20 @@ import (
 	"sparrow/kernel"
 )
 
-// Matrix products with block formats quantise x once to eight bits; see package vec. All weights whose scales have
-// the same groups share the quantised rows.
+// Matrix products with block formats quantise the rows of x once to eight bits; see package vec. Weights whose scales
+// have groups of equal size share the quantised rows.
 
-// quantGroups are the groups of values that share a scale.
+// quantGroups lists the group sizes: the number of values of x that share a scale.
 var quantGroups = [...]int{32, 256, vec.QuantRows32, vec.QuantRows256, vec.QuantNibbles, vec.QuantBytes}
 
-// quantised is x for each of these groups.
+// quantised holds x quantised for each entry of quantGroups.
 type quantised struct {
 	rows [len(quantGroups)]vec.BlockRows
 	done [len(quantGroups)]bool
 }
 
-// quantGroup returns the group of values of x for products with a weight, or 0 where x is not quantised.
+// quantGroup returns the number of values of x that share a scale in products with a weight, or 0 if x is not
+// quantised.
 func (d *Device) quantGroup(w *host.Matrix) int {
 	if codes := groupCodes(w); codes != 0 {
 		if !d.tier.Groups(codes, w.BlockCols, w.In()) {
@@ -34,11 +35,11 @@ func (d *Device) quantGroup(w *host.Matrix) int {
 	return vec.BlockGroup(f)
 }
 
-// Slow reports how products with a block format are computed on this machine where that is slow, else nothing.
+// Slow describes how products with a block format are computed on this machine if that is slow, and is empty otherwise.
 func Slow(f block.Format) string { return vec.Tiers()[0].SlowBlocks(f) }
 
-// quantFor returns x quantised for a weight, or nil where it is not. Rows that were quantised for another weight of the
-// same product are used again.
+// quantFor returns x quantised for a weight, or nil if the weight multiplies x as it is. Rows that were quantised for
+// another weight of the current product are reused.
 func (d *Device) quantFor(q *quantised, w *host.Matrix, x kernel.Tensor) (*vec.BlockRows, error) {
 	for i, group := range quantGroups {
 		if group != d.quantGroup(w) {
@@ -56,14 +57,14 @@ func (d *Device) quantFor(q *quantised, w *host.Matrix, x kernel.Tensor) (*vec.B
 	return nil, nil
 }
 
-// quantWork quantises rows of x in units: all rows in order, or the rows listed in index.
+// quantWork quantises rows of x in units: all rows in order, or the rows that index lists.
 type quantWork struct {
 	to    *vec.BlockRows
 	x     kernel.Tensor
-	index []int32 // row of x for each row, or nil
+	index []int32 // row of x for each quantised row, or nil for all rows
 }
 
-// quantUnits quantises every unit. Starting workers costs more than a few rows.
+// quantUnits quantises every unit. Few rows are quantised by the caller, because starting workers would take longer.
 func (d *Device) quantUnits(w quantWork) error {
 	units := w.to.Units()
 	if units > 1 && w.x.Rows > fewPlain {
@@ -83,7 +84,7 @@ func (d *Device) quantUnit(w *quantWork, _, i int) {
 	d.tier.QuantGathered(w.to, i, host.F32(w.x), w.x.Stride, w.x.Rows, w.index)
 }
 
-// blockProduct multiplies quantised rows by the rows of a weight from n0 on.
+// blockProduct multiplies quantised rows by c.N rows of a weight, starting at row n0.
 func (d *Device) blockProduct(c vec.BlockCut, w *host.Matrix, n0 int) {
 	if groupCodes(w) != 0 {
 		d.tier.MulGroups(c, groupWeights(w, n0, n0+c.N))
@@ -93,7 +94,7 @@ func (d *Device) blockProduct(c vec.BlockCut, w *host.Matrix, n0 int) {
 	d.tier.MulBlocks(c, blockOf(w), host.Bytes(band), band.Stride*band.DType.Size())
 }
 
-// blockOf returns the format of a weight that has one.
+// blockOf returns the block format of a weight; the weight must have one.
 func blockOf(w *host.Matrix) block.Format {
 	f, _ := w.Data.DType.Block()
 	return f

@@ -21,8 +21,8 @@ type blockRig struct {
 	dev, ref kernel.Device
 }
 
-// eachBlockRig runs a test on every backend, with 8-bit and with precise activations. most is the allowed error: the
-// root mean square of the differences divided by that of the results.
+// eachBlockRig runs a test on every backend, with 8-bit and with precise activations. most is the allowed relative L2
+// error.
 func eachBlockRig(t *testing.T, test func(r *blockRig, most float64)) {
 	for _, b := range cpu.Backends() {
 		if b.Available() != nil {
@@ -100,22 +100,22 @@ func (r *blockRig) near(what string, got, want kernel.Tensor, most float64) {
 	}
 }
 
-// same checks that two rows have the same bits.
+// same checks that two rows are bitwise equal.
 func (r *blockRig) same(what string, got, want kernel.Tensor) {
 	r.Helper()
 	g, w := host.RowF32(got, 0), host.RowF32(want, 0)
 	for i := range g {
 		if math.Float32bits(g[i]) != math.Float32bits(w[i]) {
-			r.Fatalf("%s: element %d is %v, alone %v", what, i, g[i], w[i])
+			r.Fatalf("%s: element %d is %v, but %v if the row is computed alone", what, i, g[i], w[i])
 		}
 	}
 }
 
-// blockFormats returns all block formats in small groups, so that a projection has several formats.
+// blockFormats returns all block formats in groups of six, so that a projection has several formats.
 func blockFormats() [][]block.Format { return slices.Collect(slices.Chunk(block.Formats(), 6)) }
 
-// Products of several weights in one projection are close to the reference, and a row's bits do not depend on the other
-// rows.
+// Products of several weights in one projection are close to the reference, and a row's results are bitwise equal
+// whatever the other rows are.
 func TestBlockProjections(t *testing.T) {
 	for _, formats := range blockFormats() {
 		eachBlockRig(t, func(r *blockRig, most float64) {
@@ -128,7 +128,7 @@ func TestBlockProjections(t *testing.T) {
 	}
 }
 
-// projections compares products of few and of many rows with weights of 256 columns.
+// projections checks products of few and of many rows with weights of 256 columns against the reference.
 func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 	const in = 256
 	for _, rows := range []int{1, 3, 5, 37} {
@@ -157,8 +157,8 @@ func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 	}
 }
 
-// Results of experts in several formats are close to the reference, and a token's bits do not depend on the other
-// tokens.
+// Results of experts in several formats are close to the reference, and a token's result is bitwise equal whatever the
+// other tokens are.
 func TestBlockExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},
@@ -170,7 +170,7 @@ func TestBlockExperts(t *testing.T) {
 	})
 }
 
-// experts compares experts of 256 x 256 with the reference; gate makes the gate and up matrices, and down makes the
+// experts checks experts of 256 x 256 against the reference. gate makes the gate and up matrices, and down makes the
 // down matrix.
 func (r *blockRig) experts(name string, gate, down func() kernel.Weight, most float64) {
 	const count, hidden, topk = 3, 256, 2
@@ -214,7 +214,7 @@ func (r *blockRig) zeros(rows, cols int) kernel.Tensor {
 	return t
 }
 
-// Tokens beyond the number that is grouped at once have the same experts, weights and bits as alone.
+// If there are more tokens than are grouped at once, each token's result is bitwise equal to that of the token alone.
 func TestManyTokensOfExperts(t *testing.T) {
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Candidates reduces each row in two passes: one keeps the best n in a sorted list, which few values of a long row
-// ever enter, the other sums exponentials below the best.
+// Candidates reduces each row in two passes. The first keeps the best n values in a sorted list, which few values of a
+// long row enter. The second sums the exponentials of all values relative to the best one.
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	return d.eachItem(rowWork{rows: a.Logits.Rows, best: a, do: func(_ *Device, w *rowWork, _, r int) {
 		row, values, ids := host.RowF32(w.best.Logits, r), host.RowF32(w.best.Values, r), host.RowI32(w.best.IDs, r)
@@ -19,7 +19,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 			sum += math.Exp(float64(v) - top)
 		}
 		if math.IsInf(top, 0) {
-			sum = 1 // the log of the sum is top; differences from an infinite top would be NaN
+			sum = 1 // the logarithm of the sum is top; subtracting an infinite top would give NaN
 			if slices.ContainsFunc(row, func(v float32) bool { return v != v }) {
 				sum = math.NaN()
 			}
@@ -34,7 +34,7 @@ func (d *Device) Sample(a kernel.SampleArgs) error { return d.sampler.Sample(a) 
 // Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
-// bestOf fills values and ids with the largest of row, largest first, the lower id first on a tie.
+// bestOf fills values and ids with the largest values of row in descending order, the lower id first on a tie.
 func bestOf(values []float32, ids []int32, row []float32) {
 	n := 0
 	lowest := float32(math.Inf(-1))

@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// Compress turns groups of tokens into entries, one entry at a time.
+// Compress computes compressed entries, one entry per item of a worker.
 func (d *Device) Compress(a kernel.CompressArgs) error {
 	if err := onlyF32("compress", a.Out); err != nil {
 		return err
@@ -26,7 +26,8 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	return d.eachToken(hyperWork{rows: a.Sources.Rows, compress: a, do: (*Device).compressEntry})
 }
 
-// compressEntry keeps the gates of all slots, so that each channel's largest is known before the first exponential.
+// compressEntry computes one entry. It keeps the gates of all slots, because each channel's largest gate must be known
+// before the first exponential.
 func (d *Device) compressEntry(w *hyperWork, worker, e int) {
 	a, dim := &w.compress, w.compress.Out.Cols
 	sources, out := host.RowI32(a.Sources, e), host.RowF32(a.Out, e)
@@ -85,7 +86,7 @@ func rawRow(a *kernel.CompressArgs, source int32, i, dim int) (values, gates []f
 // Put writes rows to given positions.
 func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 
-// Tally counts choices of experts.
+// Tally counts which experts rows choose.
 func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
 
 // StoreEntries normalises, rotates and encodes V4 entries.

@@ -1,10 +1,10 @@
 // Package cpu is the fast implementation of the operations on a CPU: package vec's arithmetic on package pool's
 // workers.
 //
-// Tensors in host memory flow in and out, activations are float32. Weights and cache rows are read as they are stored
-// and widened in registers or in small per-worker scratch memory; products with the block formats of GGUF files take
-// activations in eight bits, unless the device was opened precise. Every sum has an order that depends only on its own
-// length, so a row has the same bits in any batch and on any number of workers.
+// Its inputs and outputs are tensors in host memory; activations are float32. Weights and cache rows are read as they
+// are stored and widened in registers or in small per-worker scratch memory. Products with the block formats of GGUF
+// files quantise activations to eight bits, unless the device was opened with Options.Precise. The order of every sum
+// depends only on its own length, so the result of a row is bitwise equal in any batch and on any number of workers.
 package cpu
 
 import (
@@ -24,16 +24,16 @@ type Device struct {
 	host.Memory
 	name string
 	tier *vec.Tier
-	unit []float32 // scales of one, for e4m3 weights with scales of rows
+	unit []float32 // array of ones: scales of e4m3 weights whose scales belong to rows
 	pool *pool.Pool
-	numa *binding // nil where workers and weights are left to the system
-	few  int      // workers of products of few rows
+	numa *binding // nil if the system places workers and weights
+	few  int      // number of workers for products of few rows
 
 	scratch []scratch // one for each worker
 	ahead   ahead
 	sampler host.Sampler
 
-	// Tasks are kept so that running an operation allocates nothing.
+	// Tasks are kept so that running an operation does not allocate.
 	pack     task[packWork]
 	quant    task[quantWork]
 	multiply multiplyState
@@ -51,11 +51,11 @@ type Device struct {
 	experts  expertState
 	split    splitState
 
-	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that a worker read; or -1
-	scoreItems []scoreItem  // of the scores being computed
-	partials   partials     // of rows that workers share
-	shared     []rowChunk   // the chunks of those rows
-	items      []wholeItem  // of the attention over whole sequences being computed
+	outside    atomic.Int32 // table position or pool slot that is out of range and that a worker has read; or -1
+	scoreItems []scoreItem  // items of the index scores being computed
+	partials   partials     // partial results of rows that several workers share
+	shared     []rowChunk   // chunks of the rows in partials
+	items      []wholeItem  // items of the attention over whole sequences being computed
 }
 
 // scratch is one worker's private memory.
@@ -65,21 +65,21 @@ type scratch struct {
 	pick               picker
 	turn               vec.Turn
 
-	latent        *vec.LatentAttend  // over latent rows
-	entry         *vec.LatentAttend  // over V4 entries
-	vectors       *vec.FloatAttend   // over latent rows, for tiers without tiles
-	vectorsShort  *vec.FloatAttend   // over latent rows without a rotated part
-	hasQuery      [rowsTogether]bool // latent or vectors hold the query of a current row
-	places, ahead []int              // rows of a chunk and of the next chunk, as byte offsets in their pool
-	chunk         [2][]int           // the same, of whole sequences
-	seen          []int              // keys of the rows of dense attention
+	latent        *vec.LatentAttend  // attention over latent rows
+	entry         *vec.LatentAttend  // attention over V4 entries
+	vectors       *vec.FloatAttend   // attention over latent rows, for tiers without tiles
+	vectorsShort  *vec.FloatAttend   // attention over latent rows without a rotated part
+	hasQuery      [rowsTogether]bool // latent, or vectors, hold the query of this row
+	places, ahead []int              // byte offsets in the pool of the rows of a chunk, and of the next chunk
+	chunk         [2][]int           // byte offsets of the keys of a chunk, and of the next chunk, of a whole sequence
+	seen          []int              // number of keys of each row of dense attention
 	narrow        []byte             // entries as rows of bfloat16
-	kept          []keptEntry        // wide entries of the window, then of the other stream
+	kept          []keptEntry        // widened entries of the window, then of the extra stream
 	part          partials
-	join          []float32 // state of rows whose chunks are joined
+	join          []float32 // state of rows whose chunks are being joined
 }
 
-// grow returns s with length n, reallocated only when it must be.
+// grow returns s with length n. It reallocates only if the capacity is too small; the contents are undefined.
 func grow[T any](s *[]T, n int) []T {
 	if cap(*s) < n {
 		*s = make([]T, n+n/2)
@@ -87,7 +87,7 @@ func grow[T any](s *[]T, n int) []T {
 	return (*s)[:n]
 }
 
-// task adapts a function over a value to pool.Task without a closure.
+// task makes a pool.Task of a function and its argument without a closure, which would be allocated.
 type task[W any] struct {
 	dev  *Device
 	work W
@@ -113,7 +113,8 @@ func (d *Device) run(n int, t pool.Task) error {
 	return nil
 }
 
-// lost reports whether an error is a failed read of mapped weights, which cannot be repeated.
+// lost makes an ErrLost of a failed read of mapped weights, after which the device cannot continue, and returns other
+// errors unchanged.
 func lost(err error) error {
 	var p *pool.PanicError
 	if errors.As(err, &p) {
@@ -125,8 +126,8 @@ func lost(err error) error {
 	return err
 }
 
-// Backends lists one implementation for each tier of this machine, best first, then the implementations that cannot
-// run here, with the reason.
+// Backends lists one implementation for each tier that this machine supports, best first, and then the tiers that it
+// does not support, with the reason.
 func Backends() []kernel.Backend {
 	var out []kernel.Backend
 	for _, t := range vec.Tiers() {
@@ -181,10 +182,10 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	return d
 }
 
-// spareFrom is the number of workers from which on one of them is idle in products of few rows if there is a worker for
-// each processor. The time of these products is bound by reading memory, for which fewer workers are enough. But a
-// product ends with its last worker, and the system and the runtime sometimes use a processor. Results do not depend on
-// it.
+// spareFrom is the number of workers from which one worker stays idle in products of few rows, if there is a worker for
+// each processor. The time of these products is bound by reading memory, for which fewer workers are enough. A product
+// ends only when its last worker does, and the system and the runtime sometimes use a processor. Results do not depend
+// on the number of workers.
 const spareFrom = 8
 
 // Name returns the registered name.
@@ -196,7 +197,8 @@ func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
 
-// Hardware returns a CPU. Plans do not depend on its cores or memory; an answer is the same on all machines of a tier.
+// Hardware returns a CPU without its cores or memory, because plans do not depend on these: results are bitwise equal
+// on all machines of a tier.
 func (d *Device) Hardware() kernel.Hardware {
 	return kernel.Hardware{Arch: "cpu", NoTiles: !d.tier.AttendsOnTiles()}
 }
@@ -209,13 +211,13 @@ func (d *Device) Placement() string {
 	return host.Placement()
 }
 
-// Close stops the workers, and the workers of another device that computed experts for this one.
+// Close stops the workers, and closes the mailbox of the workers that compute experts for this device.
 func (d *Device) Close() error {
 	d.split.box.Close()
 	return d.pool.Close()
 }
 
-// onlyF32 rejects activations in another type.
+// onlyF32 returns an error if a tensor is not f32.
 func onlyF32(op string, ts ...kernel.Tensor) error {
 	for _, t := range ts {
 		if t.DType != kernel.F32 {

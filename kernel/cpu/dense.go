@@ -9,25 +9,25 @@ import (
 	"sparrow/layout"
 )
 
-// Adjacent query rows of a tile share one pass over their keys, of which they take denseBlock at a time: a block's keys
-// and values of one head and the scores of a tile stay in the L2 cache. On the matrix unit rows share the work of
-// splitting keys and values into two parts, so that more rows together are faster.
+// Adjacent query rows of a tile share one pass over their keys, denseBlock keys at a time, so that the keys and values
+// of one head in a block, and the scores of a tile, stay in the L2 cache. On the matrix unit keys and values are split
+// into two bfloat16 parts once for all rows of a tile, so that larger tiles are faster.
 const (
-	denseTile     = 128 // rows, without a matrix unit
-	denseTileMost = 512 // rows at most on a matrix unit, fewer where workers would have nothing to do
+	denseTile     = 128 // rows of a tile without a matrix unit
+	denseTileMost = 512 // maximum rows of a tile on a matrix unit; fewer if workers would be idle
 	denseTileFew  = 64
 	denseBlock    = 256
 )
 
-// denseWork is dense attention cut into heads and tiles of rows.
+// denseWork is dense attention divided into heads and tiles of rows.
 type denseWork struct {
 	kernel.DenseArgs
-	onTiles bool // the matrix unit computes the tiles
+	onTiles bool // tiles are computed on the matrix unit
 	tile    int  // rows of a tile
-	tiles   int  // of rows
+	tiles   int  // number of tiles of rows
 }
 
-// cut chooses the tiles of rows. Sizes change nothing in the result.
+// cut chooses the number of rows of a tile. The result does not depend on it.
 func (w *denseWork) cut(workers int) {
 	w.tile = denseTile
 	if w.onTiles {
@@ -57,8 +57,8 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
 }
 
-// denseTileHead attends with one head of one tile of rows. Rows of several requests in a tile are taken request by
-// request.
+// denseTileHead computes attention for one head of one tile of rows. If a tile has rows of several requests, it
+// computes one request after the other.
 func (d *Device) denseTileHead(w *denseWork, worker, item int) {
 	h, tile := item/w.tiles, item%w.tiles
 	last := min((tile+1)*w.tile, w.Q.Rows)
@@ -77,7 +77,8 @@ func (d *Device) denseTileHead(w *denseWork, worker, item int) {
 	}
 }
 
-// denseOnTiles attends with one head of rows r0 to r1, whose keys start at the same row of KV, on the matrix unit.
+// denseOnTiles computes attention for one head of rows r0 to r1 on the matrix unit. The keys of these rows start at one
+// row of KV.
 func (d *Device) denseOnTiles(w *denseWork, worker, h, r0, r1, start int) {
 	dims := w.Dims
 	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
@@ -95,7 +96,7 @@ func (d *Device) denseOnTiles(w *denseWork, worker, h, r0, r1, start int) {
 		LdValues: values.Stride})
 }
 
-// denseRows attends with one head of rows r0 to r1, whose keys start at the same row of KV.
+// denseRows computes attention for one head of rows r0 to r1. The keys of these rows start at one row of KV.
 func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 	dims, rows := w.Dims, r1-r0
 	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
@@ -124,7 +125,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 				d.tier.Axpy(st.scores[r*denseBlock:][:n], 1, rope[r*denseBlock:][:n])
 			}
 		}
-		least := n // keys of the block that every row attends to
+		least := n // number of keys of the block that every row attends to
 		for r := range rows {
 			p := st.scores[r*denseBlock:][:n]
 			seen := max(0, min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n))
@@ -135,7 +136,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 			least = min(least, seen)
 		}
 		if d.finite(values.Slice(least, n)) {
-			// Masked keys have weight zero, so adding them does not change the bits.
+			// Masked keys have weight zero, so adding them does not change the sums.
 			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, denseBlock, rows, host.F32(values),
 				values.Stride, n, dims.V)
 			continue
@@ -153,7 +154,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 	}
 }
 
-// finite reports whether a tensor holds neither infinities nor NaN: their products with zero are NaN, not zero.
+// finite reports whether a tensor holds neither infinities nor NaN, whose products with a weight of zero would be NaN.
 func (d *Device) finite(t kernel.Tensor) bool {
 	for r := range t.Rows {
 		row := host.RowF32(t, r)
@@ -168,5 +169,5 @@ func (d *Device) finite(t kernel.Tensor) bool {
 	return true
 }
 
-// zeros are factors of 0.
+// zeros is a vector of factors of 0.
 var zeros [layout.LatentDim]float32

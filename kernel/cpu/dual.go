@@ -12,19 +12,19 @@ import (
 	"sparrow/layout"
 )
 
-// dualWork is V4 attention cut into rows and groups of heads, over paged streams or over a workspace.
+// dualWork is V4 attention divided into rows and groups of heads, over paged streams or over a workspace.
 type dualWork struct {
 	out, lse, q, sinks kernel.Tensor
 	heads, groups      int
 	scale              float32
 
 	window, extra kernel.Stream
-	flat          kernel.Stream // Indices and Lens of a workspace
+	flat          kernel.Stream // Indices and Lens into a workspace
 	kv            kernel.Tensor
-	call          int // distinguishes this operation from those before
+	call          int // number of this operation, to recognise entries that an earlier operation kept
 }
 
-// DualAttend attends over the entries of both streams together.
+// DualAttend computes attention over the entries of both streams.
 func (d *Device) DualAttend(a kernel.DualArgs) error {
 	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 		window: a.Window, extra: a.Extra})
 }
 
-// FlatAttend attends over gathered entries.
+// FlatAttend computes attention over gathered entries.
 func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 		flat: flat, kv: a.KV})
 }
 
-// checkIndices verifies once that every index is inside, so that workers cannot fail.
+// checkIndices checks that every index is below limit, once, so that workers need not return errors.
 func checkIndices(op string, s kernel.Stream, rows, limit int) error {
 	for r := range rows {
 		for _, i := range host.Counted(s.Indices, s.Lens, r) {
@@ -76,8 +76,8 @@ func (d *Device) attendEntries(w dualWork) error {
 	return d.dual.run(d, w.q.Rows*w.groups, w, (*Device).dualRow)
 }
 
-// dualRow attends with one group of heads of one row. Entries are taken in blocks of valid ones, window first: a row
-// has the same sums over paged streams and over a workspace.
+// dualRow computes attention for one group of heads of one row. It takes valid entries in blocks, the window first, so
+// that sums over paged streams and over a workspace have one order.
 func (d *Device) dualRow(w *dualWork, worker, item int) {
 	const dim = layout.V4Dim
 	r, g := item/w.groups, item%w.groups
@@ -109,8 +109,8 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 }
 
-// follows reports whether row r attends to the newest entry of the previous row: both are rows of one sequence, and
-// their windows differ in one entry.
+// follows reports whether row r attends to the newest entry of row r-1: then both are rows of one sequence, and their
+// windows differ in one entry.
 func (w *dualWork) follows(r int) bool {
 	if r == 0 || r >= w.q.Rows || w.kv.Given() {
 		return false
@@ -120,36 +120,37 @@ func (w *dualWork) follows(r int) bool {
 	return len(before) > 0 && slices.Contains(seen(r), before[len(before)-1])
 }
 
-// keptEntries is the number of wide entries of a stream that a worker keeps: a window and its next rows.
+// keptEntries is the number of widened entries of a stream that a worker keeps: enough for a window and the following
+// rows.
 const keptEntries = 160
 
-// keptEntry is one kept entry: it is widened once, not for each row that attends to it.
+// keptEntry is an entry that is widened once for all rows that attend to it.
 type keptEntry struct {
-	call int // of the operation; no entry changes while it runs
+	call int // number of the operation that widened it; entries do not change during an operation
 	slot int
 	wide [layout.V4Dim]float32
 }
 
-// entryChunk is the number of entries attended to at a time: large enough that joining a chunk to the earlier sums on
-// tiles costs little. It equals the number of entries of a row of the smaller model: 128 in its window and 512
+// entryChunk is the number of entries that are attended to at a time: large enough that joining a chunk to the earlier
+// sums on tiles costs little. It equals the number of entries of a row of DeepSeek-V4-Flash: 128 in its window and 512
 // selected.
 const entryChunk = 10 * attendBlock
 
-// entryBlock collects entries until a block is full.
+// entryBlock collects entries and computes attention over them when a block is full.
 type entryBlock struct {
-	join    // outputs [heads, 512] and their state
+	join    // outputs [heads, 512] and the state of their softmax
 	w       *dualWork
 	s       *scratch
 	q       []float32 // [heads, 512]
 	entries [entryChunk]entryAt
 	n       int
-	// hasQuery means that the tiles hold this row's queries.
+	// hasQuery reports that the tiles already hold this row's queries.
 	hasQuery bool
-	// keeps means that the adjacent rows attend to the same entries.
+	// keeps reports that adjacent rows attend to mostly the entries of this row, so that widened entries are kept.
 	keeps bool
 }
 
-// entryAt is one entry: a slot of a pool or, without one, a row of the workspace.
+// entryAt refers to one entry: a slot of a pool or, if pool is nil, a row of the workspace.
 type entryAt struct {
 	pool *kernel.Pool
 	slot int
@@ -190,7 +191,7 @@ func (b *entryBlock) widen(d *Device, out []float32, e entryAt) {
 	}
 }
 
-// flush folds the collected entries into the outputs of all heads.
+// flush adds the collected entries to the running softmax of all heads and empties the block.
 func (b *entryBlock) flush(d *Device) {
 	const dim = layout.V4Dim
 	entries := b.entries[:b.n]
@@ -213,9 +214,9 @@ func (b *entryBlock) flush(d *Device) {
 	}
 }
 
-// onTiles attends to the collected entries on tiles, if the tier has tiles and bfloat16 represents the entries
-// exactly. This holds for packed entries and for entries unpacked from them, so that a row has the same sums over
-// both.
+// onTiles computes attention over the collected entries on tiles and reports whether it did. It does so if the tier has
+// tiles and bfloat16 represents the entries exactly. This holds for packed entries and for entries unpacked from them,
+// so that sums over both are bitwise equal.
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	s := b.s
 	if s.entry == nil {
@@ -265,7 +266,7 @@ func (b *entryBlock) rows(d *Device, entries []entryAt) ([]byte, bool) {
 	return narrow, true
 }
 
-// narrow writes an entry as a row of bfloat16 and reports whether that is exact.
+// narrow writes an entry as a row of bfloat16 and reports whether bfloat16 represents it exactly.
 func (b *entryBlock) narrow(d *Device, row []byte, e entryAt) bool {
 	if e.pool != nil && e.pool.Layout == layout.V4Row584 {
 		var l layout.V4Packed
@@ -277,7 +278,7 @@ func (b *entryBlock) narrow(d *Device, row []byte, e entryAt) bool {
 	return b.s.entry.Narrow(row, wide)
 }
 
-// finishSink is finish with a sink in the denominator; the log-sum-exp leaves it out.
+// finishSink is finish with a sink in the denominator; the log-sum-exp that it returns excludes the sink.
 func (st softmax) finishSink(d *Device, out []float32, i int, sink float32) float32 {
 	if st.sum[i] == 0 {
 		return float32(math.Inf(1))
@@ -339,5 +340,5 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 	}})
 }
 
-// Combine joins the indices of two streams.
+// Combine concatenates the indices of two streams.
 func (*Device) Combine(a kernel.CombineArgs) error { return host.Combine(a) }

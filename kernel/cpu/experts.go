@@ -9,36 +9,37 @@ import (
 	"sparrow/kernel"
 )
 
-// expertTokens bounds how many tokens are grouped at once, and with it the memory for their intermediate rows.
+// expertTokens is the maximum number of tokens that are grouped at once; it limits the memory of their intermediate
+// rows.
 const expertTokens = 1024
 
-// expertState is the memory of grouped expert products: tokens sorted by expert, so that each expert's weights are
-// read once.
+// expertState holds grouped expert products: the tokens are sorted by expert, so that each expert's weights are read
+// once.
 type expertState struct {
-	first []int32         // [experts+1]: where each expert's rows begin; whole groups where they are packed
-	count []int32         // [experts]: rows of each
-	token []int32         // [rows]: token of each sorted row, -1 where a group is not full
-	own   []int32         // [rows]: the row itself, -1 where a group is not full
-	place []int32         // [tokens*k]: sorted row of each choice, -1 where the expert is elsewhere
-	x     []float32       // [rows, hidden]: inputs, unless packed; then outputs
+	first []int32         // [experts+1]: first sorted row of each expert; a multiple of group if rows are packed
+	count []int32         // [experts]: number of rows of each expert
+	token []int32         // [rows]: token of each sorted row, -1 for padding of a group
+	own   []int32         // [rows]: number of the sorted row, -1 for padding of a group
+	place []int32         // [tokens*k]: sorted row of each choice, -1 if another rank has the expert
+	x     []float32       // [rows, hidden]: inputs, unless packed; later outputs
 	gate  []float32       // [rows, inner]
 	up    []float32       // [rows, inner]
-	items [2][]expertItem // of gate and up, of down
+	items [2][]expertItem // items of gate and up, and of down
 	bands expertBands
 	task  task[expertWork]
-	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
+	part  expertArgs // tokens grouped now; a field, because an argument that workers read would be allocated
 
-	// The rows of an expert are padded to a multiple of this group size: the smallest one that holds the rows of any
-	// expert, because kernels for fewer rows read weights faster.
+	// The rows of an expert are padded to a multiple of this group size. It is the smallest size that holds the rows of
+	// any expert, because kernels for fewer rows read weights faster.
 	group int
 	// No expert has two rows: packed or quantised rows are multiplied one at a time, with inputs in the order of the
 	// tokens.
 	alone   bool
-	columns vec.Columns   // of the inputs; then of the outputs of the gate
-	rows    vec.BlockRows // the same, for block formats
+	columns vec.Columns   // packed inputs; later packed outputs of the gate
+	rows    vec.BlockRows // quantised inputs and later outputs of the gate, for block formats
 }
 
-// expertItem is one band of one expert's matrix.
+// expertItem is a band, rows n0 to n1, of one expert's matrix.
 type expertItem struct{ expert, n0, n1 int }
 
 type expertWork struct {
@@ -46,7 +47,7 @@ type expertWork struct {
 	down bool
 }
 
-// half returns the number of the items.
+// half returns the index in items: 0 for gate and up, 1 for down.
 func (w *expertWork) half() int {
 	if w.down {
 		return 1
@@ -54,7 +55,7 @@ func (w *expertWork) half() int {
 	return 0
 }
 
-// expertBands computes the items: gate and up with the activation, or down.
+// expertBands is the task of computing the items of gate and up with the activation, or of down.
 type expertBands struct {
 	dev  *Device
 	work expertWork
@@ -66,7 +67,7 @@ func (b *expertBands) run(d *Device, w expertWork) error {
 	return d.run(len(d.experts.items[w.half()]), b)
 }
 
-// Do computes an item.
+// Do computes one item.
 func (b *expertBands) Do(worker, item int) { b.DoRange(worker, item, item+1) }
 
 // DoRange computes adjacent items; the items of one expert are adjacent.
@@ -81,9 +82,9 @@ func (b *expertBands) DoRange(worker, first, end int) {
 	}
 }
 
-// after returns the memory that a worker reads after the items before i, of a range up to end: that of item i if it
-// belongs to the worker or is in the range; after the last of gate and up the beginning of its part of down; after that
-// the beginning of the next product.
+// after returns the memory that a worker reads after the items before i, in a range up to end. That is the memory of
+// item i if it belongs to the worker or is in the range; after the last item of gate and up, the beginning of the
+// worker's part of down; and after that, the beginning of the next product.
 func (b *expertBands) after(worker, i, end int) []byte {
 	d, w := b.dev, &b.work
 	first, n := d.pool.Share(len(d.experts.items[w.half()]), worker)
@@ -103,15 +104,15 @@ func (b *expertBands) after(worker, i, end int) []byte {
 	return nil
 }
 
-// of returns the memory of an item's rows.
+// of returns the memory of the item's rows in a list of matrices.
 func (it expertItem) of(list []*host.Matrix) []byte {
 	return host.Bytes(list[it.expert].Data.Slice(it.n0, it.n1))
 }
 
 type expertArgs struct {
 	kernel.ExpertArgs
-	*experts           // nil where none of the layer's experts is here
-	far      []float32 // [rows*k, hidden]: results of experts that are elsewhere; nil for none
+	*experts           // nil if none of the layer's experts is on this rank
+	far      []float32 // [rows*k, hidden]: results of experts in the other memory; nil for none
 }
 
 // Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's
@@ -133,7 +134,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	}
 	own, ok := a.Experts.(*experts)
 	if !ok {
-		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+		return fmt.Errorf("%w: experts: the experts were prepared by another device", kernel.ErrArgument)
 	}
 	for t := 0; t < a.X.Rows; t += expertTokens {
 		end := min(t+expertTokens, a.X.Rows)
@@ -148,7 +149,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	return nil
 }
 
-// expertBlock runs the experts of a few tokens and adds their outputs.
+// expertBlock runs the experts of at most expertTokens tokens and adds their outputs.
 func (d *Device) expertBlock(a *expertArgs) error {
 	if err := d.expertProducts(a); err != nil {
 		return err
@@ -156,13 +157,13 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// expertProducts runs the two halves of the experts. The outputs are in x, in the order of the sorted choices.
-// Between the halves, the outputs of the gate are packed again.
+// expertProducts runs gate and up, and then down, of the experts. It leaves the outputs in x, in the order of the
+// sorted choices. Between the two, the outputs of the gate are packed or quantised again.
 func (d *Device) expertProducts(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
 	rows := len(st.token)
-	if rows == 0 { // all choices are experts of others
+	if rows == 0 { // all choices are experts of other ranks
 		return nil
 	}
 	hidden, inner := a.X.Cols, a.Inner()
@@ -199,12 +200,12 @@ func (d *Device) expertsAhead(a *expertArgs) *stage {
 	return d.ahead.now.Swap(nil)
 }
 
-// few reports whether rows are so few that the time of products is bound by reading weights.
+// few reports whether every expert has so few rows that the time of products is bound by reading weights.
 func (st *expertState) few() bool {
 	return (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows
 }
 
-// expertInputs copies the tokens' rows into the order of the experts.
+// expertInputs copies the tokens' rows into the order of the experts, packed or quantised if the products need that.
 func (d *Device) expertInputs(a *expertArgs) error {
 	st := &d.experts
 	if a.quantised() {
@@ -231,7 +232,8 @@ func (d *Device) expertInputs(a *expertArgs) error {
 		})
 }
 
-// packBetween packs the rows after the gate. Starting workers costs more than packing a few single rows.
+// packBetween packs or quantises the outputs of the gate. Few single rows are packed by the caller, because starting
+// workers would take longer.
 func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	st := &d.experts
 	if a.quantised() {
@@ -242,13 +244,13 @@ func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	return d.packUnits(st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
 }
 
-// packUnits packs n pieces of the outputs of the gate, on the workers unless they are single rows.
+// packUnits calls pack for n pieces of the outputs of the gate, on the workers unless the rows are single rows.
 func (d *Device) packUnits(n int, w expertWork, pack func(d *Device, w *expertWork, worker, i int)) error {
 	st := &d.experts
 	if !st.alone {
 		return st.task.run(d, n, w, pack)
 	}
-	st.task.work = w // a parameter whose address is taken would be allocated each time
+	st.task.work = w // a field, because a parameter whose address is taken would be allocated
 	for i := range n {
 		pack(d, &st.task.work, 0, i)
 	}
@@ -267,8 +269,8 @@ func (d *Device) packGated(w *expertWork, _, i int) {
 	d.tier.PackGathered(&st.columns, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
 }
 
-// sort groups the choices of all tokens by expert, tokens in ascending order within each. Packed rows of an expert
-// begin with a group.
+// sort groups the choices of all tokens by expert, with the tokens of an expert in ascending order. The packed rows of
+// an expert start at a multiple of the group size.
 func (st *expertState) sort(a *expertArgs) {
 	k := a.IDs.Cols
 	if a.experts == nil {
@@ -323,8 +325,8 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows, for matrices like w in one half; the bands of a memory node are
-// consecutive. With few rows, weights are streamed, and the bands are those of a single product.
+// cut lists the bands of every expert that has rows, for matrices like w in one half. The bands of a memory node are
+// consecutive. With few rows, weights are streamed, in bands as in a single product.
 func (st *expertState) cut(half int, w *host.Matrix, d *Device) {
 	out, band := w.Out(), bandRows
 	if st.few() {
@@ -346,7 +348,7 @@ func (st *expertState) cut(half int, w *host.Matrix, d *Device) {
 	}
 }
 
-// list appends the bands of the rows from first up to end of every expert that has rows.
+// list appends the bands of rows first to end of the matrices of every expert that has inputs.
 func (st *expertState) list(items *[]expertItem, first, end, band int) {
 	for e, rows := range st.count {
 		if rows == 0 {
@@ -359,7 +361,7 @@ func (st *expertState) list(items *[]expertItem, first, end, band int) {
 }
 
 // expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert.
-// The inputs of gate and up are no longer needed when down writes its outputs over them. next is the memory that the
+// Down writes its outputs over the inputs of gate and up, which are no longer needed. next is the memory that the
 // worker reads afterwards.
 func (d *Device) expertBand(w *expertWork, worker int, it expertItem, next []byte) {
 	st := &d.experts
@@ -388,8 +390,8 @@ func (d *Device) expertBand(w *expertWork, worker int, it expertItem, next []byt
 	}
 }
 
-// expertProduct computes a band of one matrix of a list from the expert's rows, packed from the given row on, or
-// unpacked.
+// expertProduct computes a band of one matrix of a list. The inputs are the expert's rows: unpacked, or packed from the
+// given row on.
 func (d *Device) expertProduct(worker int, p product, list []*host.Matrix, it expertItem, row int, next []byte) {
 	st, w := &d.experts, list[it.expert]
 	if st.part.quantised() {
@@ -405,7 +407,7 @@ func (d *Device) expertProduct(worker int, p product, list []*host.Matrix, it ex
 		w, it.n0)
 }
 
-// addExperts adds the weighted outputs of a few tokens.
+// addExperts adds the weighted expert outputs of rowBlock tokens to their rows.
 func (d *Device) addExperts(w *expertWork, _, item int) {
 	st, hidden, k := &d.experts, w.X.Cols, w.IDs.Cols
 	for t := item * rowBlock; t < min((item+1)*rowBlock, w.X.Rows); t++ {

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// fp4Pairs has the two values of every packed byte.
+// fp4Pairs is indexed by a packed byte and has its two values.
 var fp4Pairs = func() (t [256][2]float32) {
 	for b := range t {
 		even, odd := num.UnpackE2M1(byte(b))
@@ -15,7 +15,7 @@ var fp4Pairs = func() (t [256][2]float32) {
 	return t
 }()
 
-// widenBand widens rows n0 to n1 of a weight without a product kernel, scales included, into out [n1-n0, in].
+// widenBand widens rows n0 to n1 of a weight that has no product kernel, and applies its scales. out is [n1-n0, in].
 func widenBand(out []float32, w *host.Matrix, n0, n1 int) {
 	if f, ok := w.Data.DType.Block(); ok {
 		for n := n0; n < n1; n++ {
@@ -44,7 +44,7 @@ func widenBand(out []float32, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// widenFP4 widens one group, four bytes at a time. A power of two times a value of two bits is exact.
+// widenFP4 widens one group, four bytes at a time. The product of an e2m1 value and a power of two is exact.
 func widenFP4(out []float32, packed []byte, scale float32) {
 	for len(packed) >= 4 && len(out) >= 8 {
 		a, b, c, d := &fp4Pairs[packed[0]], &fp4Pairs[packed[1]], &fp4Pairs[packed[2]], &fp4Pairs[packed[3]]

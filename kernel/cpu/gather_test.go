@@ -12,8 +12,8 @@ import (
 	"sparrow/layout"
 )
 
-// Gathered index keys equal the keys of the slots read one by one, for runs within a page, runs that end with a page,
-// runs with another page before or after, and single slots.
+// Gathered index keys equal the keys of the slots read one by one: for runs inside a page, runs that end at the end of
+// a page, runs next to a run of another page, and single slots.
 func TestGatherIndexCopiesRuns(t *testing.T) {
 	const pages, size, n = 9, 64, 300
 	d := cpu.Open(vec.Best(), kernel.Options{Workers: 3})

@@ -6,10 +6,10 @@ import (
 	"sparrow/kernel"
 )
 
-// Weights of whole numbers, and NVFP4, are multiplied as packed: x is quantised to eight bits (package vec), as for
+// Weights of integers and of NVFP4 are multiplied in packed form: x is quantised to eight bits (package vec), as for
 // block formats.
 
-// groupCodes returns how the values of a weight are packed where scales belong to groups of a row, or 0.
+// groupCodes returns the packing of a weight whose scales belong to groups of a row, or 0 for other weights.
 func groupCodes(w *host.Matrix) vec.Codes {
 	switch w.Data.DType {
 	case kernel.U4x2:
@@ -26,7 +26,7 @@ func groupCodes(w *host.Matrix) vec.Codes {
 	return 0
 }
 
-// groupWeights are rows n0 to n1 of a weight of groups.
+// groupWeights returns rows n0 to n1 of a weight whose scales belong to groups.
 func groupWeights(w *host.Matrix, n0, n1 int) vec.GroupWeights {
 	band, scale := w.Data.Slice(n0, n1), w.Scale.Slice(n0, n1)
 	out := vec.GroupWeights{Codes: groupCodes(w), Group: w.BlockCols, Data: host.Bytes(band), Ld: band.Stride,
@@ -48,8 +48,8 @@ func groupWeights(w *host.Matrix, n0, n1 int) vec.GroupWeights {
 	return out
 }
 
-// byRows reports whether e4m3 weights have a scale for each row, or one for all rows: sums are scaled instead of
-// weights.
+// byRows reports whether e4m3 weights have one scale for each row, or one scale for all rows. Then the sums are scaled
+// instead of the weights.
 func byRows(w *host.Matrix) bool {
 	return w.Data.DType == kernel.E4M3 && !blocksOf128(w) && w.BlockCols >= w.In() &&
 		(w.BlockRows == 1 || w.BlockRows >= w.SkipRows+w.Out())
@@ -93,7 +93,8 @@ func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// scaleTo writes x times s. Blocks are short: a call of assembly would cost more than the products.
+// scaleTo writes s times x to to. It is plain Go because blocks are short: the call of an assembly function would cost
+// more than the products.
 func scaleTo(to, x []float32, s float32) {
 	for len(to) >= 8 && len(x) >= 8 {
 		a, b := (*[8]float32)(to), (*[8]float32)(x)
@@ -106,16 +107,16 @@ func scaleTo(to, x []float32, s float32) {
 	}
 }
 
-// ones returns the given number of scales of one.
+// ones returns n scales of one.
 func (d *Device) ones(n int) []float32 {
 	if len(d.unit) < n {
-		panic("cpu: a weight of e4m3 was not prepared")
+		panic("cpu: the scales of an e4m3 weight are missing, want a weight from Prepare")
 	}
 	return d.unit[:n]
 }
 
-// prepareOnes creates the array of unit scales for products with e4m3 weights in blocks other than 128 x 128, before
-// several workers read it.
+// prepareOnes allocates the array of ones for e4m3 weights in blocks other than 128 x 128, before several workers read
+// it.
 func (d *Device) prepareOnes(w *host.Matrix) {
 	if w.Data.DType != kernel.E4M3 || blocksOf128(w) {
 		return

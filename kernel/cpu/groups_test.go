@@ -9,10 +9,10 @@ import (
 	"sparrow/kernel"
 )
 
-// grouped describes weights whose scales belong to blocks, groups or rows.
+// grouped describes a weight whose scales belong to blocks, groups or rows.
 type grouped struct {
 	data, scale kernel.DType
-	rows, cols  int // size of a block; 0 means the whole side
+	rows, cols  int // size of a scale block; 0 means all rows or columns
 	zeros       bool
 }
 
@@ -25,7 +25,7 @@ var groupedKinds = []grouped{
 	{kernel.E4M3, kernel.F32, 1, 128, false}, {kernel.U4x2, kernel.BF16, 1, 8, false},
 }
 
-// grouped returns a random weight of the kind g.
+// grouped returns a random weight with the element type and blocks of g.
 func (r *blockRig) grouped(g grouped, out, in int) kernel.Weight {
 	bytes := make([]byte, out*in/g.data.Values())
 	for i := range bytes {
@@ -72,8 +72,8 @@ func (r *blockRig) tensor(d kernel.DType, rows, cols int) kernel.Tensor {
 	return t
 }
 
-// Products with integer, NVFP4 and FP8 weights, with any layout of scales, are close to the reference, and a row's bits
-// do not depend on the other rows.
+// Products with integer, NVFP4 and FP8 weights, for all supported shapes of scale blocks, are close to the reference,
+// and a row's results are bitwise equal whatever the other rows are.
 func TestGroupProjections(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		var weights []kernel.Weight

@@ -7,7 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// hyperWork is one row-wise operation of V4: its arguments (exactly one of them is set), and the function of its rows.
+// hyperWork is one operation of V4 that runs row by row: its arguments (exactly one field is set), and the function for
+// a row.
 type hyperWork struct {
 	do       func(d *Device, w *hyperWork, worker, row int)
 	rows     int
@@ -27,12 +28,12 @@ type hyperWork struct {
 	layer    kernel.LayerNormArgs
 }
 
-// eachToken distributes single rows to the workers: a row of streams, or an entry, takes enough time for one item.
+// eachToken distributes rows to the workers one by one, because a row of streams, or an entry, takes long enough.
 func (d *Device) eachToken(w hyperWork) error {
 	return d.hyper.run(d, w.rows, w, func(d *Device, w *hyperWork, worker, item int) { w.do(d, w, worker, item) })
 }
 
-// HyperPre reads the mixture of one site.
+// HyperPre computes the mixture of the streams that one site reads.
 func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
@@ -74,7 +75,7 @@ func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
 	}})
 }
 
-// rootMean returns the inverse root mean square of all streams of a token.
+// rootMean returns the inverse of the root mean square of all streams of a token.
 func (d *Device) rootMean(x []float32, eps float32) float64 {
 	return 1 / math.Sqrt(float64(d.tier.SumSquares(x)/float32(len(x))+eps))
 }
@@ -85,7 +86,7 @@ func logit(scale, mix float32, r float64, base float32) float64 {
 
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
-// mixture adds the streams of x with their weights, the first stream first.
+// mixture writes the weighted sum of the streams of x to out. It adds the streams in order.
 func (d *Device) mixture(out, x, pre []float32) {
 	clear(out)
 	for i, p := range pre {
@@ -93,8 +94,8 @@ func (d *Device) mixture(out, x, pre []float32) {
 	}
 }
 
-// sinkhorn normalises an n x n matrix of logits in float64: 20 rounds over 16 numbers cost little, and the matrix
-// determines how streams mix for the rest of the layer.
+// sinkhorn normalises an n x n matrix of logits in float64. 20 rounds over 16 numbers cost little, and the matrix
+// determines how streams mix in the rest of the layer.
 func sinkhorn(a []float64, n, rounds int, eps float64) {
 	for i := range n {
 		row := a[i*n:][:n]
@@ -148,8 +149,8 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 	return d.eachToken(hyperWork{rows: a.X.Rows, post: a, do: (*Device).hyperPostRow})
 }
 
-// hyperPostRow is a product of a small matrix, the mixing coefficients with the output's weights as a last column,
-// with the old streams and the output as rows.
+// hyperPostRow computes the new streams of one token as a matrix product: the left matrix holds the mixing coefficients
+// and, as its last column, the weights of the output; the rows of the right matrix are the old streams and the output.
 func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
 	a, n := &w.post, w.post.Streams
 	x, sub := host.RowF32(a.X, t), host.RowF32(a.Sub, t)
@@ -184,7 +185,7 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	}})
 }
 
-// HeadNorm normalises every head.
+// HeadNorm computes RMSNorm of every head.
 func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
 	if err := onlyF32("head norm", a.X); err != nil {
 		return err

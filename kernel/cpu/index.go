@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQuery prepares indexer queries.
+// IndexQuery rotates and quantises indexer queries and folds their scales into the weights.
 func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	host.ClearPadding(a, r)
 }
 
-// indexCodes writes the rotated heads of one row in the format of the keys, and their scales.
+// indexCodes writes the rotated heads of one row in the format of the keys, and returns their scales in scales.
 func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32) {
 	const dim = layout.IndexDim
 	if a.Out.DType == kernel.E4M3 && a.Hadamard {
@@ -63,7 +63,7 @@ func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32
 	}
 }
 
-// Locate turns positions into slots or gathered rows.
+// Locate converts positions to slots or to rows of gathered keys.
 func (d *Device) Locate(a kernel.LocateArgs) error {
 	if !a.Table.Given() {
 		return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
@@ -96,8 +96,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	return err
 }
 
-// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Page sizes are usually
-// powers of two: shifts avoid the division, which would cost more than the rest of the loop.
+// locatePaged looks positions up in a page table. It returns a position that is outside the table, or -1. Page sizes
+// are usually powers of two: shifts avoid the division, which would cost more than the rest of the loop.
 func locatePaged(out, positions, table []int32, tokens int) int32 {
 	shift := bits.TrailingZeros(uint(tokens))
 	if tokens != 1<<shift {

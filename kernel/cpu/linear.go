@@ -11,13 +11,13 @@ import (
 // convBlock is the number of channels of one item of a convolution.
 const convBlock = 1024
 
-// linearWork is an operation of linear attention: the arguments of exactly one of them.
+// linearWork is an operation of linear attention; exactly one of the arguments is set.
 type linearWork struct {
 	conv  kernel.ConvArgs
 	delta kernel.DeltaArgs
 }
 
-// Convolve computes causal convolutions, a block of a sequence's channels at a time.
+// Convolve computes causal convolutions. A worker computes convBlock channels of a sequence at a time.
 func (d *Device) Convolve(a kernel.ConvArgs) error {
 	if err := onlyF32("convolve", a.Out, a.X); err != nil {
 		return err
@@ -42,7 +42,8 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 		}
 		return
 	}
-	// A ring of the last three rows and the row itself: a copy, since the state is overwritten.
+	// A ring with copies of the last three rows and of the current row. Copies are needed because the state is
+	// overwritten.
 	ring := grow(&d.scratch[worker].rows, (n+1)*(c1-c0))
 	at := func(i int) []float32 { return ring[i%(n+1)*(c1-c0):][:c1-c0] }
 	for j := range n {
@@ -90,15 +91,15 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 	}
 }
 
-// Delta computes the gated delta rule in its recurrent form, a head of a sequence at a time: the state of a head, 64
-// KiB, stays in the cache of the core that has it. The chunked form multiplies more, and is faster only on matrix
-// units.
+// Delta computes the gated delta rule in its recurrent form. A worker computes one head of a sequence at a time, so
+// that the state of the head, 64 KiB, stays in the cache of its core. The chunked form needs more multiplications and
+// is faster only on matrix units.
 func (d *Device) Delta(a kernel.DeltaArgs) error {
 	if err := onlyF32("delta rule", a.Out, a.Q, a.K, a.V); err != nil {
 		return err
 	}
 	if a.Chunk != 0 {
-		return fmt.Errorf("%w: the delta rule was asked for in chunks of %d rows; this device supports the recurrent "+
+		return fmt.Errorf("%w: the delta rule was requested in chunks of %d rows; this device supports the recurrent "+
 			"form only (chunk 0)", kernel.ErrUnsupported, a.Chunk)
 	}
 	const n = kernel.DeltaDim
@@ -133,7 +134,7 @@ func (d *Device) deltaHeadOf(work *linearWork, worker, item int) {
 		held := host.HeldRow(a.Held, slots, s.Slot, i)
 		x.update(d, held[h*n:][:n], held[h*n:][:n], held[w+h*n:][:n], held[2*w+h*n:][:n], held[3*w+h])
 	}
-	if s.Hold { // the state of a copy changes
+	if s.Hold { // rows that are held back change a copy of the state
 		x.state = grow(&d.scratch[worker].rows, n*n)
 		copy(x.state, state)
 	}
@@ -159,19 +160,19 @@ func (d *Device) deltaHeadOf(work *linearWork, worker, item int) {
 	}
 }
 
-// deltaHead is one head of a sequence while its rows change the state.
+// deltaHead is one head of a sequence while its state is updated row by row.
 type deltaHead struct {
 	a     *kernel.DeltaArgs
 	state []float32 // [key, value]
 	speed float32
 	bias  []float32
-	// For the latest row: unit vectors, the decay of each channel, both vectors times the decay, the values that they
-	// read from the previous state, and the values that the delta rule writes.
+	// Vectors for the current row: normalised q and k; the decay of each channel; q and k times the decay; the values
+	// that these two read from the previous state; and the values that the delta rule writes.
 	q, k, decay, both, sums, u []float32
 }
 
-// update changes the state by a row. With S the previous state, the prediction is S^T (decay k), and the row reads
-// after the update S^T (decay q) + (q k) u, so that the state is read once for both.
+// update updates the state with a row. With S the previous state, the prediction of v is S^T (decay k), and the row's
+// output is S^T (decay q) + (q k) u, so that the state is read once for both.
 func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 	const n = kernel.DeltaDim
 	d.direction(x.q, q, 1/math.Sqrt(n))
@@ -200,7 +201,7 @@ func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 	}
 }
 
-// direction divides a vector by its length and multiplies it.
+// direction writes v divided by its length, times by, to out.
 func (d *Device) direction(out, v []float32, by float64) {
 	d.tier.ScaleMul(out, v, ones[:len(v)], float32(by/math.Sqrt(float64(d.tier.SumSquares(v))+1e-6)))
 }
@@ -242,7 +243,7 @@ func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	}})
 }
 
-// LayerNorm normalises rows.
+// LayerNorm computes LayerNorm of every row.
 func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
 	if err := onlyF32("layer norm", a.Out, a.X); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Route chooses experts.
+// Route chooses experts by the sigmoid of their logits.
 func (d *Device) Route(a kernel.RouteArgs) error {
 	return d.eachRow(rowWork{rows: a.Logits.Rows, route: a, do: (*Device).routeRow})
 }
@@ -38,9 +38,9 @@ func (d *Device) routeRow(w *rowWork, worker, t int) {
 	}
 }
 
-// keepGroups sets the experts of every group but the keep best to minus infinity. A group with NaN is the worst: a row
-// of NaN chooses some experts and has weights of NaN, so that it is detected in its own logits, and the other rows of
-// the batch are not affected.
+// keepGroups sets the experts of all groups, except the keep best groups, to minus infinity. A group with NaN ranks
+// last. A row of NaN still chooses experts and gets weights of NaN, so that the error is detected in its own logits and
+// does not affect the other rows of the batch.
 func keepGroups(biased, rank []float32, keep int) {
 	never := float32(math.Inf(-1))
 	size := len(biased) / len(rank)
@@ -57,7 +57,7 @@ func keepGroups(biased, rank []float32, keep int) {
 		}
 	}
 	for range len(rank) - keep {
-		// The worst of the remaining groups; among equal groups the last, so that the lower index is kept.
+		// The worst of the remaining groups; among equal groups the last one, so that the lower index is kept.
 		worst := 0
 		for g, v := range rank {
 			if v <= rank[worst] {
@@ -71,8 +71,8 @@ func keepGroups(biased, rank []float32, keep int) {
 	}
 }
 
-// best writes the indices of the largest values, in descending order; among equal values the first comes first.
-// Values are processed in order and inserted into the current best, which few of them reach.
+// best writes the indices of the largest values in descending order; among equal values the lower index comes first.
+// Each value is compared with the worst of the current best and inserted if it is larger, which is rare.
 func best(ids []int32, v []float32) {
 	if len(ids) == 0 {
 		return

@@ -6,64 +6,65 @@ import (
 	"sparrow/kernel"
 )
 
-// Tiles of a matrix product: a worker processes a band of rows of the weight and a tile of rows of x at a time. The
-// sizes do not change the result.
+// Tiles of a matrix product: a worker multiplies a band of weight rows by a tile of rows of x at a time. The result
+// does not depend on these sizes.
 const (
 	bandRows = 64
 	tileRows = 128
-	// unpacked x: a band of whole panels, of six rows or four.
+	// Weight rows of a band if x is not packed: whole panels of six rows or of four.
 	plainBand = 96
-	// Packed columns: a band is eight blocks of the tiles, a tile the rows that they take at once.
+	// With packed columns, a band is eight blocks of weight rows of the matrix unit, and a tile is the number of
+	// columns that it multiplies at once.
 	packedBand     = 256
 	packedBandFew  = 64
 	packedTileRows = 256
 )
 
-// streamBand returns the number of rows in one band of streamed weights that have the given number of rows of size
-// bytes in all: one band for a single worker, otherwise several bands per worker, in multiples of the rows that the
-// kernels for few rows process at once. A worker takes adjacent bands together.
+// streamBand returns the number of rows in a band of streamed weights, for weights with the given number of rows of
+// size bytes. There is one band for a single worker, and otherwise several bands per worker. A band is a multiple of
+// the rows that the kernels for few rows multiply at once. A worker computes adjacent bands together.
 func streamBand(rows, size, workers int) int {
 	return max(1, ceilDiv(rows, shareCount(rows*size, workers)*packedBandFew)) * packedBandFew
 }
 
-// multiplyState holds the products of the same rows in progress.
+// multiplyState holds the matrix products in progress, which share the rows of x.
 type multiplyState struct {
 	parts   []part
-	columns [orders]vec.Columns // x packed, by order
-	packed  [orders]bool        // which of them are
-	quant   quantised           // x for block formats
-	shares  shares              // of few rows
+	columns [orders]vec.Columns // packed x, for each order of columns
+	packed  [orders]bool        // true if columns of this order are packed
+	quant   quantised           // quantised x, for block formats
+	shares  shares              // shares of products of few rows
 	task    task[*multiplyState]
 	few     shareTask
 }
 
-// part is one of the products; it has tiles unless it has few rows.
+// part is one of the products. It is divided into tiles, or into shares if it has few rows.
 type part struct {
 	kernel.MultiplyArgs
 	w       *host.Matrix
-	from    int            // of few rows: the rows of the weight from here
-	to      int            // up to here
-	columns *vec.Columns   // x packed, or nil
-	rows    *vec.BlockRows // x quantised, or nil; where both are nil it is taken as it is
+	from    int            // first weight row, for few rows
+	to      int            // end of the weight rows, for few rows
+	columns *vec.Columns   // packed x, or nil
+	rows    *vec.BlockRows // quantised x, or nil; if columns and rows are nil, x is read as it is
 	band    int            // weight rows of a tile
 	bands   int
 	tile    int // rows of x of a tile
 	tiles   int
 }
 
-// bytes returns the memory of the weight's rows, without scales.
+// bytes returns the memory of the weight rows [from, to), without scales.
 func (p *part) bytes() []byte { return host.Bytes(p.w.Data.Slice(p.from, p.to)) }
 
 // arranged reports whether x is packed or quantised.
 func (p *part) arranged() bool { return p.columns != nil || p.rows != nil }
 
-// cut divides a product of many rows among workers.
+// cut chooses the tiles of a product of many rows.
 func (p *part) cut(workers int) {
 	p.band, p.tile = plainBand, tileRows
 	if p.arranged() {
 		p.band = packedBand
 		tiles := ceilDiv(p.X.Rows, packedTileRows)
-		p.tile = ceilDiv(p.X.Rows, tiles*2*vec.GroupRows) * 2 * vec.GroupRows // of equal size
+		p.tile = ceilDiv(p.X.Rows, tiles*2*vec.GroupRows) * 2 * vec.GroupRows // tiles of equal size
 		for p.band > packedBandFew && ceilDiv(p.w.Out(), p.band)*ceilDiv(p.X.Rows, p.tile) < 4*workers {
 			p.band /= 2
 		}
@@ -77,7 +78,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	return d.multiplyParts("multiply")
 }
 
-// Project multiplies by several weights, all of them in one run of the workers.
+// Project multiplies by several weights, in one run of the workers.
 func (d *Device) Project(a kernel.ProjectArgs) error {
 	d.multiply.parts = d.multiply.parts[:0]
 	for i := range a.To {
@@ -86,7 +87,7 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 	return d.multiplyParts("project")
 }
 
-// multiplyParts runs the products of the rows that all parts share.
+// multiplyParts computes the products of all parts.
 func (d *Device) multiplyParts(op string) error {
 	st := &d.multiply
 	defer st.forget()
@@ -142,11 +143,11 @@ func (d *Device) multiplyParts(op string) error {
 	return st.task.run(d, items, st, (*Device).multiplyItem)
 }
 
-// forget clears the references to the memory of finished products.
+// forget clears references to the memory of finished products, so that it can be freed.
 func (st *multiplyState) forget() { clear(st.parts) }
 
-// multiplyItem computes one tile of one of the products. Adjacent items share a tile of x: its rows fill half of the
-// L2 cache, and the kernels prefetch weights but not x.
+// multiplyItem computes one tile of one of the products. Adjacent items share a tile of x: its rows fill half of the L2
+// cache, and the kernels prefetch weights but not x.
 func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
@@ -161,13 +162,13 @@ func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 	}
 }
 
-// shareTask computes shares of products of few rows.
+// shareTask is the task of computing shares of products of few rows.
 type shareTask struct{ dev *Device }
 
-// Do computes a share.
+// Do computes one share.
 func (t *shareTask) Do(worker, item int) { t.DoRange(worker, item, item+1) }
 
-// DoRange computes adjacent shares.
+// DoRange computes the shares first to end.
 func (t *shareTask) DoRange(worker, first, end int) {
 	d, st := t.dev, &t.dev.multiply
 	last := st.shares.at[end].part
@@ -177,7 +178,7 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	for i := st.shares.at[first].part; i <= last; i++ {
 		p := &st.parts[i]
 		n0, n1 := st.shares.rows(first, end, i, p.to-p.from)
-		if n0 >= n1 { // a part without rows
+		if n0 >= n1 { // no rows of this part
 			continue
 		}
 		c := tileCut{n0: p.from + n0, n1: p.from + n1, m1: p.X.Rows}
@@ -190,8 +191,8 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	}
 }
 
-// afterShares returns the memory that a worker reads after a range of shares that ends here: the following shares, if
-// they belong to the worker, or the beginning of the next product.
+// afterShares returns the memory that a worker reads after a range of shares that ends at end: the following shares if
+// they belong to the worker, otherwise the beginning of the next product.
 func (d *Device) afterShares(worker, end int) []byte {
 	st := &d.multiply
 	first, n := d.pool.Share(st.shares.count(), worker)
@@ -203,13 +204,14 @@ func (d *Device) afterShares(worker, end int) []byte {
 	return d.ahead.first(worker)
 }
 
-// tileCut is rows m0 to m1 of x times rows n0 to n1 of a weight, and the memory that the worker reads afterwards.
+// tileCut is rows m0 to m1 of x and rows n0 to n1 of a weight, and the memory that the worker reads after multiplying
+// them.
 type tileCut struct {
 	n0, n1, m0, m1 int
 	next           []byte
 }
 
-// multiplyTile computes a tile of a part.
+// multiplyTile multiplies the rows of one tile.
 func (d *Device) multiplyTile(p *part, worker int, c tileCut) {
 	n0, n1, m0, m1 := c.n0, c.n1, c.m0, c.m1
 	out := p.Out.Slice(m0, m1).Columns(n0, n1)

@@ -36,7 +36,7 @@ func (n *nodes) Prefer(node int) error {
 
 func (n *nodes) Thread() int { return 7 }
 
-// half returns a random bf16 weight.
+// half returns a random bf16 weight [out, in].
 func half(rng *rand.Rand, out, in int) kernel.Weight {
 	data := make([]byte, 2*out*in)
 	for i := range out * in {
@@ -123,7 +123,7 @@ func TestNodesShareProducts(t *testing.T) {
 	// Rows are placed in order, and the system's policy is restored after each weight.
 	if len(sys.preferred) < 3*3 || !slices.Equal(sys.preferred[:3], []int{0, 5, -1}) ||
 		sys.preferred[len(sys.preferred)-1] != -1 {
-		t.Errorf("memory was asked of nodes %v", sys.preferred)
+		t.Errorf("memory was requested from nodes %v", sys.preferred)
 	}
 	// The first rows that each worker reads are on its own node, except for blocks of rows at the boundary between
 	// nodes.
@@ -154,7 +154,7 @@ func TestNodesShareProducts(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Worker 0 is bound once, however often it starts a run on the same thread.
+	// Worker 0 is bound once, even if it starts several runs on one thread.
 	count := map[int]int{}
 	for _, cpus := range sys.bound {
 		count[cpus[0]]++

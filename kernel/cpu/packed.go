@@ -6,11 +6,11 @@ import (
 	"sparrow/kernel"
 )
 
-// packWork packs rows of x in pieces: all rows in order, or the rows listed in index.
+// packWork packs rows of x in pieces: all rows in order, or the rows that index lists.
 type packWork struct {
 	to    *vec.Columns
 	x     kernel.Tensor
-	index []int32 // row of x for each column, or nil
+	index []int32 // row of x for each column, or nil for all rows
 }
 
 // packs reports whether products with a weight use packed columns: on a tier with tiles, for the formats they support.
@@ -33,7 +33,7 @@ func (d *Device) packs(w *host.Matrix) bool {
 // orders is the number of orders of columns.
 const orders = vec.Halves + 1
 
-// orderFor returns the order of columns to be multiplied by a weight.
+// orderFor returns the order in which columns are packed for products with a weight.
 func orderFor(w *host.Matrix) vec.Order {
 	switch w.Data.DType {
 	case kernel.E4M3:
@@ -45,19 +45,19 @@ func orderFor(w *host.Matrix) vec.Order {
 	}
 }
 
-// packRows packs x as columns.
+// packRows packs the rows of x as columns.
 func (d *Device) packRows(to *vec.Columns, x kernel.Tensor, o vec.Order) error {
 	to.Reset(x.Rows, x.Cols, o)
 	return d.packChunks(packWork{to: to, x: x})
 }
 
-// packGathered packs the rows of x that index names in groups; a negative index means no row.
+// packGathered packs the rows of x that index lists, in groups of columns; a negative index is a column of padding.
 func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, index []int32, group int) error {
 	to.ResetGroups(len(index), x.Cols, o, group)
 	return d.packChunks(packWork{to: to, x: x, index: index})
 }
 
-// packChunks packs every piece. Starting workers costs more than packing a few pieces of a single row.
+// packChunks packs every piece. A single row is packed by the caller, because starting workers would take longer.
 func (d *Device) packChunks(w packWork) error {
 	chunks := w.to.Chunks()
 	if chunks > 1 && w.x.Rows > 1 {
@@ -77,7 +77,7 @@ func (d *Device) packChunk(w *packWork, _, i int) {
 	d.tier.PackGathered(w.to, i, host.F32(w.x), w.x.Stride, w.x.Rows, w.index)
 }
 
-// packedProduct multiplies packed columns by the rows of a weight from n0 on.
+// packedProduct multiplies packed columns by c.N rows of a weight, starting at row n0.
 func (d *Device) packedProduct(c vec.Cut, w *host.Matrix, n0 int) {
 	band := w.Data.Slice(n0, n0+c.N)
 	switch w.Data.DType {

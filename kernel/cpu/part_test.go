@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// random returns a random weight in e4m3 with block scales, or in bf16.
+// random returns a random weight [out, in] in e4m3 with block scales, or in bf16.
 func random(rng *rand.Rand, t kernel.DType, out, in int) kernel.Weight {
 	data := make([]byte, out*in*t.Size())
 	w := kernel.Weight{Data: kernel.Tensor{DType: t, Rows: out, Cols: in, Stride: in}}
@@ -50,7 +50,7 @@ func floats(t *testing.T, d kernel.Device, rng *rand.Rand, rows, cols int) kerne
 	return x
 }
 
-// wholes returns an i32 tensor with the values v.
+// wholes returns an i32 tensor [rows, cols] with the values v.
 func wholes(t *testing.T, d kernel.Device, rows, cols int, v []int32) kernel.Tensor {
 	t.Helper()
 	x, err := kernel.New(d, kernel.I32, rows, cols)
@@ -92,8 +92,8 @@ func onEach(t *testing.T, run func(t *testing.T, d kernel.Device, rng *rand.Rand
 	}
 }
 
-// A shard of any rows of a weight, also one that begins inside a block, gives the same columns of a product, and shards
-// of columns give parts of its sum.
+// A shard of any rows of a weight, even if it begins inside a scale block, gives the same columns of the product as the
+// whole weight. The products of column shards add up to the product of the whole weight.
 func TestShardsOfWeights(t *testing.T) {
 	const out, in, rows = 384, 256, 5
 	onEach(t, func(t *testing.T, d kernel.Device, rng *rand.Rand) {
@@ -139,8 +139,8 @@ func near(t *testing.T, what string, got, want kernel.Tensor) {
 	}
 }
 
-// The results of ranks that have parts of the experts or of a table sum to the result of one device; a rank without
-// any of the requested rows adds nothing.
+// If ranks share experts or a table, their results add up to the result of one device; a rank that has none of the
+// requested rows adds nothing.
 func TestParts(t *testing.T) {
 	const experts, hidden, inner, rows, k, vocabulary = 6, 64, 32, 7, 2, 12
 	onEach(t, func(t *testing.T, d kernel.Device, rng *rand.Rand) {

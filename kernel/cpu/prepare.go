@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Prepare keeps a weight in its stored form: products widen it in registers. Up-projections of latent rows that the
-// attention kernels do not read become float32.
+// Prepare keeps a weight in its stored form: products widen it in registers. Up-projections of latent rows are
+// converted to float32 if the attention kernels cannot read their stored form.
 func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	m, err := d.Memory.Matrix(w, role)
 	if err != nil {
@@ -23,7 +23,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	return m, nil
 }
 
-// widenedWeight returns a weight as float32.
+// widenedWeight returns a weight converted to float32.
 func widenedWeight(m *host.Matrix) kernel.Weight {
 	out, in := m.Out(), m.In()
 	t := kernel.Tensor{Buf: make(kernel.HostBuffer, 4*out*in), DType: kernel.F32, Rows: out, Cols: in, Stride: in}
@@ -33,16 +33,16 @@ func widenedWeight(m *host.Matrix) kernel.Weight {
 	return kernel.Weight{Data: t}
 }
 
-// experts are the matrices of a layer's experts.
+// experts are the prepared matrices of a layer's experts.
 type experts struct {
 	*host.Experts
-	// packed means that products use packed columns: gate and up share their input, and all experts the memory it is
-	// packed in.
+	// packed means that products use packed columns. Gate and up share their packed input, and all experts share the
+	// memory of packed inputs.
 	packed bool
-	// quantIn and quantBetween are the groups of values that share a scale where the inputs, and the rows between the
-	// gate and down, are quantised; else both are 0.
+	// quantIn and quantBetween are the numbers of values that share a scale in quantised inputs, and in quantised rows
+	// between gate and down; both are 0 if the products do not use quantised rows.
 	quantIn, quantBetween int
-	together              int // quantised rows of an expert begin with a multiple of it
+	together              int // quantised rows of an expert begin at a multiple of this number
 }
 
 func (x *experts) quantised() bool { return x.quantIn > 0 }
@@ -78,22 +78,22 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return x, nil
 }
 
-// ReplaceExpert replaces one expert by another.
+// ReplaceExpert replaces the matrices of expert i.
 func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) error {
 	own, ok := x.(*experts)
 	if !ok {
-		return fmt.Errorf("%w: replace expert: they were prepared by another device", kernel.ErrArgument)
+		return fmt.Errorf("%w: replace expert: the experts were prepared by another device", kernel.ErrArgument)
 	}
 	return d.Memory.Replace(own.Experts, i, w)
 }
 
-// oneByOne reports whether products with a weight take quantised rows one at a time on every tier.
+// oneByOne reports whether products with a weight read quantised rows one at a time on every tier.
 func (d *Device) oneByOne(m *host.Matrix) bool {
 	group := d.quantGroup(m)
 	return groupCodes(m) != 0 || group == vec.QuantRows32 || group == vec.QuantRows256
 }
 
-// otherGroup reports of a matrix whether rows quantised for another cannot be multiplied by it.
+// otherGroup returns a function that reports whether rows quantised for like cannot be multiplied by a matrix.
 func (d *Device) otherGroup(like *host.Matrix) func(*host.Matrix) bool {
 	group := d.quantGroup(like)
 	return func(m *host.Matrix) bool { return group == 0 || d.quantGroup(m) != group }

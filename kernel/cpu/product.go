@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// product is the left side and the result of a product: y [m, n] and x [m, k].
+// product holds the pointers and sizes of a matrix product: x [m, k] is the left side, y [m, n] receives the result.
 type product struct {
 	y   []float32
 	ldy int
@@ -51,17 +51,17 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// groupsOf32 reports whether e2m1 weights have an e8m0 scale for each 32 of a row, as the kernels expect.
+// groupsOf32 reports whether e2m1 weights have an e8m0 scale for each 32 values of a row, as the kernels require.
 func groupsOf32(w *host.Matrix) bool {
 	return w.BlockRows == 1 && w.BlockCols == vec.GroupFP4 && w.Scale.DType == kernel.E8M0
 }
 
-// blocksOf128 reports whether e4m3 weights have a float32 scale for each 128 x 128, as the kernels expect.
+// blocksOf128 reports whether e4m3 weights have a float32 scale for each 128 x 128 block, as the kernels require.
 func blocksOf128(w *host.Matrix) bool {
 	return w.BlockRows == 128 && w.BlockCols == 128 && w.Scale.DType == kernel.F32
 }
 
-// widened computes the product for a weight without a product kernel, a band at a time.
+// widened computes the product for a weight without a product kernel: it widens one band of rows at a time to float32.
 func (d *Device) widened(worker int, p product, w *host.Matrix, n0, n1 int) {
 	k := w.In()
 	for ; n0 < n1; n0 += plainBand {
@@ -93,7 +93,7 @@ func (d *Device) accumulate(worker int, p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// widenHalf widens f16 rows. Released checkpoints hold bf16; this path is for the rare re-export.
+// widenHalf widens f16 rows, for the few checkpoints that were exported to f16; released checkpoints have bf16.
 func widenHalf(out []float32, t kernel.Tensor) {
 	for r := range t.Rows {
 		for c, v := range host.U16(t.Slice(r, r+1)) {

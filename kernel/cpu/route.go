@@ -8,14 +8,14 @@ import (
 	"sparrow/kernel"
 )
 
-// rootScore is sqrt(softplus(z)) in float64, rounded once: log1p is accurate far below zero, where a plain logarithm is
-// not.
+// rootScore returns sqrt(softplus(z)), computed in float64 and rounded once. log1p is accurate for z far below zero,
+// where log is not.
 func rootScore(z float32) float32 {
 	v := float64(z)
 	return float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v)))))
 }
 
-// RouteRoot chooses experts by score.
+// RouteRoot chooses experts by the square root of softplus.
 func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
 	return d.eachRow(rowWork{rows: a.Logits.Rows, root: a, do: func(d *Device, w *rowWork, worker, t int) {
 		a := &w.root
@@ -50,7 +50,7 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 	return nil
 }
 
-// share divides the chosen experts' scores by their sum.
+// share sets weights to the scores of the chosen experts, divided by their sum and multiplied by scale.
 func share(weights []float32, ids []int32, logits []float32, scale float32) {
 	var sum float64
 	for j, e := range ids {

@@ -11,10 +11,10 @@ import (
 	"sparrow/layout"
 )
 
-// rowBlock is the number of rows in one item of a row-wise operation: enough to outweigh the cost of an item.
+// rowBlock is the number of rows in one item of a row-wise operation: enough that the work exceeds the cost of an item.
 const rowBlock = 8
 
-// rowWork is a row-wise operation: its arguments (exactly one of them is set), and the function of its rows.
+// rowWork is a row-wise operation: its arguments (exactly one field is set), and the function for a row.
 type rowWork struct {
 	do     func(d *Device, w *rowWork, worker, row int)
 	rows   int
@@ -45,7 +45,7 @@ func (d *Device) eachRow(w rowWork) error {
 	})
 }
 
-// eachItem is like eachRow for rows that take enough time to be distributed one by one.
+// eachItem is like eachRow, but distributes rows one by one, for rows that take long enough.
 func (d *Device) eachItem(w rowWork) error {
 	return d.rows.run(d, w.rows, w, func(d *Device, w *rowWork, worker, item int) { w.do(d, w, worker, item) })
 }
@@ -98,10 +98,10 @@ func (d *Device) rmsNorm(out, x, w []float32, eps float32) {
 	d.tier.ScaleMul(out, x, w, float32(1/math.Sqrt(float64(mean+eps))))
 }
 
-// Take picks rows.
+// Take copies chosen rows.
 func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
-// Gate applies silu(gate) * up.
+// Gate computes silu(Gate) * Up, with the clamps of GateArgs.
 func (d *Device) Gate(a kernel.GateArgs) error {
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	}})
 }
 
-// clampGate bounds gates from above and the values they gate from both sides.
+// clampGate limits gate to at most limit, and up to [-limit, limit].
 func clampGate(gate, up []float32, limit float32) {
 	for c, g := range gate {
 		gate[c] = min(g, limit)
@@ -127,7 +127,7 @@ func clampGate(gate, up []float32, limit float32) {
 	}
 }
 
-// Angles computes the rotation of every row.
+// Angles computes the cosines and sines of every row's rotation.
 func (d *Device) Angles(a kernel.AngleArgs) error {
 	return d.eachRow(rowWork{rows: a.Out.Rows, angle: a, do: func(_ *Device, w *rowWork, _, r int) {
 		a := &w.angle
@@ -152,13 +152,13 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	}})
 }
 
-// headsAt is n heads, ld elements apart, whose first elements are rotated.
+// headsAt describes n heads, ld elements apart, whose first elements are rotated.
 type headsAt struct {
 	x     []float32
 	n, ld int
 }
 
-// rotate rotates the pairs of every head by their angles, or by the negative ones.
+// rotate rotates the pairs of every head by their angles, or by the negative angles if inverse is true.
 func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(angles) / 2
 	if 2*half == vec.TurnDim {
@@ -172,7 +172,7 @@ func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairin
 	}
 }
 
-// rotateAny rotates any number of pairs.
+// rotateAny rotates the pairs of one head, for any number of pairs.
 func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
 	for i, c := range cos {
 		a, b, s := 2*i, 2*i+1, sin[i]
@@ -187,8 +187,8 @@ func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
 	}
 }
 
-// checkSlots verifies once that every slot is in the pool, so that workers cannot fail. Slots below zero pass when
-// padding is allowed.
+// checkSlots checks that every slot is in the pool, once, so that workers need not return errors. Slots below zero are
+// valid if padding is true.
 func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
 	slots := host.I32(t)
 	for i := range t.Rows {
@@ -260,13 +260,13 @@ func (d *Device) GatherRows(a kernel.GatherArgs) error {
 	}})
 }
 
-// widenSlot decodes the row at a slot of a pool into float32 values, layout.Width of them.
+// widenSlot decodes the row at a slot of a pool into layout.Width float32 values.
 func (d *Device) widenSlot(out []float32, p kernel.Pool, slot int) {
-	n := p.Mem.Cols / p.PageTokens // bytes: main layouts are rows, one after the other
+	n := p.Mem.Cols / p.PageTokens // bytes of a row: a page of a main layout is an array of rows
 	d.widenRow(out, p.Layout, host.Page(p, slot/p.PageTokens)[slot%p.PageTokens*n:][:n])
 }
 
-// widenRow decodes the bytes of one cache row into float32 values, layout.Width of them.
+// widenRow decodes the bytes of one cache row into layout.Width float32 values.
 func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
 	switch k {
 	case layout.BF16Row1152:
@@ -318,19 +318,20 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScalePow2)
 }
 
-// writeKey encodes a finished indexer key, optionally Hadamard-rotated, with scales by the given rule where the
-// layout has them.
+// writeKey encodes an indexer key, after the Hadamard rotation if requested. mode selects the scales, if the layout has
+// scales.
 func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.ScaleMode) {
 	if hadamard {
 		num.Hadamard128(key)
 	}
 	page, offset := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
 	if err := host.EncodeKey(p, page, offset, key, mode); err != nil {
-		panic(err) // the arguments were checked
+		panic(err) // cannot happen: the arguments were checked
 	}
 }
 
-// layerNorm keeps its two sums in float64: for 128 values that costs little, and keys are written once and read often.
+// layerNorm computes LayerNorm with its two sums in float64: for 128 values they cost little, and a key is written once
+// and read often.
 func layerNorm(out, x, w, b []float32, eps float32) {
 	var mean, variance float64
 	for _, v := range x {
@@ -355,13 +356,13 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	return d.eachItem(rowWork{rows: blocks, copy: a, do: func(_ *Device, w *rowWork, _, block int) {
 		size := w.copy.Pool.PageTokens
 		if err := moveIndexKeys(&w.copy, block*size, min((block+1)*size, w.copy.Slots.Rows)); err != nil {
-			panic(err) // slots and layouts were checked
+			panic(err) // cannot happen: slots and layouts were checked
 		}
 	}})
 }
 
-// moveIndexKeys copies tokens first to end; adjacent tokens in a page of the pool are copied together, because a long
-// prompt is gathered again for every chunk.
+// moveIndexKeys copies the keys of tokens [first, end). It copies tokens that are adjacent in a page of the pool
+// together, because a long prompt is gathered again for every chunk.
 func moveIndexKeys(a *kernel.IndexGatherArgs, first, end int) error {
 	slots, stride, size := host.I32(a.Slots), a.Slots.Stride, int32(a.Pool.PageTokens)
 	for first < end {

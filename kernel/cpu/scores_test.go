@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// verified returns the arguments that score the last rows of one request over the given number of keys.
+// verified returns arguments that score the last rows of one request over the given number of keys.
 func verified(t testing.TB, d *Device, rows, keys, heads int) kernel.ScoreArgs {
 	t.Helper()
 	pages := ceilDiv(keys, layout.PageTokens)
@@ -52,7 +52,7 @@ func TestPagedRowsShareKeysAsToldTo(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(d.scoreItems) != groups*blocks {
-			t.Errorf("%d rows at once: blocks of keys are read %d times, want %d", n, len(d.scoreItems), groups*blocks)
+			t.Errorf("%d rows in a group: %d reads of a block of keys, want %d", n, len(d.scoreItems), groups*blocks)
 		}
 	}
 	args.NextN = rows

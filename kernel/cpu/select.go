@@ -9,14 +9,15 @@ import (
 	"sparrow/kernel"
 )
 
-// Selection finds the lowest score that is kept without sorting: from a sample it estimates a floor that slightly more
-// than K scores reach, one pass collects those, and a binary search over the order of float32 numbers, counting at
-// each step, ends at the cut. The result is exact whatever the estimate: a floor that is too high is dropped.
+// Selection finds the lowest score that is kept without sorting. From a sample it estimates a floor that slightly more
+// than K scores reach. One pass collects these scores, and a binary search over the order of float32 numbers, which
+// counts the scores above each midpoint, finds the cut. The result is exact for any estimate: a floor that is too high
+// is discarded.
 const (
-	// sampleRuns runs of 16 adjacent scores are the sample of a row.
+	// The sample of a row is sampleRuns runs of sampleRun adjacent scores.
 	sampleRuns = 64
 	sampleRun  = 16
-	// sharePart is the number of scores in one part of a row that workers share.
+	// sharePart is the number of scores in one part of a row, if several workers share the row.
 	sharePart = 16384
 )
 
@@ -53,7 +54,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	return err
 }
 
-// selectShared selects one row with all workers: each collects from its parts of the scores.
+// selectShared selects from one row with all workers: each collects candidates from its parts of the scores.
 func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
 	s := &d.scratch[0].pick
 	out, scores, many := s.begin(a, r)
@@ -82,7 +83,7 @@ func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
 	return nil
 }
 
-// partWork holds the scores of one row, collected in parts.
+// partWork holds the scores of one row and the candidates collected from each part.
 type partWork struct {
 	scores []float32
 	above  float32
@@ -90,25 +91,25 @@ type partWork struct {
 	counts []int
 }
 
-// picker is the memory of one selection.
+// picker is the scratch memory of one selection.
 type picker struct {
 	sample []float32
-	places []int32 // of the scores that reached a floor
+	places []int32 // positions of the scores that reached the floor
 	kept   []float32
 	counts []int
 }
 
-// candidates counts the scores that reached a floor; the picker has them.
+// candidates describes the scores that reached a floor; their values and positions are in the picker.
 type candidates struct {
 	n     int
 	floor float32
 }
 
-// lowest is the floor that every score reaches but NaN and minus infinity, which are never chosen.
+// lowest is a floor that all scores reach except NaN and minus infinity, which are never chosen.
 const lowest = -math.MaxFloat32
 
-// begin returns the row's output and scores, and whether there are more scores than output entries. If not, the row
-// is done.
+// begin returns the row's output and scores, and whether there are more scores than output entries. If there are not,
+// it has already written the output.
 func (s *picker) begin(a *kernel.SelectArgs, r int) (out []int32, scores []float32, many bool) {
 	out = host.RowI32(a.Out, r)
 	n := max(int(host.RowI32(a.Lens, r)[0]), 0)
@@ -129,8 +130,8 @@ func end(out []int32, n int) {
 	}
 }
 
-// floor estimates a number that slightly more than k of the scores exceed. If one score is so frequent that there is
-// no such number, it returns that score.
+// floor estimates a number that slightly more than k of the scores exceed. If one score is so frequent that no such
+// number exists, it returns that score.
 func (s *picker) floor(d *Device, scores []float32, k int) float32 {
 	const size = sampleRuns * sampleRun
 	n := len(scores)
@@ -151,13 +152,14 @@ func (s *picker) floor(d *Device, scores []float32, k int) float32 {
 
 func (s *picker) reserve(n int) { s.places, s.kept = grow(&s.places, n), grow(&s.kept, n) }
 
-// collect gathers the scores above the floor.
+// collect gathers the scores that reach the floor.
 func (s *picker) collect(d *Device, scores []float32, floor float32) candidates {
 	s.reserve(len(scores) + vec.CollectSlack)
 	return candidates{n: d.tier.Collect(s.places, s.kept, scores, nil, 0, above(floor)), floor: floor}
 }
 
-// above returns the least candidate for a floor: the least finite number, or the next one above an estimate.
+// above returns the smallest candidate for a floor: the smallest finite number if the floor is lowest, otherwise the
+// next number above the floor.
 func above(floor float32) float32 {
 	if floor == lowest {
 		return lowest
@@ -165,13 +167,13 @@ func above(floor float32) float32 {
 	return after(floor)
 }
 
-// finish chooses among the candidates, or among all scores when they are too few.
+// finish writes the selection: from the candidates, or from all scores if there are too few candidates.
 func (s *picker) finish(d *Device, out []int32, scores []float32, c candidates) {
 	k := len(out)
 	switch {
 	case c.n >= k:
 	case c.floor != lowest && d.tier.CountAbove(scores, c.floor) >= k:
-		// The floor is a frequent score and the cut itself.
+		// The floor is a frequent score and is itself the cut.
 		s.reserve(len(scores) + vec.CollectSlack)
 		s.emit(d, out, scores, nil, c.floor)
 		return
@@ -185,7 +187,7 @@ func (s *picker) finish(d *Device, out []int32, scores []float32, c candidates) 
 	s.emit(d, out, s.kept[:c.n], s.places[:c.n], d.cut(s.kept[:c.n], k, c.floor))
 }
 
-// cut returns the k-th largest of the numbers, of which at least k reach the floor.
+// cut returns the k-th largest of the numbers x. At least k of them reach the floor.
 func (d *Device) cut(x []float32, k int, floor float32) float32 {
 	low, high := order(floor), order(d.tier.Max(x))+1
 	for high-low > 1 {
@@ -199,13 +201,14 @@ func (d *Device) cut(x []float32, k int, floor float32) float32 {
 	return number(low)
 }
 
-// emit writes the positions of the numbers above the cut, then fills out with positions of numbers equal to the cut,
-// lowest positions first.
+// emit writes the positions of the numbers above the cut, and fills the other entries of out with positions of numbers
+// equal to the cut, lowest positions first.
 func (s *picker) emit(d *Device, out []int32, x []float32, places []int32, cut float32) {
 	const block = 1024
 	over := after(cut)
-	ties := len(out) - d.tier.CountAbove(x, over) // to be kept
-	split := 0                                    // numbers before it are kept at the cut, those from it on above
+	ties := len(out) - d.tier.CountAbove(x, over) // how many numbers equal to the cut are kept
+	// Numbers before split are kept if they reach the cut, and numbers from split on only if they exceed it.
+	split := 0
 	for split < len(x) {
 		part := x[split:min(split+block, len(x))]
 		n := d.tier.CountAbove(part, cut) - d.tier.CountAbove(part, over)
@@ -224,13 +227,13 @@ func (s *picker) emit(d *Device, out []int32, x []float32, places []int32, cut f
 	if places != nil {
 		before, behind = places[:split], places[split:]
 	}
-	// Collecting overwrites only elements that were read already.
+	// Collect overwrites only elements that it has already read.
 	n := d.tier.Collect(s.places, s.kept, x[:split], before, 0, cut)
 	n += d.tier.Collect(s.places[n:], s.kept[n:], x[split:], behind, int32(split), over)
 	copy(out, s.places[:n])
 }
 
-// order maps a number to an integer of the same order; number is its inverse.
+// order maps a float32 to an integer such that both have one order; number is its inverse.
 func order(v float32) int64 {
 	b := int64(math.Float32bits(v))
 	if b>>31 != 0 {
@@ -246,5 +249,5 @@ func number(o int64) float32 {
 	return math.Float32frombits(uint32(o))
 }
 
-// after returns the next larger number. No number is at least the successor of infinity.
+// after returns the next larger float32. After +Inf that is NaN, which no score reaches.
 func after(v float32) float32 { return number(order(v) + 1) }

@@ -82,7 +82,8 @@ func TestSelectOfLongRows(t *testing.T) {
 							want = append(want, -1)
 						}
 						if !slices.Equal(host.I32(out), want) {
-							t.Fatalf("%s, %d workers, %s: best %d of %d are wrong", tier.Name, workers, name, k, n)
+							t.Fatalf("%s, %d workers, %s: the best %d of %d are at wrong positions", tier.Name,
+								workers, name, k, n)
 						}
 					}
 				}

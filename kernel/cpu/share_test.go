@@ -81,14 +81,14 @@ func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 	}{
 		{0, 1, &host.Bytes(st.parts[0].w.Data)[128*1024]}, {0, 2, &next[0][0]},
 		{1, 3, &host.Bytes(st.parts[1].w.Data)[128*1024]}, {1, 4, &next[1][0]},
-		{1, 1, &next[1][0]}, // a share of the other worker
+		{1, 1, &next[1][0]}, // a share that the other worker computes
 	} {
 		if got := d.afterShares(c.worker, c.end); len(got) == 0 || &got[0] != c.want {
-			t.Errorf("worker %d after share %d prefetches other memory", c.worker, c.end)
+			t.Errorf("worker %d prefetches the wrong memory after share %d", c.worker, c.end)
 		}
 	}
 	d.ahead.now.Store(nil)
 	if got := d.afterShares(0, 2); got != nil {
-		t.Errorf("%d bytes before the next product is known", len(got))
+		t.Errorf("%d bytes to prefetch before the next product is known, want 0", len(got))
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"sparrow/layout"
 )
 
-// attendBlock is the number of keys that attention processes at a time: 64 rows of 576 float32 stay in the L2 cache,
-// and the running softmax is updated once per block. The block of a key depends on its position in the row's own
-// list, so results do not depend on other rows.
+// attendBlock is the number of keys that attention processes at a time. 64 rows of 576 float32 fit in the L2 cache, and
+// the running softmax is updated once per block. The block of a key depends on its position in the row's own list, so
+// results do not depend on other rows.
 const attendBlock = 64
 
 // softmax is the running state of a block-wise softmax, one entry for each head or query row.
 type softmax struct {
-	top, sum []float32 // largest score so far, sum of exponentials relative to it
+	top, sum []float32 // largest score so far; sum of the exponentials relative to it
 	scores   []float32 // [rows, block]
 }
 
-// newSoftmax allocates scratch memory for rows of blocks of the given number of scores.
+// newSoftmax allocates the state for the given number of rows, with scores for blocks of the given size.
 func newSoftmax(s *scratch, rows, block int) softmax {
 	b := grow(&s.scores, rows*(block+2))
 	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}
@@ -26,15 +26,15 @@ func newSoftmax(s *scratch, rows, block int) softmax {
 	return st
 }
 
-// reset begins anew.
+// reset starts a new softmax for all rows.
 func (st softmax) reset() {
 	for i := range st.top {
 		st.top[i], st.sum[i] = float32(math.Inf(-1)), 0
 	}
 }
 
-// fold turns one block of raw scores of row i into weights, and rescales the row's sums so far when the largest score
-// grows. The memory of p extends to the end of its block; the elements after its length, up to a whole register, are
+// fold turns one block of raw scores p of row i into weights. If the largest score grows, it rescales the row's sums so
+// far in out. The memory of p extends to the end of its block; elements after its length, up to a whole register, are
 // set to zero.
 func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	n := len(p)
@@ -54,7 +54,8 @@ func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	st.sum[i] += sum
 }
 
-// finish divides the weighted sum of row i by the sum of weights. A row without keys stays zero.
+// finish divides the weighted sum of row i by the sum of weights, and returns the log-sum-exp and the largest score. A
+// row without keys stays zero.
 func (st softmax) finish(d *Device, out []float32, i int) (lse, top float32) {
 	if st.sum[i] == 0 {
 		return float32(math.Inf(1)), st.top[i]
@@ -63,7 +64,7 @@ func (st softmax) finish(d *Device, out []float32, i int) (lse, top float32) {
 	return st.top[i] + float32(math.Log(float64(st.sum[i]))), st.top[i]
 }
 
-// scale multiplies x by a factor.
+// scale multiplies x by a factor in place.
 func (d *Device) scale(x []float32, by float32) {
 	for len(x) > 0 {
 		n := min(len(x), len(ones))
@@ -72,7 +73,7 @@ func (d *Device) scale(x []float32, by float32) {
 	}
 }
 
-// ones are factors of 1.
+// ones is a vector of factors of 1.
 var ones = func() (v [layout.LatentDim]float32) {
 	for i := range v {
 		v[i] = 1

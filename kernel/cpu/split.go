@@ -8,25 +8,26 @@ import (
 	"sparrow/kernel"
 )
 
-// Experts in two memories, on a device that has one: resident and fetched experts are computed here, the rest by the
-// workers of another device (internal/device/offload). With it the exchange with these workers is tested without a GPU.
+// Experts in two memories, on a device that has one memory: resident and fetched experts are computed here, and the
+// other experts by the workers of a second device (internal/device/offload). This tests the exchange with these workers
+// without a GPU.
 
-// mailRows and mailPairs bound an exchange: results of 4096 rows of 7168 columns are 112 MiB.
+// mailRows and mailPairs are the limits of an exchange: results of 4096 rows of 7168 columns are 112 MiB.
 const (
 	mailRows  = 512
 	mailPairs = 4096
 )
 
-// splitExperts are the experts of a layer of which the host's workers compute some.
+// splitExperts are experts of a layer of which the host's workers compute some.
 type splitExperts struct {
-	own    *experts // nil where the device has none
+	own    *experts // nil if this device computes no expert
 	local  [2][]int32
-	hosted [2]bool // workers compute some, for rows of decodes and of prompts
+	hosted [2]bool // whether workers compute some experts, for decode rows and for prompt rows
 	host   kernel.HostExperts
 	hidden int
 	inner  int
 
-	// Where experts may move: their matrices and methods, and the number of each among the device's own, or -1.
+	// For movable experts: their matrices and methods, and the index of each expert in own, or -1.
 	weights *kernel.ExpertWeights
 	place   []int32
 }
@@ -35,20 +36,20 @@ func (x *splitExperts) Count() int  { return len(x.local[0]) }
 func (x *splitExperts) Hidden() int { return x.hidden }
 func (x *splitExperts) Inner() int  { return x.inner }
 
-// splitState is the memory of experts that are split.
+// splitState is the memory of operations on split experts.
 type splitState struct {
 	box    *kernel.Mailbox
-	posted bool          // an exchange has begun before its experts run
-	ids    kernel.Tensor // i32 [rows, k]: numbers among the device's own, -1 for experts of the workers
-	rows   []int32       // [experts]: of an exchange
+	posted bool          // an exchange has begun before Experts was called
+	ids    kernel.Tensor // i32 [rows, k]: indices in own, -1 for experts of the workers
+	rows   []int32       // [experts]: rows of each expert in an exchange
 }
 
-// prepareSplit keeps the experts that the device computes and opens the mailbox of the others.
+// prepareSplit prepares the experts that the device computes and opens a mailbox for the others.
 func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
-	w.Methods = w.Methods.Clone() // the methods of movable experts change
+	w.Methods = w.Methods.Clone() // Swap changes the methods of movable experts
 	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out(), place: make([]int32, len(w.Gate))}
 	own := w.Methods.Where(kernel.Resident, kernel.Fetched)
 	for e := range x.place {
@@ -77,7 +78,7 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	return x, d.openMailbox(w.Host, x.hidden)
 }
 
-// find determines the method of each expert.
+// find fills the tables of local experts from the methods.
 func (x *splitExperts) find(m kernel.ExpertMethods) {
 	for phase := range x.local {
 		for e, method := range m.Of(phase == 1) {
@@ -89,11 +90,11 @@ func (x *splitExperts) find(m kernel.ExpertMethods) {
 	}
 }
 
-// SwapExperts makes an expert of the workers one of the device's own, and the other way round.
+// SwapExperts makes expert in, which the workers compute, resident, and passes expert out to the workers.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	s, ok := x.(*splitExperts)
 	if !ok || s.weights == nil {
-		return fmt.Errorf("%w: swap experts: they were not prepared to be moved", kernel.ErrUnsupported)
+		return fmt.Errorf("%w: swap experts: the experts were not prepared to be moved", kernel.ErrUnsupported)
 	}
 	next := s.weights.Methods.Clone()
 	if err := next.Swap(in, out); err != nil {
@@ -104,7 +105,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 			return err
 		}
 	}
-	if s.place[in] < 0 { // else the device has both, and fetches out from now on
+	if s.place[in] < 0 { // otherwise the device has both experts, and fetches out from now on
 		if err := d.ReplaceExpert(s.own, int(s.place[out]), s.weights.Select([]int{in})); err != nil {
 			return errors.Join(err, s.host.Swap(out, in))
 		}
@@ -115,7 +116,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	return nil
 }
 
-// openMailbox makes the mailbox of the device, which all layers use.
+// openMailbox makes the mailbox of the device, which all layers share.
 func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 	if box := d.split.box; box != nil {
 		if box.Hidden != hidden {
@@ -139,8 +140,8 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 	return to.Serve(box)
 }
 
-// runSplit runs experts in two memories: rows of prompts first, then the others, in groups of the size of an
-// exchange. The grouping does not change the bits.
+// runSplit runs experts in two memories: prompt rows first, then the other rows, in groups of the size of an exchange.
+// The grouping does not change the results.
 func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 	if a.Part != (kernel.Part{}) {
 		return fmt.Errorf("%w: experts are in two memories on several ranks, which is not supported; run on one "+
@@ -174,8 +175,8 @@ func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 // Hosted reports whether the host's workers compute some of the experts.
 func (x *splitExperts) Hosted() bool { return x.hosted[0] || x.hosted[1] }
 
-// PostExperts passes rows to the host's workers, so that operations before Experts run at the same time. Rows that take
-// several exchanges, or belong to both phases, are passed by Experts.
+// PostExperts passes rows to the host's workers, so that the operations before Experts run in parallel with them. If
+// the rows need several exchanges, or are prompt rows and other rows, Experts passes them instead.
 func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -188,7 +189,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if a.Prompt > 0 {
 		phase = 1
 	}
-	if d.split.posted { // of a pass that failed in between
+	if d.split.posted { // by a pass that failed before Experts
 		d.split.posted = false
 		if err := d.split.box.Await(x.host.Timeout()); err != nil {
 			return err
@@ -202,7 +203,8 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	return err
 }
 
-// post copies rows and choices to the mailbox and posts them. Workers that were late may still read it.
+// post copies rows and choices to the mailbox and posts an exchange. After a failed exchange it returns the error of
+// that exchange, because workers that are late may still read the mailbox.
 func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 	box, k := d.split.box, a.IDs.Cols
 	if err := box.Err(); err != nil {
@@ -216,8 +218,8 @@ func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 	return nil
 }
 
-// splitBlock passes rows to the workers, computes the device's own experts at the same time, and sums all results in
-// the order of the choice.
+// splitBlock passes rows to the workers, computes the device's own experts in parallel, and adds all results in the
+// order of the choice.
 func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	st, k, rows := &d.experts, a.IDs.Cols, a.X.Rows
 	ids, err := d.localIDs(rows, k)
@@ -242,7 +244,7 @@ func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	}
 	a.IDs = ids
 	err = d.expertProducts(a)
-	if asked { // also after an error: the workers read the mailbox
+	if asked { // also after an error, because the workers read the mailbox
 		if late := box.Await(x.host.Timeout()); late != nil {
 			return late
 		}
@@ -253,7 +255,7 @@ func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	return st.task.run(d, ceilDiv(rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// localIDs is memory for the choices of rows as numbers among the device's own experts.
+// localIDs returns memory for the choices of rows as indices in the device's own experts, i32 [rows, k].
 func (d *Device) localIDs(rows, k int) (kernel.Tensor, error) {
 	if t := &d.split.ids; t.Rows*t.Cols < rows*k {
 		grown, err := kernel.New(d, kernel.I32, 1, rows*k+rows*k/2)
@@ -267,7 +269,7 @@ func (d *Device) localIDs(rows, k int) (kernel.Tensor, error) {
 	return ids, nil
 }
 
-// ExpertRows computes the results of experts without their sum.
+// ExpertRows computes the result of each choice in its own row, without adding the results.
 func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -277,7 +279,7 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	}
 	own, ok := a.Experts.(*experts)
 	if !ok {
-		return fmt.Errorf("%w: expert rows: they were prepared by another device", kernel.ErrArgument)
+		return fmt.Errorf("%w: expert rows: the experts were prepared by another device", kernel.ErrArgument)
 	}
 	k := a.IDs.Cols
 	for t := range a.X.Rows {
@@ -299,8 +301,8 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	return nil
 }
 
-// expertRows runs experts of a few tokens. Matrix products of single rows read weights twice as fast as products of
-// groups and have the same bits, so experts with one row and experts with more rows run separately.
+// expertRows runs the experts of at most expertTokens tokens. Products of single rows read weights twice as fast as
+// products of groups, with bitwise equal results, so experts with one row and experts with more rows run separately.
 func (d *Device) expertRows(a kernel.ExpertArgs, own *experts) error {
 	run := func(ids kernel.Tensor) error {
 		part := &d.experts.part
@@ -348,7 +350,7 @@ func (d *Device) expertRows(a kernel.ExpertArgs, own *experts) error {
 	return run(more)
 }
 
-// keepRows copies the results of a few tokens to their rows.
+// keepRows copies the results of rowBlock tokens to their rows.
 func (d *Device) keepRows(w *expertWork, _, item int) {
 	st, hidden, k := &d.experts, w.X.Cols, w.IDs.Cols
 	for pair := item * rowBlock * k; pair < min((item+1)*rowBlock, w.X.Rows)*k; pair++ {

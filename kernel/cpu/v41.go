@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// BlockMax finds the largest score of every block, row by row.
+// BlockMax computes the largest score of every block of keys, row by row.
 func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 	if err := host.CheckBlocks(&a); err != nil {
 		return err
@@ -20,8 +20,8 @@ func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 	}})
 }
 
-// ReadTable looks rows up. The rows of a large table are spread over memory, or not in memory yet, so tokens are
-// divided among workers one by one, and the workers' waits overlap.
+// ReadTable looks rows up. Rows of a large table are spread over memory or still on disk, so tokens are divided among
+// workers one by one, and the workers' waits overlap.
 func (d *Device) ReadTable(a kernel.TableArgs) error {
 	if err := onlyF32("read table", a.Out); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (d *Device) readTableRow(w *hyperWork, _, t int) {
 	}
 }
 
-// AddEngram adds the gated value to every stream. The products of a row are summed in float64, because the gate
-// multiplies all of it.
+// AddEngram adds the gated value to every stream. The inner products of a row are summed in float64, because the gate
+// multiplies the whole value.
 func (d *Device) AddEngram(a kernel.EngramArgs) error {
 	if err := onlyF32("engram", a.X, a.KV); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (d *Device) widenShared(out []float32, kind layout.Kind, page []byte, slot 
 	}
 	data, scales := layout.V41Window{}.Row(page, slot)
 	var groups vec.Groups
-	const half = layout.V4Dim / 2 // as many groups as a call takes
+	const half = layout.V4Dim / 2 // number of groups that one call decodes
 	for at := 0; at < layout.V4Dim; at += half {
 		for g := range groups {
 			groups[g] = num.FromE8M0(scales[at/layout.V41WindowGroup+g])

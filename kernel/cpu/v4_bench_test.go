@@ -34,8 +34,8 @@ func ints(b *testing.B, d kernel.Device, rows, cols int, v func(i int) int32) ke
 	return t
 }
 
-// BenchmarkDualAttend measures a decode batch of 8 with V4-Flash: 64 heads over 128 window entries and 512 selected
-// entries. Bytes counts the entries.
+// BenchmarkDualAttend measures a decode batch of 8 rows of DeepSeek-V4-Flash: 64 heads over 128 window entries and 512
+// selected entries. Bytes per operation are the size of the entries.
 func BenchmarkDualAttend(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
@@ -68,8 +68,8 @@ func BenchmarkDualAttend(b *testing.B) {
 	b.ReportMetric(flops/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
 
-// BenchmarkMultiplyFP4 measures one token through one packed expert matrix of V4-Flash, 2048 x 4096. Bytes counts the
-// weight.
+// BenchmarkMultiplyFP4 multiplies one token by one packed expert matrix of DeepSeek-V4-Flash, 2048 x 4096. Bytes per
+// operation are the size of the weight.
 func BenchmarkMultiplyFP4(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
@@ -95,8 +95,8 @@ func BenchmarkMultiplyFP4(b *testing.B) {
 	}
 }
 
-// BenchmarkCompress measures 32 tokens of one ratio-4 layer of V4: 8 entries of 512 channels, from 8 slots each. Bytes
-// counts the raw rows.
+// BenchmarkCompress compresses 32 tokens of one ratio-4 layer of V4 into 8 entries of 512 channels, from 8 slots each.
+// Bytes per operation are the size of the raw rows.
 func BenchmarkCompress(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()

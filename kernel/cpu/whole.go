@@ -6,25 +6,25 @@ import (
 	"sparrow/layout"
 )
 
-// Attention over every key of a sequence. A row's keys are cut into groups, at positions that depend only on the row.
-// Chunks of a group are joined in order, then the groups of a row. A row has the same bits whichever worker computes
-// a group and with whichever other rows.
+// Attention over every key of a sequence. A row's keys are divided into groups of chunks, at positions that depend only
+// on the row. Chunks of a group are joined in order, and then the groups of a row. A row's result is bitwise equal
+// whichever worker computes a group and whatever other rows are computed with it.
 const (
 	groupChunks = 8
 	groupKeys   = groupChunks * attendChunk
-	// groupBytes bounds the memory of groups that wait to be joined. Rows beyond it are computed afterwards.
+	// groupBytes limits the memory of groups that wait to be joined. Rows that exceed it are computed afterwards.
 	groupBytes = 64 << 20
 )
 
-// wholeWork is attention of some rows over all their keys.
+// wholeWork is attention of a range of rows over all their keys.
 type wholeWork struct {
 	sparseWork
 	table, tableRow kernel.Tensor
-	groups          int // of the longest row
-	first           int // row, of those that are computed now
+	groups          int // number of groups of the longest row
+	first           int // first row of those that are computed now
 }
 
-// wholeItem is one group of keys of adjacent rows of a sequence, with some heads.
+// wholeItem is one group of keys of adjacent rows of a sequence, for some of the heads.
 type wholeItem struct{ first, rows, head, group int }
 
 // LatentAttend computes attention over every key of a sequence.
@@ -54,13 +54,13 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 // seen returns the number of keys of a row.
 func (w *wholeWork) seen(r int) int { return max(int(host.RowI32(w.Lens, r)[0]), 0) }
 
-// wholeRows attends with the rows [first, last).
+// wholeRows computes attention of the rows [first, last).
 func (d *Device) wholeRows(w *wholeWork, first, last int) error {
 	w.together = min(rowsTogether, max(2, rowsTogether*headTile/w.Heads))
 	d.partials.take((last-first)*w.groups, w.Heads)
 	list := w.items(d.items[:0], first, last)
 	w.heads = w.Heads
-	if n := len(list); n > 0 && n < 2*d.pool.Limit() { // too few for all workers: they share heads
+	if n := len(list); n > 0 && n < 2*d.pool.Limit() { // too few items for all workers: divide the heads too
 		w.heads = ceilDiv(ceilDiv(w.Heads, headTile), ceilDiv(2*d.pool.Limit(), n)) * headTile
 		for h := w.heads; h < w.Heads; h += w.heads {
 			for _, x := range list[:n] {
@@ -76,7 +76,7 @@ func (d *Device) wholeRows(w *wholeWork, first, last int) error {
 	return d.whole.run(d, last-first, *w, (*Device).wholeJoin)
 }
 
-// items lists the groups of rows. Rows of one sequence are taken together.
+// items lists the groups of rows [first, last). Adjacent rows of one sequence form one item.
 func (w *wholeWork) items(list []wholeItem, first, last int) []wholeItem {
 	for r := first; r < last; {
 		end, seen := r+1, w.seen(r)
@@ -92,8 +92,8 @@ func (w *wholeWork) items(list []wholeItem, first, last int) []wholeItem {
 	return list
 }
 
-// wholeGroup attends with some heads of a few rows over a group of keys, chunk by chunk: the chunk is still in the CPU
-// cache for the next row.
+// wholeGroup computes attention of adjacent rows over a group of keys, for some heads, chunk by chunk: a chunk is still
+// in the CPU cache when the next row reads it.
 func (d *Device) wholeGroup(w *wholeWork, worker, item int) {
 	s, x := &d.scratch[worker], d.items[item]
 	s.hasQuery = [rowsTogether]bool{}
@@ -125,15 +125,15 @@ func (d *Device) wholeGroup(w *wholeWork, worker, item int) {
 	}
 }
 
-// clampInt is n, at least 0 and at most most.
+// clampInt returns n, limited to the range from 0 to most.
 func clampInt(n, most int) int { return max(0, min(n, most)) }
 
-// partial returns the memory of a group of a row.
+// partial returns the memory for the partial result of a group of row r.
 func (w *wholeWork) partial(d *Device, r, group int) partial {
 	return d.partials.at((r-w.first)*w.groups + group)
 }
 
-// places lists the byte offsets of a chunk of keys of a row's sequence in their pool.
+// places lists the byte offsets in the pool of a chunk of keys of a row's sequence.
 func (w *wholeWork) places(to *[]int, r, from, end int) []int {
 	list, row, tokens := (*to)[:0], w.rowBytes(), w.Pool.PageTokens
 	pages := host.RowI32(w.table, int(host.RowI32(w.tableRow, r)[0]))
@@ -144,7 +144,7 @@ func (w *wholeWork) places(to *[]int, r, from, end int) []int {
 	return list
 }
 
-// wholeJoin joins the groups of a row.
+// wholeJoin joins the partial results of a row's groups into its output.
 func (d *Device) wholeJoin(w *wholeWork, worker, item int) {
 	r := w.first + item
 	j := w.newJoin(grow(&d.scratch[worker].join, 2*w.Heads), r, 0, w.Heads)

@@ -3,8 +3,8 @@ package cuda
 // AcceptArgs are the arguments of the kernel that compares drafts with the tokens that the target chose.
 type AcceptArgs struct {
 	Tokens      Ptr   // i32 [TokenCount]: tokens that the target model chose
-	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: place of the first token, least and greatest token of each draft
-	Words       Ptr   // i32 [Rows, 3+Most]: place (-1-place: for a token), sequence, word for 0 to Most right drafts
+	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: first token, then lowest and highest token of each draft
+	Words       Ptr   // i32 [Rows, 3+Most]: place (-1-place for a token), sequence, words for 0 to Most accepted
 	Out         Ptr   // i32 [Columns]
 	Faults      Ptr   // one u32 of fault bits (FaultRow), or zero
 	TokenStride int64 // entries between tokens
@@ -12,12 +12,12 @@ type AcceptArgs struct {
 	Columns     int32
 	TokenCount  int32
 	Sequences   int32
-	Most        int32 // drafts of a sequence
+	Most        int32 // maximum number of drafts of a sequence
 	Reserved    int32
 }
 
-// AcceptDrafts writes, for each row of Words, the word for the number of accepted drafts of its sequence, or the
-// token after them.
+// AcceptDrafts writes, for each row of Words, the word for the number of accepted drafts of its sequence, or, for a
+// negative place, the token that the target chose after the accepted drafts.
 func (k *Kernels) AcceptDrafts(s *Stream, a *AcceptArgs) error {
 	c := checks{kernel: "accept_drafts"}
 	c.memory("tokens", a.Tokens, 4)

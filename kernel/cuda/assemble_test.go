@@ -19,7 +19,7 @@ var assembled = []string{"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
 func TestPTXAssembles(t *testing.T) {
 	ptxas := os.Getenv("SPARROW_PTXAS")
 	if ptxas == "" {
-		t.Skip("SPARROW_PTXAS names no assembler")
+		t.Skip("SPARROW_PTXAS is not set; set it to the path of ptxas")
 	}
 	dir := t.TempDir()
 	for _, im := range loadManifest(t).Images {

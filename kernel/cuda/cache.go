@@ -20,7 +20,7 @@ type WriteMainArgs struct {
 	LatentStride int64 // elements between tokens, multiple of 8
 	KeyStride    int64 // elements between tokens, multiple of 2
 	Tokens       int32
-	KScale       float32 // FP8Row576 only: factor of a stored value
+	KScale       float32 // FP8Row576 only: factor that converts a stored value to its value
 }
 
 // GatherSlotsArgs are the arguments of gathers by slot list.
@@ -29,7 +29,7 @@ type GatherSlotsArgs struct {
 	Source   SlotListView
 	Rows     Ptr   // [Count] output rows
 	Faults   Ptr   // one u32 of fault bits, or zero
-	RowBytes int64 // between output rows, multiple of 16
+	RowBytes int64 // bytes between output rows, multiple of 16
 	Count    int32
 	KScale   float32 // FP8Row576 only
 }
@@ -40,8 +40,8 @@ type GatherPagesArgs struct {
 	Source   PageTableView
 	Rows     Ptr   // [Count] output rows
 	Faults   Ptr   // one u32 of fault bits, or zero
-	RowBytes int64 // between output rows, multiple of 16
-	Count    int32 // most rows to write; those at or beyond Starts[Requests] are not written
+	RowBytes int64 // bytes between output rows, multiple of 16
+	Count    int32 // maximum rows to write; rows from Starts[Requests] on are not written
 	KScale   float32
 }
 
@@ -70,7 +70,7 @@ func kernelsOf(kind layout.Kind) (mainKernels, error) {
 		return mainKernels{write: "write_nope_block", slots: "gather_slots_nope_block",
 			rowBytes: layout.NopeRowBytes}, nil
 	}
-	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v, %v, %v and %v have", kind,
+	return mainKernels{}, argumentError("layout %v has no CUDA kernels; want %v, %v, %v, %v or %v", kind,
 		layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.BF16Row1024, layout.FP8Row528)
 }
 
@@ -82,7 +82,7 @@ func (c *checks) scale(kind layout.Kind, k float32) {
 }
 
 // WriteMain rotates the keys and stores one row of the layout per token. The bytes equal those of layout.Main.Encode
-// for the latent and the rotated key rounded to bf16. Layouts without a rotary part have no keys.
+// for the latent and the rotated key, both rounded to bf16. Layouts without a rotated part have no keys.
 func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -93,7 +93,7 @@ func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
-// check refuses arguments that the writers do not support.
+// check checks the arguments of the writers.
 func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.pool(a.Pool, names.rowBytes)
 	c.memory("latent", a.Latent, 16)
@@ -120,8 +120,8 @@ func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, to
 	c.count("count", count)
 }
 
-// GatherSlots copies the listed rows of a pool to consecutive dequantised bf16 rows of 1152 bytes, or of 1024 bytes
-// if they have no rotary part.
+// GatherSlots copies the listed rows of a pool to consecutive dequantised bf16 rows of 1152 bytes, or of 1024 bytes in
+// layouts without a rotated part.
 func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -130,8 +130,8 @@ func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) e
 	return k.gatherSlots(s, names.slots, kind, names.rowBytes, 2*int64(layout.Width(kind)), a)
 }
 
-// RawToBlockSlots copies the listed 576-byte rows of a pool to consecutive 656-byte rows: exactly for a power-of-two
-// scale, quantised again otherwise.
+// RawToBlockSlots converts the listed 576-byte rows of a pool to consecutive 656-byte rows. The conversion is exact for
+// a power-of-two scale; for another scale, values are quantised again.
 func (k *Kernels) RawToBlockSlots(s *Stream, a *GatherSlotsArgs) error {
 	return k.gatherSlots(s, "raw_to_block_slots", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
 }
@@ -144,7 +144,7 @@ func (k *Kernels) gatherSlots(s *Stream, kernel string, kind layout.Kind, from, 
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// GatherPages copies all tokens of some requests to consecutive bf16 rows of 1152 bytes, dequantised.
+// GatherPages copies all tokens of the listed requests to consecutive bf16 rows of 1152 bytes, dequantised.
 func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -156,7 +156,7 @@ func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) e
 	return k.gatherPages(s, names.pages, kind, names.rowBytes, layout.BF16RowBytes, a)
 }
 
-// RawToBlockPages is RawToBlockSlots for all tokens of some requests.
+// RawToBlockPages is RawToBlockSlots for all tokens of the listed requests.
 func (k *Kernels) RawToBlockPages(s *Stream, a *GatherPagesArgs) error {
 	return k.gatherPages(s, "raw_to_block_pages", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
 }

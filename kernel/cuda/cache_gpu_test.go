@@ -184,7 +184,7 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 			return out
 		}
 		slots := scatter(rng, 201, 64*pages)
-		slots[5] = 64 * pages // beyond the pool: gives zeros and a fault
+		slots[5] = 64 * pages // beyond the pool: the row becomes zeros and a fault is raised
 		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)},
 			Rows: r.poisoned(int64(len(slots) * layout.BF16RowBytes)), Faults: r.faultWord(),
 			RowBytes: layout.BF16RowBytes, Count: int32(len(slots)), KScale: scale}
@@ -254,7 +254,7 @@ func TestGPURawToBlockEqualsTheHostByteForByte(t *testing.T) {
 		m := layout.FP8Raw{Scale: scale}
 		const pages = 5
 		host := newPool(rng, m, m.PageBytes(64), pages)
-		for i := range host { // NaN codes are never written, so their values are not compared
+		for i := range host { // NaN codes are not compared, because NaN is never written
 			if host[i]&0x7F == 0x7F {
 				host[i] = 0x38
 			}

@@ -2,24 +2,24 @@ package cuda
 
 // CandidatesArgs are the arguments of the kernels that find the best logits of every row.
 //
-// The best logits of a row are listed best first; among equal logits the lower column comes first, and -0 equals 0.
-// NaN is ordered as minus infinity. LogSum is log(sum of exp(logit)) over the whole row, so the log-probability of a
-// candidate is its value minus LogSum. It is NaN for a row with a NaN, and equals the best logit if that is infinite.
-// A row's bits do not depend on other rows.
+// The best logits of a row are listed in descending order; among equal logits the lower column comes first, and -0
+// equals 0. NaN is ordered as minus infinity. LogSum is log(sum of exp(logit)) over the whole row, so the
+// log-probability of a candidate is its value minus LogSum. It is NaN for a row with a NaN, and equals the best logit
+// if that is infinite. The result of a row does not depend on other rows.
 type CandidatesArgs struct {
 	Logits      Ptr   // [Rows, Columns] of Type
 	IDs         Ptr   // i32 [Rows, Best]
-	Values      Ptr   // f32 [Rows, Best]: the logits themselves
+	Values      Ptr   // f32 [Rows, Best]: logits of IDs
 	LogSum      Ptr   // f32 [Rows]
-	Keys        Ptr   // u64 scratch, CandidatesScratch
-	Sums        Ptr   // f32 pairs, set by FindCandidates
+	Keys        Ptr   // u64, scratch memory of CandidatesScratch bytes
+	Sums        Ptr   // scratch memory of f32 pairs, set by FindCandidates
 	Stride      int64 // elements between rows of logits
 	IDStride    int64 // entries between rows
 	ValueStride int64 // elements between rows
 	Rows        int32 // at most maxCandidateRows
 	Columns     int32 // at most MaxCandidateColumns
 	Best        int32 // 1 to maxBest, at most Columns
-	Parts       int32 // set by FindCandidates
+	Parts       int32 // parts of a row; set by FindCandidates
 	Type        ElementType
 	Reserved    int32
 }
@@ -34,7 +34,8 @@ const (
 
 func candidateParts(columns int32) int32 { return (columns + candidateColumns - 1) / candidateColumns }
 
-// CandidatesScratch returns the number of bytes that Keys must have.
+// CandidatesScratch returns the number of bytes that Keys must have for the given number of rows, columns and best
+// logits.
 func CandidatesScratch(rows, columns, best int32) int64 {
 	return int64(rows) * int64(candidateParts(columns)) * (8*int64(best) + 8)
 }

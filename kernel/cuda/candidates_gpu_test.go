@@ -94,14 +94,14 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 					t.Errorf("%s: log-sum %g, want %g", name, got, logSum)
 				}
 			}
-			// A row has the same bits alone and in a batch.
+			// A row's result is bitwise equal alone and in a batch.
 			one := a
 			size := int64(kind.bytes())
 			one.Logits, one.Rows = a.Logits.Add(int64(c.rows-1)*size*int64(c.stride)), 1
 			one.IDs, one.Values, one.LogSum = r.poisoned(int64(4*c.best)), r.poisoned(int64(4*c.best)), r.poisoned(4)
 			check(t, r.k.FindCandidates(r.s, &one))
 			if last := r.download(one.LogSum, 4); !bytes.Equal(last, sums[4*(c.rows-1):]) {
-				t.Errorf("%+v: the log-sum of a row alone has other bits", c)
+				t.Errorf("%+v: the log-sum of a row alone differs from that in the batch", c)
 			}
 			sameBytes(t, fmt.Sprintf("%+v ids alone", c), r.download(one.IDs, int64(4*c.best)),
 				ids[4*(c.rows-1)*c.best:])

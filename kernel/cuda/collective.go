@@ -17,30 +17,30 @@ const (
 	ReduceStateBytes = 4 * reduceStateWords
 )
 
-// ReduceFault is the word of a rank's state that holds 1 + the number of a rank that did not arrive, 0 for none.
+// ReduceFault is the index of the state word that holds 1 + the number of a rank that did not arrive, or 0.
 const ReduceFault = 2
 
 // AllReduceArgs are the arguments of a sum over ranks that read each other's memory.
 type AllReduceArgs struct {
-	X       Ptr           // [Bytes]: this rank's part of the sum, then the sum; multiple of 16, as the other addresses
-	Staging [MaxRanks]Ptr // of every rank: two halves that rounds use in turn
-	Flags   [MaxRanks]Ptr // of every rank: ReduceFlagBytes
-	State   Ptr           // of this rank: ReduceStateBytes
-	Half    int64         // bytes of a half
-	Bytes   int64         // of X, a multiple of 16
+	X       Ptr           // [Bytes]: this rank's part, overwritten by the sum; all addresses: multiples of 16
+	Staging [MaxRanks]Ptr // for every rank: two halves, used by rounds in turn
+	Flags   [MaxRanks]Ptr // for every rank: flags of ReduceFlagBytes bytes
+	State   Ptr           // this rank's state of ReduceStateBytes bytes
+	Half    int64         // bytes of a half of Staging
+	Bytes   int64         // bytes of X, a multiple of 16
 	Timeout int64         // nanoseconds that a block waits for another rank
 	Type    ElementType   // f32 or bf16
 	Rank    int32
 	Ranks   int32
-	Blocks  int32 // the most of a launch, 0 for the kernels' own; the launchers set how many there are
+	Blocks  int32 // maximum number of blocks, 0 for the kernel's default; the launchers set the actual number
 }
 
 // GatherRanksArgs are the arguments of the kernel that copies the rows of all ranks to every rank.
 type GatherRanksArgs struct {
 	Peers     AllReduceArgs // X: this rank's rows; Bytes: set by the launcher
-	Out       Ptr           // the rows of rank r begin First[r] bytes after it
+	Out       Ptr           // output; the rows of rank r begin First[r] bytes after it
 	First     [MaxRanks]int64
-	XStride   int64 // bytes between rows, multiples of Unit as RowBytes and First
+	XStride   int64 // bytes between rows; like RowBytes and First a multiple of Unit
 	OutStride int64 // bytes between rows
 	Rows      [MaxRanks]int32
 	RowBytes  int32
@@ -50,29 +50,29 @@ type GatherRanksArgs struct {
 // ReduceScatterArgs are the arguments of the kernel that computes on every rank its columns of a sum over ranks.
 type ReduceScatterArgs struct {
 	Peers     AllReduceArgs // X: rows of Ranks * RowBytes; Bytes: set by the launcher
-	Out       Ptr           // [Rows, RowBytes]: columns of this rank
-	XStride   int64         // bytes between rows, multiples of 16 as RowBytes
+	Out       Ptr           // [Rows, RowBytes]: this rank's columns of the sum
+	XStride   int64         // bytes between rows; like RowBytes a multiple of 16
 	OutStride int64         // bytes between rows
 	Rows      int32
-	RowBytes  int32 // of Out
+	RowBytes  int32 // bytes of a row of Out
 }
 
 // PartIdsArgs are the arguments of the kernel that converts global ids to indices within the part of a rank.
 type PartIdsArgs struct {
-	IDs      Ptr   // i32 [Rows, Columns]; negative: none
-	Out      Ptr   // i32 [Rows, Columns] without gaps: the number among the rank's own, -1: another rank's, or none
+	IDs      Ptr   // i32 [Rows, Columns]; negative: no item
+	Out      Ptr   // i32 [Rows, Columns] without gaps: index in the rank's part, or -1
 	Faults   Ptr   // one u32 of fault bits, or zero
 	IDStride int64 // entries between rows
 	Rows     int32
 	Columns  int32
-	First    int32  // number of the rank's first
-	Count    int32  // of the rank's
-	All      int32  // of all ranks'
-	Fault    uint32 // raised by a number that no rank has
+	First    int32  // number of the rank's first item
+	Count    int32  // number of the rank's items
+	All      int32  // number of all ranks' items
+	Fault    uint32 // fault bits that are raised by a number that no rank has
 }
 
-// oneShotBytes returns the largest sum that one shot computes faster than two, by the number of ranks: in one shot
-// every rank reads all data of every other; two shots avoid that but wait once more.
+// oneShotBytes returns the size in bytes up to which a sum in one shot is faster than in two, for a number of ranks. In
+// one shot every rank reads all data of every other rank; two shots read less but wait once more.
 func oneShotBytes(ranks int32) int64 {
 	switch {
 	case ranks <= 2:
@@ -83,8 +83,8 @@ func oneShotBytes(ranks int32) int64 {
 	return 256 << 10
 }
 
-// AllReduce sums x over all ranks, each of which launches it on its own stream, with the kernel for its size. All
-// blocks of all ranks must be resident at the same time.
+// AllReduce sums X over all ranks, in one shot or in two depending on its size. Each rank launches it on its own
+// stream. All blocks of all ranks must be resident at one time.
 func (k *Kernels) AllReduce(s *Stream, a *AllReduceArgs) error {
 	if a.Bytes <= oneShotBytes(a.Ranks) {
 		return k.allReduce(s, "all_reduce_once", a)
@@ -120,7 +120,7 @@ func (a *AllReduceArgs) check(c *checks) bool {
 	}
 	c.memory("state", a.State, 16)
 	if a.Half < a.Bytes || a.Half%16 != 0 {
-		c.fail("%d bytes do not fit halves of %d", a.Bytes, a.Half)
+		c.fail("x has %d bytes, but half of the staging memory has %d", a.Bytes, a.Half)
 	}
 	if a.Timeout <= 0 || a.Timeout > int64(time.Hour) {
 		c.fail("the time-out is %d ns, want at most an hour", a.Timeout)
@@ -144,7 +144,7 @@ func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
 	var most int32
 	for r := range a.Peers.Ranks {
 		if r >= MaxRanks {
-			break // which check refuses
+			break // check reports it
 		}
 		c.count("rows", a.Rows[r])
 		c.multiple("first", a.First[r], unit, 0)
@@ -179,7 +179,7 @@ func (k *Kernels) ReduceScatter(s *Stream, a *ReduceScatterArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Peers.Blocks)}, a)
 }
 
-// summed refuses types that are not added over ranks.
+// summed checks that a type can be added over ranks.
 func (c *checks) summed(t ElementType) {
 	if t != ElementF32 && t != ElementBF16 {
 		c.fail("the type is %v, want f32 or bf16", t)
@@ -195,7 +195,7 @@ func (k *Kernels) PartIDs(s *Stream, a *PartIdsArgs) error {
 	c.positive("columns", a.Columns)
 	c.multiple("id stride", a.IDStride, 1, int64(a.Columns))
 	if a.First < 0 || a.Count < 1 || a.First+a.Count > a.All {
-		c.fail("the part has %d items from number %d on, but there are %d in all", a.Count, a.First, a.All)
+		c.fail("the part has %d items from number %d on, but all ranks together have %d items", a.Count, a.First, a.All)
 	}
 	if c.err != nil {
 		return c.err

@@ -12,10 +12,10 @@ import (
 	"sparrow/internal/num"
 )
 
-// The tests of this file check these invariants: a sum over ranks has the bits of float32 additions in the order of the
-// ranks, rounded once, on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does
-// not arrive is named, and no rank waits for it forever. Ranks are streams of one device, so transfers over NVLink are
-// not tested.
+// The tests of this file check these invariants: a sum over ranks is bitwise equal to float32 additions in the order of
+// the ranks, rounded once, on every rank, in every run, in one shot and in two, in launches and in graphs; the number
+// of a rank that does not arrive is reported, and no rank waits for it forever. Ranks are streams of one device, so
+// transfers over NVLink are not tested.
 
 // peers holds several ranks that are streams of one device.
 type peers struct {
@@ -300,7 +300,7 @@ func TestGatherRanks(t *testing.T) {
 	}
 }
 
-// Every rank gets its columns of a sum, with the same bits as in the complete sum.
+// Every rank gets its columns of a sum, bitwise equal to those of the complete sum.
 func TestReduceScatterOfRanks(t *testing.T) {
 	gpu := onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {

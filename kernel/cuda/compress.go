@@ -2,16 +2,16 @@ package cuda
 
 import "math"
 
-// CompressArgs are the arguments of the kernel that turns groups of tokens into entries.
+// CompressArgs are the arguments of the kernel that computes compressed entries from groups of tokens.
 type CompressArgs struct {
 	Values       Ptr   // f32 [Rows, Halves*Columns]: raw rows of this pass
 	Gates        Ptr   // f32 [Rows, Halves*Columns]
 	State        Ptr   // f32 [StateRows, 2*Halves*Columns]: raw rows of earlier passes, values before gates
 	APE          Ptr   // f32 [Ratio, Halves*Columns]: added to gates
-	Sources      Ptr   // i32 [Entries, Halves*Ratio]: row s, state row -2-s below -1, none for -1
+	Sources      Ptr   // i32 [Entries, Halves*Ratio]: s >= 0 is row s, -1 is absent, s <= -2 is state row -2-s
 	Out          Ptr   // bf16 [Entries, Columns]
 	Faults       Ptr   // one u32 of fault bits, or zero
-	ValueStride  int64 // elements between rows, also below
+	ValueStride  int64 // elements between rows; the following strides too
 	GateStride   int64
 	StateStride  int64
 	APEStride    int64

@@ -7,26 +7,26 @@ type DenseAttendArgs struct {
 	QueryMap    TensorMap // bf16 [Rows, Heads*(nope+64)]
 	KeyMap      TensorMap // bf16 [Keys, Heads*(nope+values)]: the keys of a head
 	RopeMap     TensorMap // bf16 [Keys, 64]
-	ValueMap    TensorMap // as KeyMap: the values of a head
+	ValueMap    TensorMap // bf16 [Keys, Heads*(nope+values)]: the values of a head
 	Start       Ptr       // i32 [Rows, StartStride]: the first key of a row
 	Lens        Ptr       // i32 [Rows, LenStride]: number of keys of a row
 	Out         Ptr       // bf16 [Rows, OutStride], multiple of 16
 	LSE         Ptr       // f32 [Rows, LSEStride]; or zero
 	Plan        Ptr       // DensePlanBytes bytes of scratch
 	Faults      Ptr       // one u32 of fault bits (FaultKeys), or zero
-	StartStride int64     // elements
+	StartStride int64     // elements; the following strides too
 	LenStride   int64
 	OutStride   int64
 	LSEStride   int64
 	Rows        int32
 	Keys        int32
 	Heads       int32
-	ScoreScale  float32  // of q . k, times log2(e)
-	_           [32]byte // up to the maps' alignment of 64
+	ScoreScale  float32  // scale of q . k, times log2(e)
+	_           [32]byte // padding to the maps' alignment of 64 bytes
 }
 
-// Dense describes the memory of dense attention: row r attends to the keys Start[r] to Start[r]+Lens[r]-1. Adjacent
-// rows with the same start share tiles of keys, whose bounds are counted from that start, so a row has the same bits
+// Dense describes the memory of dense attention. Row r attends to the keys Start[r] to Start[r]+Lens[r]-1. Adjacent
+// rows with equal starts share tiles of keys, which are counted from that start, so a row's result is bitwise equal
 // alone and in any batch. Keys that are masked for all rows of a tile may have any value.
 type Dense struct {
 	Q      Ptr // bf16 [Rows, QStride]: Heads of Nope+64 columns, rotated; multiple of 16
@@ -34,7 +34,7 @@ type Dense struct {
 	Rope   Ptr // bf16 [Keys, RopeStride]: 64 rotated columns that all heads share; multiple of 16
 	Start  Ptr // i32 [Rows, StartStride]
 	Lens   Ptr // i32 [Rows, LenStride]
-	Out    Ptr // bf16 [Rows, OutStride]: Heads of Values columns; multiple of 16. Zeros for a row without keys
+	Out    Ptr // bf16 [Rows, OutStride]: Heads of Values columns; multiple of 16; zeros for a row without keys
 	LSE    Ptr // f32 [Rows, LSEStride], natural logarithm, +inf for a row without keys; or zero
 	Plan   Ptr // scratch of DensePlanBytes(Rows), multiple of 16
 	Faults Ptr // one u32 of fault bits, or zero
@@ -46,24 +46,24 @@ type Dense struct {
 	Scale             float32
 }
 
-// DensePlanBytes returns the scratch memory of a launch over some rows: 16 bytes, and 16 for each tile of rows and one
-// more; there can be as many tiles as rows.
+// DensePlanBytes returns the size of the scratch memory of a launch: 16 bytes, and 16 bytes for each tile of rows and
+// for one additional tile. There can be as many tiles as rows.
 func DensePlanBytes(rows int32) int64 { return 16 + 16*(int64(rows)+1) }
 
-// denseShape describes one kind of heads to the launcher.
+// denseShape is the kernel for one pair of head sizes.
 type denseShape struct {
 	kernel string
-	keys   uint32 // of a tile
+	keys   uint32 // keys of a tile
 }
 
-// denseShapes are the kernels by columns of a head's keys without the rotated ones, and of its values.
+// denseShapes are the kernels by the number of unrotated key columns and of value columns of a head.
 var denseShapes = map[[2]int32]denseShape{
 	{64, 64}:   {"sparrow_dense_d128", 128},
 	{128, 128}: {"sparrow_dense_d192", 128},
 	{192, 256}: {"sparrow_dense_d256", 64},
 }
 
-// DenseSupported reports whether there is a kernel for heads of nope + 64 columns and values columns.
+// DenseSupported reports whether there is a kernel for heads with nope + 64 key columns and values value columns.
 func DenseSupported(nope, values int32) bool { return denseShapes[[2]int32{nope, values}].kernel != "" }
 
 const (
@@ -72,8 +72,8 @@ const (
 	planKernel = "sparrow_dense_plan"
 )
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid as long as the
-// addresses do.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They are valid as long as the
+// addresses are.
 func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c := checks{kernel: "dense attention"}
 	shape := denseShapes[[2]int32{x.Nope, x.Values}]
@@ -84,7 +84,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c.positive("keys", x.Keys)
 	c.positive("heads", x.Heads)
 	if int64(x.Rows)*int64(x.Heads) > math.MaxInt32 {
-		c.fail("%d rows of %d heads are more than %d units of work: launch fewer rows", x.Rows, x.Heads, math.MaxInt32)
+		c.fail("%d rows of %d heads are more than %d units of work; launch fewer rows", x.Rows, x.Heads, math.MaxInt32)
 	}
 	for _, m := range []struct {
 		name  string
@@ -146,7 +146,7 @@ func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs)
 		return err
 	}
 	if k.device.portable {
-		const perSM, halves = 2, 2 // blocks, and halves of a tile of rows, a unit each
+		const perSM, halves = 2, 2 // blocks per SM, and halves of a row tile, each a unit of work
 		units := min(int64(a.Rows)*int64(a.Heads)*halves, math.MaxInt32)
 		return runPersistent(k, s, portableDense[shape.kernel], int32(units), perSM, a)
 	}

@@ -86,7 +86,8 @@ func (c *denseCase) run(r *rig, from, to int) (out, lse []byte) {
 	return r.download(x.Out, n*int64(c.values)*2), r.download(x.LSE, n*4)
 }
 
-// check compares one head of every stride-th row with the host's result and stops at the first wrong one.
+// check compares one head of every stride-th row with the host's result and stops at the first difference above the
+// limit.
 func (c *denseCase) check(t *testing.T, name string, out, lse []byte, stride int) {
 	t.Helper()
 	for row := 0; row < len(c.start); row += stride {
@@ -107,7 +108,7 @@ func (c *denseCase) check(t *testing.T, name string, out, lse []byte, stride int
 			got[i] = num.FromBF16(binary.LittleEndian.Uint16(out[(at*c.values+i)*2:]))
 		}
 		if d := expect.Distance(got, want); !(d <= expect.AttendError) {
-			t.Errorf("%s: row %d head %d of %d keys is %g of its norm away, at most %g; it begins %v, want %v", name,
+			t.Errorf("%s: row %d head %d of %d keys: relative L2 error %g, want at most %g; begins %v, want %v", name,
 				row, h, len(keys), d, expect.AttendError, got[:4], want[:4])
 			return
 		}
@@ -183,6 +184,6 @@ func TestGPUDenseRowsOutsideTheKeysAreAFault(t *testing.T) {
 	if f := r.faults(x.Faults); f != FaultKeys {
 		t.Errorf("fault bits %#x, want %#x", f, FaultKeys)
 	}
-	c.lens = []int32{48, 0, 50} // a length out of range counts as no keys
+	c.lens = []int32{48, 0, 50} // a length out of range is treated as 0
 	c.check(t, "outside", r.download(x.Out, 3*2*128*2), r.download(x.LSE, 3*2*4), 1)
 }

@@ -12,10 +12,10 @@ var H200 = Properties{
 	ClusterLaunch: true,
 }
 
-// OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
-// has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
-// the arguments that launchers refuse, an engine finds how much memory a model would take, and 'sparrow explain' which
-// weights a GPU refuses.
+// OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU with these properties; memory
+// has addresses and no contents, and launches and copies have no effect. It lets tests run launchers' checks without a
+// GPU, lets an engine compute how much memory a model would take, and lets 'sparrow explain' list the weights that a
+// GPU does not support.
 func OpenDetached(p Properties) *Device { return openDetached(p, p.MemoryBytes) }
 
 // Detached returns a device without a GPU that has the properties of this device and the same free memory.
@@ -38,8 +38,8 @@ func openDetached(p Properties, free int64) *Device {
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
 		return at
 	}
-	var held [][]byte // host memory
-	var mu sync.Mutex // weights are uploaded by several goroutines
+	var held [][]byte // memory of each host allocation
+	var mu sync.Mutex // guards the variables above, because several goroutines upload weights
 	answer := func(s symbol, args []uintptr) int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -59,7 +59,7 @@ func openDetached(p Properties, free int64) *Device {
 			held = append(held, make([]byte, args[1]))
 			store(args[0], uintptr(unsafe.Pointer(&held[len(held)-1][0])))
 		case cuFuncGetAttribute:
-			// No kernel of ours uses static shared or local memory that a launcher's check depends on.
+			// No kernel of this package uses static shared or local memory that a launcher's check depends on.
 			if args[1] == funcMaxThreads {
 				store(args[0], maxBlockThreads)
 			}
@@ -77,19 +77,19 @@ func openDetached(p Properties, free int64) *Device {
 	return d
 }
 
-// Watch makes see get every launch before it is enqueued, with the arguments of its kernel. With it, tests on machines
-// without a GPU compare what operations would launch.
+// Watch calls see with every launch, before it is enqueued, and with the arguments of its kernel. Tests on machines
+// without a GPU use it to compare what operations would launch.
 func (d *Device) Watch(see func(kernel string, l Launch, args any)) { d.watch = see }
 
 const (
-	detachedBase    = 1 << 40 // larger than any offset from zero, so that such mistakes are detected
-	detachedAlign   = 256     // of cuMemAlloc
+	detachedBase    = 1 << 40 // larger than any offset from zero, so that offsets used as addresses are detected
+	detachedAlign   = 256     // alignment of cuMemAlloc in bytes
 	maxBlockThreads = 1024
 )
 
-// store writes a result of the driver to the word of a frame whose address it was given.
+// store writes a result of the driver to the word at an address in a frame.
 func store(address, v uintptr) {
-	// A frame is on the heap and does not move; reading through a pointer to the variable keeps vet's misuse check
-	// meaningful elsewhere.
+	// A frame is on the heap and does not move. The address is read through a pointer to the variable, so that vet's
+	// check for misuse of unsafe.Pointer can stay enabled.
 	**(**uint64)(unsafe.Pointer(&address)) = uint64(v)
 }

@@ -9,11 +9,11 @@ import (
 	"sparrow/kernel"
 )
 
-// Properties are the facts of a device that kernels and the planner depend on. All are read from the driver.
+// Properties are the properties of a device that kernels and the planner depend on. All are read from the driver.
 type Properties struct {
 	Ordinal            int    `json:"ordinal"`
 	Name               string `json:"name"`
-	Major              int    `json:"major"` // compute capability
+	Major              int    `json:"major"` // compute capability, major part
 	Minor              int    `json:"minor"`
 	SMs                int    `json:"sms"`
 	L2Bytes            int    `json:"l2_bytes"`
@@ -21,7 +21,7 @@ type Properties struct {
 	SharedPerSMBytes   int    `json:"shared_per_sm_bytes"`
 	RegistersPerSM     int    `json:"registers_per_sm"`
 	MaxThreadsPerBlock int    `json:"max_threads_per_block"`
-	ClockKHz           int    `json:"clock_khz"` // highest SM clock
+	ClockKHz           int    `json:"clock_khz"` // highest SM clock in kHz
 	MemoryClockKHz     int    `json:"memory_clock_khz"`
 	MemoryBusBits      int    `json:"memory_bus_bits"`
 	MemoryBytes        int64  `json:"memory_bytes"`
@@ -45,10 +45,11 @@ type Device struct {
 	handle  int
 	context uintptr
 	props   Properties
-	// portable: kernels come from PTX that runs on every device from Ampere on, not from machine code for Hopper
+	// portable means that kernels come from PTX, which runs on every device from Ampere on, instead of machine code for
+	// Hopper.
 	portable bool
 	limits   limited
-	watch    func(kernel string, l Launch, args any) // see Watch
+	watch    func(kernel string, l Launch, args any) // called for each launch; see Watch
 }
 
 // native reports whether machine code for the device is embedded.
@@ -63,15 +64,15 @@ func (d *Device) capability() int { return 10*d.props.Major + d.props.Minor }
 // oldestMajor is the first compute capability, 8.0, whose devices have the instructions of the portable tier.
 const oldestMajor = 8
 
-// Available reports why the kernels for Hopper cannot be used here, or nil when at least one device of compute
-// capability 9.0 is present.
+// Available returns nil if at least one device of compute capability 9.0 is present, and otherwise the reason why the
+// kernels for Hopper cannot be used.
 func Available() error {
 	return available(Properties.native, "9.0", "use a Hopper GPU (H100, H200), or the portable kernels (--kernels "+
 		"cuda-portable) on any GPU from compute capability 8.0 on")
 }
 
-// PortableAvailable reports why the portable kernels cannot be used here, or nil when at least one device of compute
-// capability 8.0 or newer is present.
+// PortableAvailable returns nil if at least one device of compute capability 8.0 or newer is present, and otherwise the
+// reason why the portable kernels cannot be used.
 func PortableAvailable() error {
 	return available(Properties.runs, "8.0 or newer", "use a GPU from Ampere on (A100, RTX 30 and newer)")
 }
@@ -98,7 +99,7 @@ func available(fits func(Properties) bool, capability, try string) error {
 	}
 }
 
-// Memory returns the memory, in bytes, of all GPUs that the kernels run on; 0 where there is none.
+// Memory returns the memory in bytes of all GPUs that the kernels run on together; 0 if there is no such GPU.
 func Memory() (bytes int64) {
 	d, err := load()
 	if err != nil {
@@ -112,7 +113,7 @@ func Memory() (bytes int64) {
 	return bytes
 }
 
-// deviceCount returns the number of GPUs of the driver.
+// deviceCount returns the number of GPUs that the driver reports.
 func deviceCount() (int, error) {
 	d, err := load()
 	if err != nil {
@@ -121,11 +122,11 @@ func deviceCount() (int, error) {
 	return d.devices, nil
 }
 
-// Open retains the primary context of one GPU. On compute capability 9.0 it uses the kernels for Hopper, elsewhere
+// Open retains the primary context of one GPU. With compute capability 9.0 it uses the kernels for Hopper, otherwise
 // the portable kernels.
 func Open(ordinal int) (*Device, error) { return open(ordinal, false) }
 
-// OpenPortable is Open for the portable kernels, on any GPU that they run on.
+// OpenPortable is Open with the portable kernels, on any GPU of compute capability 8.0 or newer.
 func OpenPortable(ordinal int) (*Device, error) { return open(ordinal, true) }
 
 func open(ordinal int, portable bool) (*Device, error) {
@@ -164,7 +165,7 @@ func open(ordinal int, portable bool) (*Device, error) {
 // Portable reports whether the device's kernels are the portable ones.
 func (d *Device) Portable() bool { return d.portable }
 
-// Properties returns the device's facts, read once when it was opened.
+// Properties returns the device's properties, which were read when it was opened.
 func (d *Device) Properties() Properties { return d.props }
 
 // Sync waits for everything enqueued on every stream of the device.
@@ -199,7 +200,7 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.driver.call(f, cuDevicePrimaryCtxRelease, uintptr(d.handle)))
 }
 
-// The driver's numbers of device attributes.
+// The numbers of device attributes in the driver's interface.
 const (
 	attrMaxThreadsPerBlock = 1
 	attrClockKHz           = 13
@@ -215,7 +216,7 @@ const (
 	attrClusterLaunch      = 120
 )
 
-// properties reads a device's facts; no context is needed for that.
+// properties reads a device's properties, for which no context is needed.
 func (d *driver) properties(ordinal int) (Properties, int, error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

@@ -154,11 +154,11 @@ type driver struct {
 	address [symbolCount]uintptr
 	version int // 1000*major + 10*minor of the CUDA version the driver supports
 	devices int
-	// answer replaces the library in a detached device ([OpenDetached]); nil where there is a library.
+	// answer is called instead of the library in a detached device ([OpenDetached]); nil if there is a library.
 	answer func(s symbol, args []uintptr) int
 }
 
-// invoke calls one function and returns its status.
+// invoke calls one driver function and returns its status.
 func (d *driver) invoke(s symbol, args []uintptr) int {
 	if d.answer != nil {
 		return d.answer(s, args)
@@ -166,7 +166,7 @@ func (d *driver) invoke(s symbol, args []uintptr) int {
 	return int(int32(invoke(d.address[s], args)))
 }
 
-// maxDriverArguments is the longest argument list: that of cuTensorMapEncodeTiled.
+// maxDriverArguments is the maximum number of arguments of a driver function, which cuTensorMapEncodeTiled has.
 const maxDriverArguments = 12
 
 // frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks.
@@ -179,7 +179,7 @@ type frame struct {
 	attrs  [maxLaunchAttributes]launchAttribute
 	node   kernelNode
 	tensor mapFrame
-	params [1]uintptr // kernelParams: one pointer, to block
+	params [1]uintptr // kernelParams of a launch: one pointer, to block
 	block  [maxArgumentBytes]byte
 }
 
@@ -194,8 +194,8 @@ var (
 	loadFailed error
 )
 
-// load returns the process's driver, loading and initialising it on the first call. The outcome of the first call is
-// final: a driver that appears later is found by the next process.
+// load returns the process's driver. The first call loads and initialises it, and later calls return the same result: a
+// process does not find a driver that is installed after its first call.
 func load() (*driver, error) {
 	loadOnce.Do(func() { loaded, loadFailed = openDriver() })
 	return loaded, loadFailed
@@ -244,7 +244,7 @@ func openDriver() (*driver, error) {
 // minDriver is the oldest CUDA version of a driver that the kernels run on: 1000*major + 10*minor.
 const minDriver = 12090
 
-// oldDriver returns the error for a driver of that version, which is too old.
+// oldDriver returns the error for a driver whose CUDA version is too old.
 func oldDriver(version int) *Unavailable {
 	text := func(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, but the kernels need %s", text(version),
@@ -252,8 +252,8 @@ func oldDriver(version int) *Unavailable {
 }
 
 // call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied
-// into the frame, so that the variadic slice stays on the caller's stack. Every address among them must be of memory
-// that does not move: a frame, the driver's own memory, or Go memory that the caller has pinned.
+// into the frame, so that the variadic slice stays on the caller's stack. Addresses in the arguments must point to
+// memory that does not move: a frame, the driver's own memory, or Go memory that the caller has pinned.
 func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
 	n := copy(f.args[:], args)
 	code := d.invoke(s, f.args[:n])
@@ -263,7 +263,8 @@ func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
 	return d.failure(f, s, code, args)
 }
 
-// failure gets the driver's message for a code. args is copied: callers keep theirs on the stack.
+// failure makes a DriverError with the driver's name and text for a code. It copies args, because callers keep them on
+// the stack.
 func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverError {
 	e := &DriverError{Call: symbolNames[s], Args: append([]uintptr(nil), args...), Code: code, Name: "unknown",
 		Text: "no description"}
@@ -279,8 +280,8 @@ func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverEr
 
 // cString copies a NUL-terminated string of the driver's own static memory, at most 1 KiB of it.
 func cString(address uintptr) string {
-	// The address comes from the library and points outside the Go heap, so no rule about Go pointers applies to it;
-	// reading through a pointer to the variable keeps vet's misuse check meaningful elsewhere.
+	// The address comes from the library and points outside the Go heap, so the rules for Go pointers do not apply. It
+	// is read through a pointer to the variable, so that vet's check for misuse of unsafe.Pointer can stay enabled.
 	p := *(**byte)(unsafe.Pointer(&address))
 	n := 0
 	for n < 1024 && *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
@@ -289,8 +290,8 @@ func cString(address uintptr) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// do runs one driver function with the device's context current. The context belongs to an operating-system thread
-// and goroutines move between threads, so the two calls run with the thread held.
+// do runs one driver function with the device's context current. A context is current for an operating-system thread
+// and goroutines move between threads, so the goroutine is locked to its thread for both calls.
 func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
 	if d.context == 0 {
 		return ErrClosed

@@ -8,13 +8,13 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Built reports whether this binary can load the driver library at all.
+// Built reports whether this binary can load the driver library.
 const Built = true
 
 // library is a shared object opened by the dynamic linker.
 type library uintptr
 
-// openLibrary loads a shared object by the linker's own search rules.
+// openLibrary loads a shared object, which the dynamic linker searches by its own rules.
 func openLibrary(name string) (library, error) {
 	runtime.LockOSThread() // the dynamic linker keeps the reason of a failure per thread
 	defer runtime.UnlockOSThread()

@@ -1,9 +1,9 @@
 package cuda
 
-// ElementType is the type of a tensor whose kernel learns it at run time.
+// ElementType is the type of a tensor's elements, for kernels that support several types.
 type ElementType int32
 
-// The types.
+// The element types.
 const (
 	ElementF32 ElementType = iota
 	ElementBF16
@@ -22,7 +22,7 @@ func (t ElementType) bytes() int {
 	return 2
 }
 
-// element checks memory of one of the types up to last, with rows a stride of elements apart.
+// element checks memory with elements of a type up to last, in rows that are stride elements apart.
 func (c *checks) element(name string, p Ptr, t, last ElementType, stride int64, columns int32) {
 	if t < ElementF32 || t > last {
 		c.fail("%s has element type %d, want 0 to %d", name, t, last)

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// ErrUnavailable is wrapped by every error that means CUDA cannot be used here at all: the build leaves it out, the
-// driver library is missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
+// ErrUnavailable is wrapped by every error that means that CUDA cannot be used: the build leaves it out, the driver
+// library is missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
 var ErrUnavailable = fmt.Errorf("cuda: %w", kernel.ErrUnavailable)
 
 // ErrArgument is wrapped when a launcher or a memory call has an argument it does not support. It wraps
@@ -33,7 +33,7 @@ func (e *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s; %s", ErrUnavailable, e.Reason, e.Try)
 }
 
-// Unwrap returns ErrUnavailable and, where there is no GPU, kernel.ErrAbsent.
+// Unwrap returns ErrUnavailable and, if there is no GPU, also kernel.ErrAbsent.
 func (e *Unavailable) Unwrap() []error {
 	if e.Absent {
 		return []error{ErrUnavailable, kernel.ErrAbsent}
@@ -44,9 +44,9 @@ func (e *Unavailable) Unwrap() []error {
 // DriverError is a status other than success from one driver call.
 type DriverError struct {
 	Call string    // the driver function
-	Args []uintptr // as passed: addresses and integers
+	Args []uintptr // addresses and integers passed to the function
 	Code int       // CUresult
-	Name string    // the driver's name of the code, such as CUDA_ERROR_OUT_OF_MEMORY
+	Name string    // name of the code in the driver, such as CUDA_ERROR_OUT_OF_MEMORY
 	Text string    // the driver's description
 }
 
@@ -58,7 +58,7 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("cuda: %s(%s): %s (%d): %s", e.Call, strings.Join(args, ", "), e.Name, e.Code, e.Text)
 }
 
-// Unwrap returns kernel.ErrLost where the context cannot be used any more.
+// Unwrap returns kernel.ErrLost if the context can no longer be used.
 func (e *DriverError) Unwrap() error {
 	if lost[e.Code] {
 		return kernel.ErrLost
@@ -76,13 +76,13 @@ const (
 	codePeerAlreadyEnabled = 704
 )
 
-// lost are the codes after which every later call of the context fails too, by the driver's documentation of CUresult:
-// deinitialised, ECC and link errors, faults and exceptions of kernels, a destroyed context, launch timeouts and
-// unknown failures.
+// lost has the codes after which every later call of the context fails too, according to the driver's documentation of
+// CUresult: deinitialised, ECC and link errors, faults and exceptions of kernels, a destroyed context, launch timeouts
+// and unknown failures.
 var lost = map[int]bool{4: true, 214: true, 220: true, 226: true, 700: true, 702: true, 709: true, 710: true,
 	714: true, 715: true, 716: true, 717: true, 718: true, 719: true, 721: true, 999: true}
 
-// isOutOfMemory reports whether err is the driver's answer to an allocation that does not fit.
+// isOutOfMemory reports whether err is the driver's error for an allocation that does not fit.
 func isOutOfMemory(err error) bool {
 	var d *DriverError
 	return errors.As(err, &d) && d.Code == codeOutOfMemory

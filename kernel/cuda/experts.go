@@ -8,12 +8,12 @@ import (
 	"sparrow/internal/num"
 )
 
-// ListedView is one expert that has rows, as the sorting kernel lists it.
+// ListedView is an entry of the list that the sorting kernel writes: one expert that has rows.
 type ListedView struct {
 	Expert int32
 	First  int32 // index of its first row in the sorted order
 	Count  int32 // number of its rows
-	Before int32 // groups of the experts listed before it
+	Before int32 // number of groups of the experts listed before it
 }
 
 // ExpertsArgs are the arguments of the expert kernels; Experts.Encode fills them.
@@ -87,33 +87,33 @@ type PackE2M1Args struct {
 	Blocks       int32
 }
 
-// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a
-// float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a row.
-// Both sizes are multiples of 16, for e2m1 of 32. If the scales allow it (kernel.ExpertWeights.Fold), e2m1 weights
+// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner]. They are all e4m3
+// with a float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a
+// row. Both sizes are multiples of 16, for e2m1 of 32. If the scales allow it (kernel.ExpertWeights.Fold), e2m1 weights
 // are multiplied like e4m3 weights, with quantised rows; otherwise like bf16 weights, with rows of bf16.
 type ExpertShape struct {
 	Experts int32 // at most MaxExperts
 	Hidden  int32
 	Inner   int32
 	BF16    bool // rows and activations are bf16
-	E2M1    bool // weights are e2m1 and are widened as they are multiplied: to bf16 with BF16, else to e4m3
-	// Packed is the format of gate and up, and PackedDown that of down, if the weights stay packed; rows are then
-	// bf16. Instead of scales there are two factors for each expert.
+	E2M1    bool // weights are e2m1 and are widened in the product: to bf16 with BF16, otherwise to e4m3
+	// Packed is the format of gate and up, and PackedDown that of down, if products read packed weights; rows are then
+	// bf16. Instead of scales each expert has two factors.
 	Packed, PackedDown PackedFormat
 }
 
 // The limits of the expert kernels.
 const (
 	MaxExperts = 512
-	// MaxExpertPairs is the maximum number of pairs of a row and a choice in one call: 16384 rows of 8.
+	// MaxExpertPairs is the maximum number of pairs of a row and a choice in one call: 16384 rows with 8 choices each.
 	MaxExpertPairs = 1 << 17
 
 	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
-	expertTileE2M1 = 256 * (64/2 + 64/32) // of e2m1 for bf16: 64 values a row, and their scales; twice that for e4m3
-	// expertFewRows is the maximum number of pairs in a group of the kernels for few rows. These kernels run where an
-	// expert has at most expertFewMean pairs on average; for e2m1 widened to e4m3 the limit is expertFewFolded, because
-	// the kernels for many rows (expertWideRows in a group) widen as much for 64 pairs as for 256. That format also has
-	// kernels for even fewer rows, with two blocks per SM.
+	expertTileE2M1 = 256 * (64/2 + 64/32) // e2m1 for bf16: 64 values a row and their scales; twice that for e4m3
+	// expertFewRows is the maximum number of pairs in a group of the kernels for few rows. These kernels run if an
+	// expert has at most expertFewMean pairs on average. For e2m1 widened to e4m3 that limit is expertFewFolded,
+	// because the kernels for many rows (expertWideRows in a group) widen as many weights for 64 pairs as for 256. This
+	// format also has kernels for even fewer rows, with two blocks per SM.
 	expertFewRows      = 64
 	expertFewMean      = 16
 	expertFewFolded    = 128
@@ -139,15 +139,15 @@ func (e ExpertShape) elementBytes() int32 {
 	return 1
 }
 
-// innerTiles and hiddenTiles are the numbers of packed tiles of gate and up, and of down. The blocks are the numbers
-// of blocks of their k.
+// innerTiles and hiddenTiles are the numbers of packed tiles of gate and up, and of down. hiddenBlocks and innerBlocks
+// are the numbers of 128-byte blocks of their k.
 func (e ExpertShape) innerTiles() int32   { return ceilDiv(e.Inner, 128) }
 func (e ExpertShape) hiddenTiles() int32  { return ceilDiv(e.Hidden, 256) }
 func (e ExpertShape) hiddenBlocks() int32 { return ceilDiv(e.Hidden*e.elementBytes(), 128) }
 func (e ExpertShape) innerBlocks() int32  { return e.innerTiles() * e.elementBytes() }
 
-// PackedBytes returns the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 where
-// tiles hold them, and for bf16.
+// PackedBytes returns the sizes in bytes of one expert's packed weights: gate and up together, and down. The sizes of
+// scales are 0 if tiles contain the scales, and for bf16.
 func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64) {
 	if e.Packed != "" {
 		return e.Packed.Bytes(e.innerTiles()*packedRows, e.Hidden), 8, e.PackedDown.Bytes(e.Hidden, e.Inner), 8
@@ -161,7 +161,8 @@ func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64
 	return gateUp * tile, gateUpScales, down * tile, downScales
 }
 
-// tileBytes returns the size of a packed tile: 256 weight rows by 128 bytes of k as they are multiplied.
+// tileBytes returns the size in bytes of a packed tile: 256 weight rows by 128 bytes of k in the type that is
+// multiplied.
 func (e ExpertShape) tileBytes() int64 {
 	switch {
 	case !e.E2M1:
@@ -172,11 +173,11 @@ func (e ExpertShape) tileBytes() int64 {
 	return 2 * expertTileE2M1
 }
 
-// expertSide must divide the sizes of packed experts.
+// expertSide must divide the inner and hidden sizes of packed experts.
 const expertSide = 16
 
-// CheckExperts refuses experts of a layer of a rank that no kernel supports: by their number, or by hidden and inner
-// size. Loading and estimating a model both call it.
+// CheckExperts returns an error if no kernel supports the number or the sizes of a rank's experts of a layer. Loading
+// and estimating a model both call it.
 func CheckExperts(experts, hidden, inner int) error {
 	if experts > MaxExperts || hidden%expertSide != 0 || inner%expertSide != 0 {
 		return fmt.Errorf("a layer has %d experts of %d x %d on a GPU, want at most %d with sizes that are multiples "+
@@ -187,7 +188,7 @@ func CheckExperts(experts, hidden, inner int) error {
 	return nil
 }
 
-// check refuses sizes without a kernel.
+// check checks that there is a kernel for the sizes.
 func (e ExpertShape) check(c *checks) {
 	if e.Experts <= 0 || e.Experts > MaxExperts || e.Hidden <= 0 || e.Inner <= 0 || e.Hidden%16 != 0 ||
 		e.Inner%16 != 0 {
@@ -203,11 +204,11 @@ func (e ExpertShape) check(c *checks) {
 type Matrix struct {
 	Data        Ptr   // multiple of 16
 	Scales      Ptr   // f32 [ceil(rows/128), ceil(columns/128)]; e2m1: e8m0 [rows, columns/32]; zero for bf16
-	Stride      int64 // elements between rows, rows apart by a multiple of 16 bytes
-	ScaleStride int64 // scales between rows of scales
+	Stride      int64 // elements between rows; rows are apart by a multiple of 16 bytes
+	ScaleStride int64 // scales between rows of Scales
 }
 
-// PackedExperts are the packed weights of a layer's experts, one after the other, PackedBytes for each.
+// PackedExperts are the packed weights of a layer's experts, one after the other; PackedBytes is the size of each.
 type PackedExperts struct {
 	GateUp       Ptr
 	GateUpScales Ptr
@@ -222,8 +223,8 @@ func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
 	return PackedExperts{p.GateUp.Add(n * a), p.GateUpScales.Add(n * b), p.Down.Add(n * c), p.DownScales.Add(n * d)}
 }
 
-// PackExpert copies one expert's matrices into the packed weights of its layer. The matrices may be freed when the copy
-// has run.
+// PackExpert copies one expert's matrices into the packed weights of its layer. The matrices may be freed when the
+// kernel has run.
 func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, down Matrix, to PackedExperts) error {
 	c := checks{kernel: "sparrow_experts_pack"}
 	e.check(&c)
@@ -277,7 +278,7 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	return runGrid(k, s, &c, Dim{X: uint32(b.Blocks), Y: uint32(b.Tiles)}, &b)
 }
 
-// packE2M1 packs one expert of e2m1.
+// packE2M1 packs one expert whose matrices are e2m1.
 func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at PackedExperts) error {
 	c := checks{kernel: "sparrow_experts_pack_folded"}
 	if e.BF16 {
@@ -305,34 +306,34 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 	}
 }
 
-// Experts describes the memory of a layer's experts:
-// Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the
-// choice.
+// Experts describes the memory of a layer's experts: Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t])
+// * up[e] X[t] ), e = IDs[t,j], in the order of the choice.
 //
-// For e4m3, and e2m1 that is widened to it, X is quantised per 128 columns, gate and up are summed in float32, and
-// their activation is quantised per 128 inner columns without another rounding. For bf16 the activation is rounded to
-// bf16. The result of each expert is rounded to bf16; the weighted sum is float32 and is rounded once with Out. A
-// row's bits do not depend on other rows.
+// For e4m3, and for e2m1 that is widened to e4m3, X is quantised per 128 columns, gate and up are summed in float32,
+// and their activation is quantised per 128 inner columns without another rounding. For bf16 the activation is rounded
+// to bf16. The result of each expert is rounded to bf16; the weighted sum is float32 and is rounded once with Out. The
+// result of a row does not depend on other rows.
 type Experts struct {
 	Shape        ExpertShape
 	Packed       PackedExperts
 	X            Ptr // bf16 [Rows, Hidden], multiple of 16
 	Out          Ptr // bf16 [Rows, Hidden], multiple of 16
-	IDs          Ptr // i32 [Rows, Top]: negative is none; an unknown expert raises FaultExpert and adds nothing
+	IDs          Ptr // i32 [Rows, Top]: negative is no expert; an unknown expert raises FaultExpert and adds nothing
 	Weights      Ptr // f32 [Rows, Top]
 	Faults       Ptr // one u32 of fault bits, or zero
-	Scratch      Ptr // ScratchBytes, multiple of 256
+	Scratch      Ptr // ScratchBytes bytes, multiple of 256
 	XStride      int64
 	OutStride    int64
 	IDStride     int64
 	WeightStride int64
 	Rows         int32
 	Top          int32
-	Limit        float32       // of the gate, 0: none
-	Scales       num.ScaleMode // of quantised activations
+	Limit        float32       // limit of gate and up, 0 for none
+	Scales       num.ScaleMode // how scales of quantised activations are rounded
 }
 
-// scratch lays the scratch memory out: the sizes of its pieces in the order of the fields that point to them.
+// scratch returns the sizes in bytes of the pieces of scratch memory, in the order of the fields that point to them,
+// and their sum.
 func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 	pairs := int64(rows) * int64(top)
 	sizes = [8]int64{
@@ -344,7 +345,7 @@ func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 		0,                                   // inner scales
 		pairs * int64(e.Hidden) * 2,         // results
 	}
-	if e.kind() == expertsFolded { // activations of gate and up for many rows wait there, in float32
+	if e.kind() == expertsFolded { // activations of gate and up for many rows are stored there in float32
 		sizes[7] = max(sizes[7], pairs*int64(e.innerTiles())*128*4)
 	}
 	if e.BF16 {
@@ -360,7 +361,7 @@ func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 	return sizes, total
 }
 
-// ScratchBytes returns the scratch memory that rows of top choices need.
+// ScratchBytes returns the size of the scratch memory for rows with top choices each.
 func (e ExpertShape) ScratchBytes(rows, top int32) int64 {
 	_, total := e.scratch(rows, top)
 	return max(total, expertAlign)
@@ -403,7 +404,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
 		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
-	// This affects only the time: the bits are the same.
+	// This choice affects only the time: results are bitwise equal.
 	mean := int64(expertFewMean)
 	if e.kind() == expertsFolded {
 		mean = expertFewFolded
@@ -463,8 +464,8 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 
 // RouteExpertsArgs are the arguments of the kernel that chooses experts, sorts and quantises.
 type RouteExpertsArgs struct {
-	Route    RouteArgs   // IDs and Weights are the same as for the experts
-	Experts  ExpertsArgs // as Experts.Encode fills them
+	Route    RouteArgs   // IDs and Weights are those of Experts
+	Experts  ExpertsArgs // arguments made by Experts.Encode
 	Arrived  Ptr         // u32: zero before and after the launch
 	Blocks   int32       // set by RouteAndPrepare
 	Reserved int32
@@ -495,7 +496,7 @@ func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs)
 		Overlap: s.overlap}, a)
 }
 
-// grouped returns the arguments with the group size of this device's products.
+// grouped returns the arguments with the group size that this device's products use.
 func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
 	if k.device.portable {
 		a.GroupRows = expertFewRows
@@ -511,7 +512,7 @@ func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 	return uint32((int64(a.Rows)*int64(a.HiddenBlocks) + prepareTiles - 1) / prepareTiles)
 }
 
-// MultiplyGateUp multiplies by gate and up and applies the activation.
+// MultiplyGateUp multiplies by gate and up and applies the gated activation.
 func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if e.Packed != "" {
 		return k.multiplyPacked(s, e, a, false)
@@ -519,7 +520,7 @@ func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error
 	return k.multiplyExperts(s, expertKernel{false, e.kind(), a.GroupRows}, a, a.InnerTiles)
 }
 
-// MultiplyDown multiplies by down.
+// MultiplyDown multiplies the activations by down.
 func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if e.Packed != "" {
 		return k.multiplyPacked(s, e, a, true)
@@ -534,13 +535,13 @@ type expertKernel struct {
 	groupRows int32
 }
 
-// expertKind is the kind of the weights.
+// expertKind is the kind of the weights of experts.
 type expertKind uint8
 
 const (
 	expertsE4M3 expertKind = iota
 	expertsBF16
-	expertsE2M1   // widened to bf16
+	expertsE2M1   // e2m1 widened to bf16
 	expertsFolded // e2m1 widened to e4m3
 )
 
@@ -581,11 +582,11 @@ func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	if k.device.portable {
 		return k.portableExperts(s, which, a, tiles)
 	}
-	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most, if every pair is a group
 	perSM, name := int32(1), expertKernels[which]
 	switch {
 	case which.groupRows != expertSingleRows:
-	case items <= int64(k.device.props.SMs): // a block that is alone on an SM has more registers
+	case items <= int64(k.device.props.SMs): // a block that is alone on an SM can use more registers
 		name = strings.TrimSuffix(name, "_single") + "_lone"
 	default:
 		perSM = expertSingleBlocks

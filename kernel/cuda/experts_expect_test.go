@@ -35,8 +35,8 @@ func (m *blockMatrix) Row(r int) []float64 {
 	return out
 }
 
-// expectedExpert returns one expert's result for a row of bf16 values. It quantises or rounds where the kernels do,
-// adds in float64, and does not round the result to bf16.
+// expectedExpert returns one expert's result for a row of bf16 values. It quantises or rounds where the kernels do and
+// adds in float64; the result is not rounded to bf16.
 func expectedExpert(x []float32, gate, up, down *blockMatrix, scaled bool, limit float32,
 	mode num.ScaleMode) []float64 {
 	if scaled {
@@ -59,8 +59,8 @@ func expectedExpert(x []float32, gate, up, down *blockMatrix, scaled bool, limit
 	return out
 }
 
-// For two experts of 16 x 16 whose matrices are multiples of the identity, every column of the result is a function of
-// one number.
+// The matrices of two experts of 16 x 16 are multiples of the identity, so that every column of the result is a
+// function of one number.
 func TestExpertOfDiagonalMatrices(t *testing.T) {
 	diagonal := func(v float32) *blockMatrix {
 		m := &blockMatrix{Rows: 16, Columns: 16, Codes: make([]byte, 256), Scales: []float32{0.5}}

@@ -73,7 +73,7 @@ func (r *expertRig) packed4(m *blockMatrix) Matrix {
 		ScaleStride: int64(m.Columns / 32)}
 }
 
-// expertKinds returns the shape s in every format of experts; sides of e2m1 are multiples of 32.
+// expertKinds returns the shape s in every format of experts; the sizes of e2m1 experts are rounded to multiples of 32.
 func expertKinds(s ExpertShape) []ExpertShape {
 	bf16, folded := s, s
 	bf16.BF16, folded.E2M1 = true, true
@@ -171,7 +171,7 @@ func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []
 	return out
 }
 
-// compareRow checks that the norm of a row's error is small relative to the norm of the row.
+// compareRow checks that the relative L2 error of a row is at most 0.04.
 func compareRow(t *testing.T, what string, got []byte, want []float64) {
 	t.Helper()
 	var off, size float64
@@ -180,10 +180,10 @@ func compareRow(t *testing.T, what string, got []byte, want []float64) {
 		off += (g - w) * (g - w)
 		size += w * w
 	}
-	// A sum that differs in its last bits may be quantised to the next code, which differs by 1/16. This changes the
-	// error of short rows visibly.
+	// A sum that differs in its last bits may be quantised to the next code, which differs by 1/16. In short rows this
+	// error is large.
 	if !(math.Sqrt(off) <= 0.04*math.Sqrt(size)) {
-		t.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
+		t.Errorf("%s: the relative L2 error is %.4f, want at most 0.04", what, math.Sqrt(off/size))
 	}
 }
 
@@ -218,22 +218,22 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 				for _, row := range []int{0, rows / 2, rows - 1} {
 					compareRow(t, fmt.Sprintf("%s row %d", name, row), out[2*row*h:][:2*h], r.want(b, row, limit, mode))
 				}
-				// The same rows have the same bits alone and in other batches.
+				// Results of a row are bitwise equal alone and in other batches.
 				for row := 0; row < rows; row += 1 + rows/7 {
 					alone, _ := r.run(b.rows(row, row+1, h), limit, mode)
 					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {
-						t.Fatalf("%s: row %d has other bits alone", name, row)
+						t.Fatalf("%s: row %d differs from the row computed alone", name, row)
 					}
 				}
 				if rows > 64 {
 					part, _ := r.run(b.rows(rows-64, rows, h), limit, mode)
 					if !bytes.Equal(part, out[2*(rows-64)*h:]) {
-						t.Fatalf("%s: 64 of the rows have other bits without the rest", name)
+						t.Fatalf("%s: 64 rows computed without the other rows differ", name)
 					}
 				}
 				again, _ := r.run(b, limit, mode)
 				if !bytes.Equal(again, out) {
-					t.Fatalf("%s: a second run gives other bits", name)
+					t.Fatalf("%s: a second run gives a different result", name)
 				}
 			}
 		}
@@ -273,7 +273,7 @@ func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 						r.want(b, row, 0, num.ScalePow2))
 					alone, _ := r.run(b.rows(row, row+1, h), 0, num.ScalePow2)
 					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {
-						t.Fatalf("%s: row %d has other bits alone", name, row)
+						t.Fatalf("%s: row %d differs from the row computed alone", name, row)
 					}
 				}
 			}
@@ -281,7 +281,7 @@ func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 	}
 }
 
-// Routing in the launch that sorts the rows gives the same choices, order and codes as two launches.
+// Routing in the launch that sorts the rows gives the choices, order and codes of two separate launches.
 func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 	g := onGPU(t)
 	rng := rand.New(rand.NewPCG(4, 3))
@@ -329,14 +329,14 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(got[0], got[1]) {
-				t.Errorf("%d experts, %d rows of %d: one launch gives other bytes than two", experts, rows, top)
+				t.Errorf("%d experts, %d rows of %d: one launch and two launches differ", experts, rows, top)
 			}
 		}
 	}
 }
 
-// At the released width, sampled rows match the host, and a row has the same bits alone and in a batch of 300 rows that
-// share its experts.
+// At the width of a released model, sampled rows match the host, and a row is bitwise equal alone and in a batch of 300
+// rows that share its experts.
 func TestGPUExpertsOfRealWidth(t *testing.T) {
 	g := onGPU(t)
 	for _, shape := range expertKinds(ExpertShape{Experts: 2, Hidden: 7168, Inner: 2048}) {
@@ -352,7 +352,7 @@ func TestGPUExpertsOfRealWidth(t *testing.T) {
 		} {
 			got, _ := r.run(b.rows(part[0], part[1], 7168), 0, num.ScalePow2)
 			if !bytes.Equal(got, out[2*part[0]*7168:][:len(got)]) {
-				t.Errorf("%+v: rows %d to %d have other bits without the rest", shape, part[0], part[1])
+				t.Errorf("%+v: rows %d to %d computed without the other rows differ", shape, part[0], part[1])
 			}
 		}
 	}

@@ -1,9 +1,9 @@
 package cuda
 
 // Weights of e2m1 with an e8m0 scale for each 32 values of a row, whose scales fold into codes of e4m3
-// (kernel.Weight.Folds): src/sm90/product/folded.cuh. Products have the bits of products with those codes.
+// (kernel.Weight.Folds): src/sm90/product/folded.cuh. Products are bitwise equal to products with these codes.
 
-// UnfoldArgs are the arguments of the kernel that writes the codes.
+// UnfoldArgs are the arguments of the kernel that writes the e4m3 codes.
 type UnfoldArgs struct {
 	From    Ptr
 	To      Ptr
@@ -16,21 +16,23 @@ type UnfoldArgs struct {
 
 const (
 	foldedRows      = 256   // weight rows of a tile
-	foldedTileBytes = 17408 // of a block of 128 columns
-	foldedRoom      = 5120  // bytes of a stage for 64 rows
-	// FoldedFew is the number of rows up to which a product reads such a weight as it is stored.
+	foldedTileBytes = 17408 // bytes of a tile for a block of 128 columns
+	foldedRoom      = 5120  // bytes of a pipeline stage for 64 rows
+	// FoldedFew is the maximum number of rows for which a product reads such a weight as it is stored.
 	FoldedFew = 64
-	// foldedBytes bounds the bytes of codes that are in scratch memory at a time.
+	// foldedBytes is the maximum number of bytes of codes that are in scratch memory at a time.
 	foldedBytes = 128 << 20
 )
 
-// FoldedBytes returns the device memory of a matrix [rows, columns]: codes, and scales of its blocks.
+// FoldedBytes returns the device memory in bytes of a matrix [rows, columns]: of its codes, and of the scales of its
+// blocks.
 func FoldedBytes(rows, columns int32) (codes, scales int64) {
 	tiles, blocks := int64(ceilDiv(rows, foldedRows)), int64(ceilDiv(columns, 128))
 	return tiles * blocks * foldedTileBytes, 2 * tiles * blocks * 4
 }
 
-// Fold packs a matrix: a.First, its scales, To, ScalesTo (FoldedBytes), strides, Rows and Columns are given.
+// Fold packs a matrix. The caller sets a.First, its scales, To and ScalesTo (sizes: FoldedBytes), strides, Rows and
+// Columns.
 func (k *Kernels) Fold(s *Stream, a *PackE2M1Args) error {
 	c := checks{kernel: "sparrow_product_fold"}
 	c.positive("rows", a.Rows)
@@ -54,7 +56,7 @@ func (x *Product) foldedBand() int32 {
 	return min(max(foldedBytes/x.K/foldedRows, 1)*foldedRows, ceilDiv(x.Columns, foldedRows)*foldedRows)
 }
 
-// UnfoldedBytes returns the scratch memory of MultiplyFolded.
+// UnfoldedBytes returns the size of the scratch memory of MultiplyFolded.
 func (x *Product) UnfoldedBytes() int64 {
 	if x.Rows <= FoldedFew {
 		return 0
@@ -68,8 +70,8 @@ type FoldedCalls struct {
 	calls  []ProductCall
 }
 
-// EncodeFolded checks the memory of a product whose Weight is folded, with WeightScales as Fold writes them. Scratch is
-// UnfoldedBytes, a multiple of 16.
+// EncodeFolded checks the memory of a product whose Weight is folded, with WeightScales as Fold writes them. Scratch
+// has UnfoldedBytes bytes at a multiple of 16.
 func (x *Product) EncodeFolded(d *Device, scratch Ptr) (FoldedCalls, error) {
 	if x.Rows <= FoldedFew {
 		y := *x

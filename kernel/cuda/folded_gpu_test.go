@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Products with folded weights have the same bits as products with the e4m3 codes of these weights, for few and many
+// Products with folded weights are bitwise equal to products with the e4m3 codes of these weights, for few and for many
 // rows.
 func TestGPUFoldedProductsAreThoseOfTheirCodes(t *testing.T) {
 	r := onHopper(t)

@@ -13,13 +13,13 @@ type GateArgs struct {
 	GateType   ElementType // f32 or bf16
 	UpType     ElementType // f32 or bf16
 	OutType    ElementType // f32 or bf16
-	Limit      float32     // 0: no clamps
+	Limit      float32     // limit of gate and up, 0 for none
 }
 
 // gateColumns is the number of columns of a row that one block computes.
 const gateColumns = 8 * portableThreads
 
-// GateRows computes silu(gate) * up.
+// GateRows computes silu(Gate) * Up, with the clamps of Limit.
 func (k *Kernels) GateRows(s *Stream, a *GateArgs) error {
 	c := checks{kernel: "gate_rows"}
 	c.positive("columns", a.Columns)
@@ -40,10 +40,10 @@ func (c *checks) limit(v float32) {
 
 // GateQuantiseArgs are the arguments of the kernel that applies a gated activation and quantises it.
 type GateQuantiseArgs struct {
-	Gate        Ptr // bf16 [Rows, Columns]; multiple of 16, as the other addresses
+	Gate        Ptr // bf16 [Rows, Columns]; all addresses are multiples of 16
 	Up          Ptr // bf16 [Rows, Columns]
 	Out         Ptr // bf16 [Rows, Columns], may be Gate or Up
-	Codes       Ptr // e4m3 [Rows, Columns]: Out quantised
+	Codes       Ptr // e4m3 [Rows, Columns]: quantised Out
 	Scales      Ptr // f32 [ceil(Columns/128), ScaleStride]
 	GateStride  int64
 	UpStride    int64
@@ -53,11 +53,11 @@ type GateQuantiseArgs struct {
 	Rows        int32
 	Columns     int32   // multiple of 16
 	Exact       int32   // 1: scales are any f32, 0: powers of two
-	Limit       float32 // 0: no clamps
+	Limit       float32 // limit of gate and up, 0 for none
 }
 
-// GateQuantise applies silu(gate) * up and quantises it for a matrix product. The results equal those of two separate
-// launches.
+// GateQuantise computes silu(Gate) * Up and quantises it for a matrix product. The results are bitwise equal to those
+// of two separate launches.
 func (k *Kernels) GateQuantise(s *Stream, a *GateQuantiseArgs) error {
 	c := checks{kernel: "gate_quantise"}
 	c.count("rows", a.Rows)

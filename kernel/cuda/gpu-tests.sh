@@ -5,8 +5,8 @@
 #   sh FOLDER/gpu-tests.sh run [SUITE...]          on the GPU machine: all suites, or some
 #   sh FOLDER/gpu-tests.sh list                    the suites
 #
-# A suite writes FOLDER/log/SUITE; a line for each says whether it passed and how long it took. The status is that of
-# the worst. LIMIT is the most seconds of a suite, 600 unless set.
+# A suite writes FOLDER/log/SUITE; one line for each suite reports whether it passed and how long it took. The exit
+# status is 1 if a suite failed. LIMIT is the maximum time of a suite in seconds, 600 by default.
 set -u
 
 packages="kernel/cuda internal/cuda/op internal/testkit internal/bench/cuda internal/step internal/model/v4
@@ -19,7 +19,7 @@ usage() {
     exit 2
 }
 
-# binary PACKAGE: where the test binary of a package is.
+# binary PACKAGE: prints the path of the package's test binary.
 binary() { echo "bin/$(echo "$1" | tr / -).test"; }
 
 pack() {
@@ -33,7 +33,7 @@ pack() {
     go test -c -vet=off -tags remote -ldflags='-s -w' -o "$to/$(binary server/soak)" ./server/soak || exit 1
     go build -trimpath -ldflags='-s -w' -o "$to/bin/sparrow" ./cmd/sparrow || exit 1
     mkdir -p "$to/server/soak" "$to/testdata" "$to/builtin/testdata"
-    cp -R testdata/oracle "$to/testdata/" # archives as well: tests unpack them
+    cp -R testdata/oracle "$to/testdata/" # including archives, which tests unpack
     cp builtin/*.json builtin/model.safetensors "$to/builtin/"
     cp builtin/testdata/golden.json "$to/builtin/testdata/"
     cp kernel/cuda/gpu-tests.sh "$to/"
@@ -47,14 +47,14 @@ tests() {
         ! grep -q 'SKIP' "$log" # a test that found no GPU
 }
 
-# checked TOOL PACKAGE PATTERN: the same under a tool of compute-sanitizer.
+# checked TOOL PACKAGE PATTERN: runs the tests of a package under a tool of compute-sanitizer.
 checked() {
     (cd "$root/$2" && timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 "$root/$(binary "$2")" \
         -test.v -test.short -test.run "$3") &&
-        ! grep -Eq 'RACECHECK SUMMARY: [1-9]|needs a (Hopper )?GPU' "$log" # warnings, too
+        ! grep -Eq 'RACECHECK SUMMARY: [1-9]|needs a (Hopper )?GPU' "$log" # also fails on warnings
 }
 
-# soak: a server of the built-in model under load.
+# soak: runs a server of the built-in model under load.
 soak() {
     port=18473
     "$root/bin/sparrow" serve --kernels cuda --port $port &
@@ -87,7 +87,7 @@ suite() {
             tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
-    portable | small) # all suites with the portable kernels; small: with the limits of a card of 24 GB
+    portable | small) # the suites with the portable kernels; small: with the limits of a 24 GB card
         [ "$1" = small ] && set -- small -small
         shift
         hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
@@ -106,7 +106,7 @@ suite() {
     lost) tests engine/losttest GPU ;;
     verify) tests verify 'GPU(Oracle|Offloaded)' ;;
     ranks)
-        # Ranks as streams of one GPU. Each stream needs a queue of its own, or ranks that wait block others.
+        # Ranks are streams of one GPU. Each stream needs its own queue, otherwise ranks that wait block other ranks.
         export CUDA_DEVICE_MAX_CONNECTIONS=32
         crowds='crowd|drafts|drafting_crowd|cancelled_drafts|cancellations|faulty_request|shared_prefix'
         crowds="GPUEngine/^($crowds|prefix_that_comes_back|evictions|scores|close)\$"
@@ -138,19 +138,19 @@ suite() {
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual|TopKOfAFewRows)' &&
             checked racecheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter'
         ;;
-    attention) # sparse attention under every tool that knows of shared memory
+    attention) # sparse attention under every tool that checks shared memory
         failed=0
         for tool in memcheck racecheck synccheck; do
             checked $tool kernel/cuda 'GPU(SparseAttention|SparseUnits|TwoStreams)' || failed=1
         done
         return $failed
         ;;
-    flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the rest in host memory
+    flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the others in host memory
         timeout "$limit" "$root/bin/sparrow" bench model deepseek-v4-flash --dummy --kernels cuda --profile \
             --experts split --batch 1,32 --contexts 8k --prompts 8k
         ;;
     *)
-        echo "no suite $1; suites are: $suites" >&2
+        echo "there is no suite $1; the suites are: $suites" >&2
         return 2
         ;;
     esac

@@ -58,11 +58,11 @@ func onGPU(t testing.TB) *rig {
 	return &rig{t, d, k, s}
 }
 
-// onHopper is like onGPU, for features that only the kernels for Hopper have.
+// onHopper is like onGPU, for kernels that exist only for Hopper.
 func onHopper(t testing.TB) *rig {
 	t.Helper()
 	if *portableTier {
-		t.Skip("the portable kernels have no such thing")
+		t.Skip("the portable kernels do not include these kernels")
 	}
 	return onGPU(t)
 }

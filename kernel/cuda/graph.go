@@ -15,11 +15,12 @@ type Graph struct {
 	nodes  []uintptr // kernel nodes, in the order in which they were captured
 }
 
-// Capture records the work that body enqueues on the stream, without running it, and makes a graph of it. body must not
-// allocate, load modules, change function attributes or wait. An error of body ends the capture and is returned.
+// Capture records the work that body enqueues on the stream, without running it, and returns a graph of it. body must
+// not allocate, load modules, change function attributes or wait. An error of body ends the capture and is returned.
 func (s *Stream) Capture(body func() error) (*Graph, error) {
 	const relaxed = 2
-	// Capture in relaxed mode: Go moves the goroutine between threads, and the stricter modes forbid calls by thread.
+	// Capture in relaxed mode: Go moves the goroutine between threads, and the stricter modes forbid calls from other
+	// threads.
 	if err := s.device.plain(cuStreamBeginCapture, s.handle, relaxed); err != nil {
 		return nil, fmt.Errorf("cuda: begin capture: %w", err)
 	}

@@ -1,19 +1,19 @@
 package cuda
 
-// HyperMixArgs are the arguments of the kernel that reads residual streams.
+// HyperMixArgs are the arguments of the kernel that computes the mixture of residual streams for a site.
 type HyperMixArgs struct {
-	X             Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row side by side
-	Mix           Ptr     // f32 [Rows, Streams*(2+Streams)]; [Rows, Streams] where Post is zero
+	X             Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row in adjacent columns
+	Mix           Ptr     // f32 [Rows, Streams*(2+Streams)]; [Rows, Streams] if Post is zero
 	Base          Ptr     // f32, as wide as Mix
-	Scale         Ptr     // f32 [3]; [1] where Post is zero
+	Scale         Ptr     // f32 [3]; [1] if Post is zero
 	Out           Ptr     // bf16 [Rows, Hidden]
-	Post          Ptr     // f32 [Rows, Streams]; zero: the streams are collapsed after the last layer
-	Comb          Ptr     // f32 [Rows, Streams*Streams], row after row; zero where Post is
-	Kept          Ptr     // f32, as wide as Mix, which is copied to it; or zero
-	Next          Ptr     // f32 [Rows, Streams]: takes this site's weights, and Out is the sum with Carried; or zero
+	Post          Ptr     // f32 [Rows, Streams]; zero: the streams are only added up, as after the last layer
+	Comb          Ptr     // f32 [Rows, Streams*Streams], row after row; zero if Post is zero
+	Kept          Ptr     // f32, as wide as Mix: receives a copy of Mix; or zero
+	Next          Ptr     // f32 [Rows, Streams]: receives this site's weights, and Out uses Carried instead; or zero
 	Carried       Ptr     // f32 [Rows, Streams], may be Next; zero: Out is the first stream
 	NormEpsilon   float64 // added to the mean of squares of all streams
-	XStride       int64   // elements between rows, also below
+	XStride       int64   // elements between rows; the following strides too
 	MixStride     int64
 	OutStride     int64
 	PostStride    int64
@@ -24,18 +24,18 @@ type HyperMixArgs struct {
 	Rows          int32
 	Hidden        int32
 	Streams       int32 // at most MaxStreams
-	Rounds        int32 // of the normalisation of Comb
+	Rounds        int32 // rounds of the normalisation of Comb
 	Epsilon       float32
 	Reserved      int32
 }
 
 // HyperPostArgs are the arguments of the kernel that writes a sublayer's output into the streams.
 type HyperPostArgs struct {
-	X          Ptr   // bf16 [Rows, Streams*Hidden], rewritten
+	X          Ptr   // bf16 [Rows, Streams*Hidden], updated in place
 	Sub        Ptr   // bf16 [Rows, Hidden]
 	Post       Ptr   // f32 [Rows, Streams]
 	Comb       Ptr   // f32 [Rows, Streams*Streams]
-	XStride    int64 // elements between rows, also below
+	XStride    int64 // elements between rows; the following strides too
 	SubStride  int64
 	PostStride int64
 	CombStride int64
@@ -47,23 +47,24 @@ type HyperPostArgs struct {
 
 // HeadNormArgs are the arguments of the norm without weights over every head.
 type HeadNormArgs struct {
-	X        Ptr     // bf16 [Rows, Heads*Columns], rewritten
+	X        Ptr     // bf16 [Rows, Heads*Columns], updated in place
 	Epsilon  float64 // added to the mean of squares
 	XStride  int64   // elements between rows
 	Rows     int32
 	Heads    int32
-	Columns  int32 // of a head
+	Columns  int32 // columns of a head
 	Reserved int32
 }
 
-// MaxStreams is the maximum number of residual streams that the kernels take.
+// MaxStreams is the maximum number of residual streams of the kernels.
 const MaxStreams = 16
 
-// mixColumns is the maximum number of columns of a stream that the narrower of two kernels keeps in registers.
+// mixColumns is the maximum number of columns of a stream for the narrower of the two HyperMix kernels, which keep them
+// in registers.
 const mixColumns = 4096
 
 // HyperMix computes the weighted sum of the streams of every row, and the weights with which a sublayer's output is
-// written back. Without Post it computes the sum only.
+// written back. Without Post it computes only the sum.
 func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	c := checks{kernel: "hyper_mix"}
 	if a.Hidden > mixColumns {
@@ -113,7 +114,7 @@ func (a *HyperMixArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// streams checks how many streams there are, and of how many values.
+// streams checks the number of streams and their width.
 func (c *checks) streams(n, hidden int32) {
 	if n < 1 || n > MaxStreams {
 		c.fail("there are %d streams, want 1 to %d", n, MaxStreams)

@@ -117,16 +117,16 @@ func TestManifestAgreesWithTheMachineCode(t *testing.T) {
 	}
 }
 
-// newer lists parts of instructions that require more than compute capability 8.0. The assembler refuses them too,
-// but this test does not need an assembler.
+// newer lists parts of instruction names that require more than compute capability 8.0. The assembler would reject
+// these instructions too, but this test does not need an assembler.
 var newer = []string{"wgmma", "tcgen05", "griddepcontrol", "cp.async.bulk", "cluster", "mapa", "setmaxnreg", "stmatrix",
 	"elect.sync", "multimem", "fence.proxy.async", "try_wait", "st.async", "red.async", "e4m3", "e5m2", "e2m1x2",
 	"mul.rn.bf16", "add.rn.bf16", "tensormap"}
 
-// newerCodes lists those instructions of newer that PTX for compute capability 8.9 may contain.
+// newerCodes lists the entries of newer that PTX for compute capability 8.9 may contain.
 var newerCodes = []string{"e4m3", "e5m2"}
 
-// checkPTX checks that an image has no instruction that a device of its lowest compute capability does not support.
+// checkPTX checks that an image has no instruction that a device of its lowest compute capability lacks.
 func checkPTX(t *testing.T, im *image.Image) {
 	t.Helper()
 	text, err := im.Text()
@@ -200,7 +200,7 @@ func compareStruct(t *testing.T, where string, s cubin.Struct, mirror reflect.Ty
 		t.Errorf("%s: %s has %d bytes, the Go mirror %d", where, s.Name, s.Size, mirror.Size())
 	}
 	fields := reflect.VisibleFields(mirror)
-	if last := len(fields) - 1; fields[last].Name == "_" { // padding at the end, which the device compiler adds itself
+	if last := len(fields) - 1; fields[last].Name == "_" { // padding, which the device compiler adds implicitly
 		fields = fields[:last]
 	}
 	if len(fields) != len(s.Fields) {

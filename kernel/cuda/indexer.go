@@ -8,7 +8,7 @@ type IndexRecipeView struct {
 	RopeAt      int32 // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
 	Interleaved int32 // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)
 	Hadamard    int32 // 1: rotate by the normalised Hadamard matrix
-	ExactScale  int32 // 1: scale amax/448, 0: rounded up to a power of two
+	ExactScale  int32 // 1: scale is amax/448, 0: rounded up to a power of two
 }
 
 // WriteIndexKeyArgs are the arguments of the index-key writer.
@@ -17,12 +17,12 @@ type WriteIndexKeyArgs struct {
 	Rotary    RotaryView
 	Recipe    IndexRecipeView
 	Keys      Ptr     // bf16 [Tokens, 128]
-	Gamma     Ptr     // f32 [128], or zero when the keys are normalised already
+	Gamma     Ptr     // f32 [128], or zero if the keys are already normalised
 	Beta      Ptr     // f32 [128]; zero: RMSNorm, rounded to bf16
 	Positions Ptr     // i32 [Tokens]
 	Slots     Ptr     // i32 [Tokens]; negative: do not write
 	Faults    Ptr     // one u32 of fault bits, or zero
-	Epsilon   float64 // of the LayerNorm
+	Epsilon   float64 // epsilon of the norm
 	KeyStride int64   // elements between tokens, multiple of 4
 	Tokens    int32
 	Reserved  int32
@@ -64,11 +64,11 @@ type GatherIndexPagesArgs struct {
 	Keys     Ptr   // e4m3 [Count, 128]
 	Scales   Ptr   // f32 [Count]
 	Faults   Ptr   // one u32 of fault bits, or zero
-	Count    int32 // most rows to write; those at or beyond Starts[Requests] are not written
+	Count    int32 // maximum rows to write; rows from Starts[Requests] on are not written
 	Reserved int32
 }
 
-// recipe checks the choices of a recipe.
+// recipe checks the fields of a recipe.
 func (c *checks) recipe(r IndexRecipeView) {
 	if r.RopeAt != 0 && r.RopeAt != layout.IndexDim-layout.RopeDim {
 		c.fail("rotated dimensions start at %d, want 0 or %d", r.RopeAt, layout.IndexDim-layout.RopeDim)
@@ -78,7 +78,7 @@ func (c *checks) recipe(r IndexRecipeView) {
 	c.flag("exact scale", r.ExactScale)
 }
 
-// flag checks a choice of two.
+// flag checks a value that must be 0 or 1.
 func (c *checks) flag(name string, v int32) {
 	if v != 0 && v != 1 {
 		c.fail("%s is %d, want 0 or 1", name, v)
@@ -99,13 +99,13 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
 
-// check refuses arguments that the writer does not support.
+// check checks the arguments of the FP8 writer.
 func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
 	a.checkKeys(c, layout.IndexTokenBytes)
 }
 
-// checkKeys refuses arguments that no writer of keys of the given size supports.
+// checkKeys checks the arguments that all writers of keys have in common, for keys of the given size in bytes.
 func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
 	c.pool(a.Pool, keyBytes)
 	c.perhapsRotary(a.Rotary)
@@ -134,10 +134,10 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: a.blocks()}, a)
 }
 
-// blocks returns the number of blocks for a token.
+// blocks returns the number of thread blocks for a token.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
-// check refuses arguments that the preparation does not support.
+// check checks the arguments of the preparation.
 func (a *IndexQueryArgs) check(c *checks) {
 	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)
@@ -153,7 +153,7 @@ func (a *IndexQueryArgs) check(c *checks) {
 	c.multiple("weight stride", a.WeightStride, 1, int64(a.Heads))
 }
 
-// gatheredIndex checks the arguments that both kinds of index gather share.
+// gatheredIndex checks the arguments that both index gathers have in common.
 func (c *checks) gatheredIndex(pool PoolView, keys, scales Ptr, count int32) {
 	c.indexPool(pool)
 	c.memory("keys", keys, 16)
@@ -161,7 +161,7 @@ func (c *checks) gatheredIndex(pool PoolView, keys, scales Ptr, count int32) {
 	c.count("count", count)
 }
 
-// GatherIndexSlots copies the listed index keys to a contiguous array of keys and one of scales.
+// GatherIndexSlots copies the listed index keys to a contiguous array of codes and a contiguous array of scales.
 func (k *Kernels) GatherIndexSlots(s *Stream, a *GatherIndexSlotsArgs) error {
 	c := checks{kernel: "gather_index_slots"}
 	c.gatheredIndex(a.Pool, a.Keys, a.Scales, a.Count)
@@ -169,7 +169,7 @@ func (k *Kernels) GatherIndexSlots(s *Stream, a *GatherIndexSlotsArgs) error {
 	return runRows(k, s, &c, a.Count, shortRows, a)
 }
 
-// gatherIndexPages copies the index keys of some requests to a contiguous array of keys and one of scales.
+// gatherIndexPages copies the index keys of requests to a contiguous array of codes and a contiguous array of scales.
 func (k *Kernels) gatherIndexPages(s *Stream, a *GatherIndexPagesArgs) error {
 	c := checks{kernel: "gather_index_pages"}
 	c.gatheredIndex(a.Pool, a.Keys, a.Scales, a.Count)

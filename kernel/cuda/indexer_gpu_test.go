@@ -22,7 +22,7 @@ func recipes() (list []IndexRecipeView) {
 	return list
 }
 
-// onHost returns the host's form of a recipe.
+// onHost converts a recipe to that of package expect.
 func (v IndexRecipeView) onHost() expect.Recipe {
 	r := expect.Recipe{RopeAt: int(v.RopeAt), Interleaved: v.Interleaved == 1, Hadamard: v.Hadamard == 1,
 		Mode: num.ScalePow2}

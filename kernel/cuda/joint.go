@@ -1,18 +1,18 @@
 package cuda
 
-// Fused kernels: each does the work of two or four others, with the same bits.
+// Fused kernels: each does the work of two to four other kernels, with bitwise equal results.
 
-// PutFourArgs are the arguments of up to four PutRows; an entry without rows is unused.
+// PutFourArgs are the arguments of up to four PutRows in one launch; an entry without rows is unused.
 type PutFourArgs struct {
 	First, Second, Third, Fourth PutArgs
 }
 
-// PickFourArgs are the arguments of up to four PickRows; an entry without rows is unused.
+// PickFourArgs are the arguments of up to four PickRows in one launch; an entry without rows is unused.
 type PickFourArgs struct {
 	First, Second, Third, Fourth PickArgs
 }
 
-// AngleFourArgs are the arguments of up to four ComputeAngles; an entry without rows is unused.
+// AngleFourArgs are the arguments of up to four ComputeAngles in one launch; an entry without rows is unused.
 type AngleFourArgs struct {
 	First, Second, Third, Fourth AnglesArgs
 }
@@ -20,29 +20,29 @@ type AngleFourArgs struct {
 // HeadTurnArgs are the arguments of the kernel that normalises heads and rotates them.
 type HeadTurnArgs struct {
 	Norm   HeadNormArgs
-	Rotate RotateArgs // of the same heads (Joins)
+	Rotate RotateArgs // rotation of the heads of Norm (Joins)
 }
 
 // QuantiseTurnedArgs are the arguments of the kernel that rotates heads in place and quantises them.
 type QuantiseTurnedArgs struct {
 	Quantise QuantiseRowsArgs
-	Rotate   RotateArgs // of the same rows (Joins)
+	Rotate   RotateArgs // rotation of the rows of Quantise (Joins)
 }
 
 // HyperSumArgs are the arguments of the kernel that adds the results of experts and writes the sum into the streams.
 type HyperSumArgs struct {
 	Post HyperPostArgs
-	Sum  NormQuantiseArgs // without a norm; its sum is the Sub of Post
+	Sum  NormQuantiseArgs // without a norm; its sum is Post.Sub
 }
 
-// PutFour copies rows to given positions of up to four tensors. No position is written twice, and none is read.
+// PutFour copies rows to given positions of up to four tensors. No position may be written twice or read.
 func (k *Kernels) PutFour(s *Stream, a *PutFourArgs) error {
 	c := checks{kernel: "put_four"}
 	rows := a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(rows), Y: 4}, a)
 }
 
-// check returns the largest number of rows.
+// check checks the arguments and returns the largest number of rows.
 func (a *PutFourArgs) check(c *checks) int32 {
 	rows := int32(0)
 	for _, p := range []*PutArgs{&a.First, &a.Second, &a.Third, &a.Fourth} {
@@ -54,22 +54,22 @@ func (a *PutFourArgs) check(c *checks) int32 {
 	return rows
 }
 
-// Joins reports whether a rotation can be a part of another kernel over bf16 rows of a stride: pairs of neighbours,
-// whole pieces of eight columns, no copy.
+// Joins reports whether a rotation can run inside another kernel over bf16 rows of the given columns and stride: pairs
+// are adjacent, parts are whole pieces of eight columns, and nothing is copied.
 func (a *RotateArgs) Joins(columns int32, stride int64) bool {
 	return a.XType == ElementBF16 && a.Interleaved == 1 && a.Copy == 0 && a.Angles != 0 && a.Offset%8 == 0 &&
 		a.Rope%8 == 0 && a.HeadDim%8 == 0 && a.Heads*a.HeadDim == columns && a.XStride == stride && a.XStride%8 == 0 &&
 		a.X%16 == 0
 }
 
-// HeadNormTurn is HeadNorm followed by Turn.
+// HeadNormTurn does the work of HeadNorm and then Turn in one launch.
 func (k *Kernels) HeadNormTurn(s *Stream, a *HeadTurnArgs) error {
 	c := checks{kernel: "head_norm_turn"}
 	blocks := a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
 
-// check returns how many blocks the heads take.
+// check checks the arguments and returns the number of blocks for all heads.
 func (a *HeadTurnArgs) check(c *checks) int64 {
 	n, t := &a.Norm, &a.Rotate
 	t.check(c)
@@ -86,7 +86,7 @@ func (a *HeadTurnArgs) check(c *checks) int64 {
 	return blocks
 }
 
-// QuantiseTurned is Turn followed by QuantiseRows.
+// QuantiseTurned does the work of Turn and then QuantiseRows in one launch.
 func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 	c := checks{kernel: "quantise_turned"}
 	q, t := &a.Quantise, &a.Rotate
@@ -102,7 +102,7 @@ func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 // SumStreams is the maximum number of streams that HyperPostSum supports.
 const SumStreams = 4
 
-// HyperPostSum is NormQuantise without a norm, followed by HyperPost.
+// HyperPostSum does the work of NormQuantise, without a norm, and then HyperPost in one launch.
 func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
 	c := checks{kernel: "hyper_post_sum"}
 	p, n := &a.Post, &a.Sum
@@ -123,25 +123,26 @@ func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
 // MixNormArgs are the arguments of the kernel that adds up residual streams and normalises and quantises the sum.
 type MixNormArgs struct {
 	Mix  HyperMixArgs     // Out is not written
-	Norm NormQuantiseArgs // of Mix.Out, without anything that is added
+	Norm NormQuantiseArgs // norm of Mix.Out, without added rows
 }
 
-// mixThreads are eight warps that add up streams and one that computes how the sublayer's output is written back.
+// mixThreads are eight warps that add up streams and one warp that computes how the sublayer's output is written back.
 const mixThreads = portableThreads + 32
 
-// manyMixed is the number of rows from which blocks fill the GPU several times: a kernel with fewer registers is then
-// used.
+// manyMixed is the number of rows from which blocks fill the GPU several times, so that a kernel with fewer registers
+// is used.
 const manyMixed = 512
 
-// Joins reports whether the norm of HyperMix's output can be computed in the same kernel: four streams, columns in
-// whole pieces.
+// Joins reports whether the norm of HyperMix's output can run in the kernel of HyperMix: for four streams whose columns
+// are whole pieces of 16.
 func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
 	return a.Streams == 4 && a.Post != 0 && a.Hidden%16 == 0 && a.Hidden <= 2*mixColumns && a.X%16 == 0 &&
 		a.XStride%8 == 0 && n.X == a.Out && n.XStride == a.OutStride && n.Rows == a.Rows && n.Columns == a.Hidden &&
 		n.Weight != 0 && n.Out != 0 && n.Delta == 0 && n.Results == 0 && n.Sum == 0
 }
 
-// MixNorm is HyperMix followed by NormQuantise, without writing the sum of the streams before the norm.
+// MixNorm does the work of HyperMix and then NormQuantise in one launch. It does not write the sum of the streams
+// before the norm.
 func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
 	c := checks{kernel: "mix_norm"}
 	switch {
@@ -167,9 +168,9 @@ func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Mix.Rows)}, Block: Dim{X: mixThreads}, Overlap: s.overlap}, a)
 }
 
-// PartsArgs are independent parts of a layer: none reads what another writes. A part without rows is unused.
+// PartsArgs are independent parts of a layer: no part reads what another part writes. A part without rows is unused.
 type PartsArgs struct {
-	Norm    NormQuantiseArgs // at most PartColumns columns, without anything that is added
+	Norm    NormQuantiseArgs // at most PartColumns columns, without added rows
 	Entries WriteV4Args
 	Groups  CompressArgs
 	Keys    CompressArgs
@@ -180,7 +181,7 @@ type PartsArgs struct {
 	Picks   PickFourArgs
 	Angles  AngleFourArgs
 
-	NormBlocks  int32 // set by Parts, as the following
+	NormBlocks  int32 // blocks of each part; set by Parts
 	EntryBlocks int32
 	GroupBlocks int32
 	KeyBlocks   int32
@@ -202,7 +203,7 @@ const PartColumns = 8 * portableThreads
 // and a separate kernel uses fewer registers.
 const mostParts = 4096
 
-// Parts runs its parts, in one launch if they are small.
+// Parts runs its parts: in one launch if they are small, otherwise one after the other.
 func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	c := checks{kernel: "small_parts"}
 	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {

@@ -9,13 +9,14 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// Kernels are the embedded kernels, loaded into one device. After loading nothing changes, so any goroutine may use it.
+// Kernels are the embedded kernels, loaded into one device. They do not change after loading, so any goroutine may use
+// them.
 type Kernels struct {
 	device    *Device
 	modules   []*Module
 	functions map[string]*Function
-	missing   map[string]string // kernels that cannot run on this device, and why
-	compiling time.Duration     // that the driver took to compile PTX, or to find it in its cache
+	missing   map[string]string // reason for each kernel that cannot run on this device
+	compiling time.Duration     // time that the driver took to compile PTX, or to find it in its cache
 }
 
 // LoadKernels loads the embedded images of the device's tier: machine code for Hopper, or PTX, which the driver
@@ -50,7 +51,7 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 	errs := make([]error, len(mine))
 	var wait sync.WaitGroup
 	free := make(chan struct{}, compilers)
-	for i, im := range mine { // the driver compiles images side by side
+	for i, im := range mine { // the driver compiles images in parallel
 		wait.Go(func() {
 			free <- struct{}{}
 			k.modules[i], errs[i] = k.loadModule(im)
@@ -72,7 +73,7 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 	return k, nil
 }
 
-// compilers is the number of images that the driver compiles at a time.
+// compilers is the number of images that the driver compiles in parallel.
 const compilers = 8
 
 func (d *Device) tierName() string {
@@ -82,8 +83,8 @@ func (d *Device) tierName() string {
 	return "Hopper"
 }
 
-// Compiled describes what the driver compiled when the kernels were loaded, and how long it took; empty for machine
-// code.
+// Compiled describes what the driver compiled when the kernels were loaded, and how long it took; it is empty for
+// machine code.
 func (k *Kernels) Compiled() string {
 	if !k.device.portable {
 		return ""
@@ -106,7 +107,7 @@ func (k *Kernels) loadModule(im *image.Image) (*Module, error) {
 	return k.device.loadModule(im.Name, code)
 }
 
-// find adds the kernels of a loaded image.
+// find adds the kernels of a loaded image to the table of functions.
 func (k *Kernels) find(im *image.Image, mod *Module) error {
 	for _, kn := range im.Kernels {
 		fn, err := mod.Function(kn.Name)
@@ -147,8 +148,8 @@ func (k *Kernels) Close() error {
 	return errors.Join(errs...)
 }
 
-// runPersistent launches a kernel whose blocks stay on their SMs and divide the work among them: no more blocks
-// than fit at the same time, with the threads and the shared memory that its source names.
+// runPersistent launches a kernel whose blocks stay on their SMs and divide the work. It launches at most as many
+// blocks as fit at one time, with the threads and the shared memory that the kernel's source declares.
 func runPersistent[T any](k *Kernels, s *Stream, kernel string, blocks, perSM int32, args *T) error {
 	if blocks <= 0 {
 		return nil
@@ -162,11 +163,12 @@ func runPersistent[T any](k *Kernels, s *Stream, kernel string, blocks, perSM in
 		Overlap: s.overlap}, args)
 }
 
-// How the portable kernels cover rows: blocks of 256 threads, a warp for each long row or 8 lanes for each short one.
+// How the portable kernels divide rows: blocks of 256 threads, with a warp for each long row or 8 lanes for each short
+// row.
 const (
 	portableThreads = 256
-	longRows        = portableThreads / 32 // per block
-	shortRows       = portableThreads / 8  // per block
+	longRows        = portableThreads / 32 // rows per block
+	shortRows       = portableThreads / 8  // rows per block
 )
 
 // runRows launches a portable kernel over a number of rows, perBlock of them in each block.
@@ -174,7 +176,7 @@ func runRows[T any](k *Kernels, s *Stream, c *checks, rows int32, perBlock uint3
 	return runGrid(k, s, c, Dim{X: rowBlocks(rows, perBlock)}, args)
 }
 
-// rowBlocks returns how many blocks some rows take.
+// rowBlocks returns the number of blocks for the given number of rows.
 func rowBlocks(rows int32, perBlock uint32) uint32 { return (uint32(rows) + perBlock - 1) / perBlock }
 
 // runGrid launches a portable kernel over a grid of blocks unless its checks failed. An empty grid is not launched.

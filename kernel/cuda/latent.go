@@ -11,7 +11,7 @@ import (
 // Streams[0].Width is the number of keys that a table can hold. Streams[1] has no keys; its Lens are the table
 // numbers of the rows.
 
-// latentKernels are the kernels by layout.
+// latentKernels has the kernel of each layout.
 var latentKernels = map[layout.Kind]sparseRows{
 	layout.BF16Row1152: {"sparrow_latent_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, nil, true},
 	layout.FP8Row656: {"sparrow_latent_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
@@ -20,15 +20,16 @@ var latentKernels = map[layout.Kind]sparseRows{
 		[]string{"sparrow_latent_raw_duo"}, false},
 }
 
-// LatentWaves is the maximum number of units of work per multiprocessor in a launch whose rows are cut: their list is
-// in shared memory (UnitList in storage.cuh).
+// LatentWaves is the maximum number of units of work per multiprocessor in a launch that divides rows into segments;
+// the list of units is in shared memory (UnitList in storage.cuh).
 const LatentWaves = 32
 
-// LatentSegments returns how rows with up to most keys are cut into segments of about the given number of keys; 0
-// means not at all. A segment may be an eighth longer: a row of 8193 keys cut every 1024 has eight segments, because
-// a ninth would cost as much to start and to add as the others. A row of n keys has the smallest number of segments
-// that this allows, of about equal length, independently of other rows. If rows are cut at all, every row counts as
-// at least two segments, so that short rows have the same bits next to long ones.
+// LatentSegments returns the number of segments of rows with up to most keys, if rows are divided every given number of
+// keys, and the number of 64-key blocks of a segment; with 0 keys rows are not divided. A segment may be an eighth
+// longer: a row of 8193 keys divided every 1024 keys has eight segments, because starting and adding a ninth would cost
+// as much as for a full segment. A row of n keys has the smallest number of segments that this allows, of about equal
+// length, independently of other rows. If rows are divided, every row counts as at least two segments, so that a short
+// row has one result alone and next to long rows.
 func LatentSegments(most, keys int32) (segments, blocks int32) {
 	all := max((most+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 {
@@ -38,8 +39,8 @@ func LatentSegments(most, keys int32) (segments, blocks int32) {
 	return max((all+blocks-1)/blocks, 2), blocks
 }
 
-// Tables describes the sequences of rows: tables i32 [sequences, stride] of `pages` pages each, and for each row the
-// number of its sequence, i32 [rows, rowStride], and the number of its keys, i32 [rows, lenStride].
+// Tables describes the sequences of rows. tables is i32 [sequences, stride] with `pages` pages each; rows is the number
+// of the sequence of each row, i32 [rows, rowStride]; lens is the number of keys of each row, i32 [rows, lenStride].
 func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStride int64, lens Ptr,
 	lenStride int64) ([2]SelectionView, error) {
 	if p.PageTokens != sparseKeys {
@@ -51,12 +52,12 @@ func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStr
 			sparseKeys)), PageShift: 6, PageMask: sparseKeys - 1}, {Lens: rows, LenStride: rowStride}}, nil
 }
 
-// LatentAttend computes attention over every key of paged sequences, rows of a layout. With several segments the
-// combine follows.
+// LatentAttend computes attention over every key of paged sequences, for pools of a layout. If rows are divided into
+// segments, it also launches the kernel that combines them.
 func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := latentKernels[kind]
 	if rows.kernel == "" {
-		return argumentError("latent attention: layout %v has no CUDA kernel; %v, %v and %v have", kind,
+		return argumentError("latent attention: layout %v has no CUDA kernel; want %v, %v or %v", kind,
 			layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576)
 	}
 	c := checks{kernel: rows.kernel}

@@ -12,21 +12,21 @@ func (d Dim) filled() Dim {
 	return Dim{max(d.X, 1), max(d.Y, 1), max(d.Z, 1)}
 }
 
-// Launch states how a kernel runs.
+// Launch holds the grid, the blocks and the attributes of a launch.
 type Launch struct {
 	Grid    Dim
 	Block   Dim
-	Shared  int // dynamic shared bytes
+	Shared  int // bytes of dynamic shared memory
 	Cluster Dim // blocks per cluster; the zero Dim launches without clusters
-	// programmatic dependent launch: may start before the previous kernel of the stream ends; the kernel waits in its
-	// code
+	// programmatic dependent launch: the kernel may start before the previous kernel of the stream ends, and waits in
+	// its code
 	Overlap bool
-	Coop    bool // all blocks are resident at the same time, or the launch fails
+	Coop    bool // cooperative: all blocks are resident at one time, or the launch fails
 }
 
 const (
 	maxLaunchAttributes = 3
-	// maxArgumentBytes is the largest argument block: every architecture since Volta accepts 4 KiB of kernel
+	// maxArgumentBytes is the maximum size of an argument block: every architecture since Volta accepts 4 KiB of kernel
 	// parameters.
 	maxArgumentBytes = 4096
 )
@@ -49,7 +49,7 @@ type launchAttribute struct {
 	value [64]byte
 }
 
-// The driver's numbers of launch attributes.
+// The numbers of launch attributes in the driver's interface.
 const (
 	launchCooperative  = 2
 	launchCluster      = 4

@@ -439,15 +439,15 @@ func TestAllReduceArgumentsAreChecked(t *testing.T) {
 		t.Errorf("good arguments: %v, %d blocks", err, good.Blocks)
 	}
 	for says, change := range map[string]func(*AllReduceArgs){
-		"x at":           func(a *AllReduceArgs) { a.X = 8 },
-		"bytes 24":       func(a *AllReduceArgs) { a.Bytes = 24 },
-		"rank 2 of 2":    func(a *AllReduceArgs) { a.Rank = 2 },
-		"rank 1 of 9":    func(a *AllReduceArgs) { a.Ranks = 9 },
-		"staging is not": func(a *AllReduceArgs) { a.Staging[1] = 0 },
-		"flags is not":   func(a *AllReduceArgs) { a.Flags[0] = 0 },
-		"halves of 2048": func(a *AllReduceArgs) { a.Half = 2048 },
-		"time-out is 0":  func(a *AllReduceArgs) { a.Timeout = 0 },
-		"want f32 or":    func(a *AllReduceArgs) { a.Type = ElementE4M3 },
+		"x at":                                func(a *AllReduceArgs) { a.X = 8 },
+		"bytes 24":                            func(a *AllReduceArgs) { a.Bytes = 24 },
+		"rank 2 of 2":                         func(a *AllReduceArgs) { a.Rank = 2 },
+		"rank 1 of 9":                         func(a *AllReduceArgs) { a.Ranks = 9 },
+		"staging is not":                      func(a *AllReduceArgs) { a.Staging[1] = 0 },
+		"flags is not":                        func(a *AllReduceArgs) { a.Flags[0] = 0 },
+		"half of the staging memory has 2048": func(a *AllReduceArgs) { a.Half = 2048 },
+		"time-out is 0":                       func(a *AllReduceArgs) { a.Timeout = 0 },
+		"want f32 or":                         func(a *AllReduceArgs) { a.Type = ElementE4M3 },
 	} {
 		a := good
 		change(&a)
@@ -465,15 +465,15 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 	scatter := ReduceScatterArgs{Peers: peers, Out: somewhere, XStride: 64, OutStride: 32, RowBytes: 32, Rows: 5}
 	k := &Kernels{}
 	for says, change := range map[string]func(*GatherRanksArgs){
-		"":                            func(*GatherRanksArgs) {},
-		"row bytes 30":                func(a *GatherRanksArgs) { a.RowBytes = 30 },
-		"x stride 40":                 func(a *GatherRanksArgs) { a.XStride = 40 },
-		"x stride 16":                 func(a *GatherRanksArgs) { a.XStride = 16 },
-		"out at 0x100004":             func(a *GatherRanksArgs) { a.Out = somewhere + 4 },
-		"first 8":                     func(a *GatherRanksArgs) { a.First[1] = 8 },
-		"rows -1":                     func(a *GatherRanksArgs) { a.Rows[0] = -1 },
-		"4800 bytes do not fit halve": func(a *GatherRanksArgs) { a.Rows[0] = 150 },
-		"rank 1 of 9":                 func(a *GatherRanksArgs) { a.Peers.Ranks = 9 },
+		"":                              func(*GatherRanksArgs) {},
+		"row bytes 30":                  func(a *GatherRanksArgs) { a.RowBytes = 30 },
+		"x stride 40":                   func(a *GatherRanksArgs) { a.XStride = 40 },
+		"x stride 16":                   func(a *GatherRanksArgs) { a.XStride = 16 },
+		"out at 0x100004":               func(a *GatherRanksArgs) { a.Out = somewhere + 4 },
+		"first 8":                       func(a *GatherRanksArgs) { a.First[1] = 8 },
+		"rows -1":                       func(a *GatherRanksArgs) { a.Rows[0] = -1 },
+		"x has 4800 bytes, but half of": func(a *GatherRanksArgs) { a.Rows[0] = 150 },
+		"rank 1 of 9":                   func(a *GatherRanksArgs) { a.Peers.Ranks = 9 },
 	} {
 		a := gather
 		change(&a)
@@ -487,12 +487,12 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 		t.Errorf("rows of 20 bytes in units of %d: %v", words.Unit, err)
 	}
 	for says, change := range map[string]func(*ReduceScatterArgs){
-		"":                            func(*ReduceScatterArgs) {},
-		"row bytes 24":                func(a *ReduceScatterArgs) { a.RowBytes = 24 },
-		"x stride 32":                 func(a *ReduceScatterArgs) { a.XStride = 32 },
-		"out stride 16":               func(a *ReduceScatterArgs) { a.OutStride = 16 },
-		"want f32 or":                 func(a *ReduceScatterArgs) { a.Peers.Type = ElementF16 },
-		"6400 bytes do not fit halve": func(a *ReduceScatterArgs) { a.Rows = 100 },
+		"":                              func(*ReduceScatterArgs) {},
+		"row bytes 24":                  func(a *ReduceScatterArgs) { a.RowBytes = 24 },
+		"x stride 32":                   func(a *ReduceScatterArgs) { a.XStride = 32 },
+		"out stride 16":                 func(a *ReduceScatterArgs) { a.OutStride = 16 },
+		"want f32 or":                   func(a *ReduceScatterArgs) { a.Peers.Type = ElementF16 },
+		"x has 6400 bytes, but half of": func(a *ReduceScatterArgs) { a.Rows = 100 },
 	} {
 		a := scatter
 		change(&a)

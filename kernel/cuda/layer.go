@@ -3,19 +3,19 @@ package cuda
 import "sparrow/layout"
 
 // StoreLatentArgs are the arguments of the kernel that writes latent rows and indexer keys and prepares indexer
-// queries, each of which may be missing.
+// queries. Each of the three parts is optional.
 type StoreLatentArgs struct {
 	Rows       WriteMainArgs
 	Keys       WriteIndexKeyArgs
 	Queries    IndexQueryArgs
-	RowBlocks  int32 // set by StoreLatent, as the following
+	RowBlocks  int32 // blocks of each part; set by StoreLatent
 	KeyBlocks  int32
 	HeadBlocks int32
 	Reserved   int32
 }
 
-// StoreLatent is WriteMain, WriteIndexKeys and PrepareIndexQueries in one launch. Parts without tokens are skipped.
-// The keys and queries that it reads must not be written by this launch.
+// StoreLatent does the work of WriteMain, WriteIndexKeys and PrepareIndexQueries in one launch. Parts without tokens
+// are skipped. The launch must not write the keys and queries that it reads.
 func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -37,7 +37,7 @@ func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) e
 	return runGrid(k, s, &c, Dim{X: uint32(a.RowBlocks) + uint32(a.KeyBlocks) + blocks}, a)
 }
 
-// TurnArgs are the arguments of the kernel that rotates heads and locates positions; the latter may be missing.
+// TurnArgs are the arguments of the kernel that rotates heads and locates positions; locating is optional.
 type TurnArgs struct {
 	Rotate     RotateArgs
 	Locate     LocateArgs
@@ -45,7 +45,7 @@ type TurnArgs struct {
 	Reserved   int32
 }
 
-// Turn applies RoPE to a part of every head and runs Locate, in one launch.
+// Turn applies RoPE to a part of every head and runs Locate in one launch.
 func (k *Kernels) Turn(s *Stream, a *TurnArgs) error {
 	c := checks{kernel: "turn_and_locate"}
 	a.Rotate.check(&c)

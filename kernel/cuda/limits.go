@@ -13,12 +13,12 @@ import (
 	"sparrow/kernel"
 )
 
-// limited holds the limits of a device.
+// limited holds the limits of a device and what they need at run time.
 type limited struct {
-	text   string       // the limits as text; empty without limits
-	chip   string       // the architecture that drivers compile for
+	text   string       // description of the limits; empty without limits
+	chip   string       // architecture that the driver compiles for
 	memory int64        // bytes that may be allocated, 0 for all
-	used   atomic.Int64 // bytes that are
+	used   atomic.Int64 // bytes that are allocated
 	green  uintptr      // context with a part of the multiprocessors, 0 for all
 	bus    bus
 }
@@ -35,11 +35,11 @@ func NeedsPortable(l kernel.Limits) string {
 	return ""
 }
 
-// hopperShared returns the maximum shared memory of a block of the kernels for Hopper.
+// hopperShared returns the maximum shared memory in bytes of a block of the kernels for Hopper.
 func hopperShared() (most int) {
 	m, err := image.Load()
 	if err != nil {
-		return 0 // loading the kernels reports it
+		return 0 // loading the kernels reports the error
 	}
 	for i := range m.Images {
 		for _, k := range m.Images[i].Kernels {
@@ -51,7 +51,8 @@ func hopperShared() (most int) {
 	return most
 }
 
-// limit returns the properties of a device that behaves like a smaller one, and a description of the limits in effect.
+// limit returns the properties of a device that behaves like a smaller device, and a description of the limits in
+// effect.
 func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	if !l.Any() {
 		return p, "", nil
@@ -96,8 +97,8 @@ func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	return p, strings.Join(parts, ", "), nil
 }
 
-// OpenLimited is Open, or OpenPortable, for a device that behaves like a smaller one. If the limits exclude the
-// kernels for Hopper, the portable kernels are used.
+// OpenLimited is Open, or OpenPortable, for a device that behaves like a smaller device. If the limits exclude the
+// kernels for Hopper, it uses the portable kernels.
 func OpenLimited(ordinal int, portable bool, l kernel.Limits) (*Device, error) {
 	d, err := open(ordinal, portable || NeedsPortable(l) != "")
 	if err != nil || !l.Any() {
@@ -109,7 +110,7 @@ func OpenLimited(ordinal int, portable bool, l kernel.Limits) (*Device, error) {
 	return d, nil
 }
 
-// limit applies limits to an open device on which nothing was allocated yet.
+// limit applies limits to an open device on which nothing has been allocated.
 func (d *Device) limit(l kernel.Limits) error {
 	p, text, err := d.props.limit(l)
 	if err != nil {
@@ -131,23 +132,23 @@ func (d *Device) limit(l kernel.Limits) error {
 	return nil
 }
 
-// Limits describes the limits of the device; empty where there are none.
+// Limits describes the limits of the device; empty if there are none.
 func (d *Device) Limits() string { return d.limits.text }
 
-// BusRate returns the limit of the bus in bytes a second, 0 without one.
+// BusRate returns the limit of the bus in bytes per second, or 0 if there is none.
 func (d *Device) BusRate() int64 { return d.limits.bus.rate }
 
-// The driver's numbers of green contexts.
+// The numbers of green contexts in the driver's interface.
 const (
 	resourceSMs         = 1
-	ignoreCoscheduling  = 1 // finer parts, which hold no clusters of blocks
+	ignoreCoscheduling  = 1 // allows smaller parts, which cannot run clusters of blocks
 	greenDefaultStream  = 1
 	resourceBytes       = 256 // at least the size of CUdevResource
-	resourceCountOffset = 96  // of the number of multiprocessors in it
+	resourceCountOffset = 96  // offset of the number of multiprocessors in it
 )
 
-// divide creates a context with at most the given number of multiprocessors for the device. A GPU is divided in
-// groups, so the number may be slightly smaller.
+// divide creates a context for the device with at most the given number of multiprocessors. A GPU is divided in groups
+// of multiprocessors, so the number may be smaller.
 func (d *Device) divide(most int) error {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -163,12 +164,12 @@ func (d *Device) divide(most int) error {
 	}
 	got, least := 0, 0
 	for n := most; n > 0; n-- {
-		f.out[1] = 1 // groups
+		f.out[1] = 1 // number of groups
 		if err := d.driver.call(f, cuDevSmResourceSplitByCount, at(part), f.slot(1), at(all), at(rest), flags,
 			uintptr(n)); err != nil {
 			return fmt.Errorf("cuda: %d multiprocessors: %w", n, err)
 		}
-		// The count is a u32 of the driver's struct.
+		// The count is a u32 in the driver's struct.
 		if got = int(*(*uint32)(unsafe.Pointer(&f.block[resourceBytes+resourceCountOffset]))); got <= most {
 			break
 		}
@@ -197,20 +198,20 @@ func (d *Device) divide(most int) error {
 	return nil
 }
 
-// bus makes copies between host and device take at least as long as a slower bus would: a launch before a copy
-// reserves the time of its bytes after earlier reservations, and a launch after it waits until that time is over. The
-// two directions are independent. Copies below busLeast, and rows that kernels exchange with the host, are not
-// delayed.
+// bus makes copies between host and device take at least as long as on a slower bus: a launch before a copy reserves
+// the time that its bytes need, after earlier reservations, and a launch after the copy waits until that time is over.
+// The two directions are independent. Copies of less than busLeast bytes, and rows that kernels exchange with the host,
+// are not delayed.
 type bus struct {
-	rate   int64 // bytes a second; 0 for no limit
+	rate   int64 // bytes per second; 0 for no limit
 	state  *Buffer
 	fn     *Function
-	queues atomic.Int32 // streams that have a word of their own
+	queues atomic.Int32 // number of streams that have their own word of the state
 }
 
 const (
 	busLeast   = 64 << 10
-	busStreams = 62 // words of the state after the words of the two directions
+	busStreams = 62 // number of stream words of the state, after the words of the two directions
 	toDevice   = 0
 	toHost     = 1
 )
@@ -224,7 +225,7 @@ func (b *bus) open(d *Device, rate int64) (err error) {
 	return d.plain(cuMemsetD32Async, uintptr(b.state.ptr), 0, 2*words, 0)
 }
 
-// load finds the kernel.
+// load looks up the kernel that delays copies.
 func (b *bus) load(k *Kernels) (err error) {
 	if b.rate > 0 {
 		b.fn, err = k.Function("offload_bus")
@@ -244,8 +245,8 @@ func (b *bus) lane() (Ptr, error) {
 	return b.state.ptr.Add(8 * int64(1+n)), nil
 }
 
-// overBus runs a copy of some bytes at the rate of the limited bus. If slots is given, it counts the bytes of each
-// slot that is needed.
+// overBus runs a copy at the rate of the limited bus. If slots is given, it counts only the bytes of the slots that a
+// choice needs.
 func (s *Stream) overBus(direction, bytes int64, slots *FetchArgs, copy func() error) error {
 	b := &s.device.limits.bus
 	if b.rate == 0 || b.fn == nil || bytes < busLeast {
@@ -266,7 +267,7 @@ func (s *Stream) overBus(direction, bytes int64, slots *FetchArgs, copy func() e
 	return s.bus(a)
 }
 
-// bus launches the kernel that reserves the time of a copy before it, or that waits after it.
+// bus launches the kernel that reserves the time of a copy before it, or waits for that time after it.
 func (s *Stream) bus(a FetchArgs) error {
 	return Run(s, s.device.limits.bus.fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: portableThreads}}, &a)
 }

@@ -39,7 +39,7 @@ func TestLimitsOfADevice(t *testing.T) {
 	}
 }
 
-// The tier for Hopper is chosen only if the limits leave its architecture and its shared memory.
+// The kernels for Hopper are used only if the limits leave the architecture and the shared memory that they need.
 func TestLimitsDecideTheTier(t *testing.T) {
 	for _, c := range []struct {
 		l    kernel.Limits
@@ -63,7 +63,7 @@ func TestLimitedMemory(t *testing.T) {
 	d := OpenDetached(p)
 	d.limits.memory = 1 << 20
 	if !d.Portable() {
-		t.Error("a pretended sm89 has the kernels for Hopper")
+		t.Error("a device limited to sm89 uses the kernels for Hopper")
 	}
 	a, err := d.Alloc(1 << 19)
 	check(t, err)

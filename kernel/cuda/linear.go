@@ -4,15 +4,15 @@ import "math"
 
 // SequencesView lists the rows of a pass that belong to each sequence, and the slot of its state.
 type SequencesView struct {
-	Rows      Ptr // i32 [Count]: rows of the pass, sequence after sequence, by position
-	Spans     Ptr // i32 [Sequences, 6]: first of Rows, how many, slot, begins, rows held back before, holds back
-	Snapshots Ptr // i32 [Count]: by row of the pass, where the state after it is kept as well; -1: nowhere
+	Rows      Ptr // i32 [Count]: rows of the pass, sequence after sequence, in the order of positions
+	Spans     Ptr // i32 [Sequences, 6]: start in Rows, rows, slot, 1 if new, held-back rows before, 1 to hold back
+	Snapshots Ptr // i32 [Count], by row of the pass: slot that receives a copy of the state after the row; -1: none
 	Faults    Ptr // one u32 of fault bits, or zero
 	Count     int32
 	Sequences int32
-	Slots     int32 // of the states
-	Kept      int32 // capacity in snapshots
-	Held      int32 // rows of a slot that may be held back
+	Slots     int32 // number of slots of the states
+	Kept      int32 // number of slots of snapshots
+	Held      int32 // maximum number of held-back rows of a slot
 	Reserved  int32
 }
 
@@ -25,7 +25,7 @@ type ConvolveArgs struct {
 	State     Ptr   // f32 [Slots*3, Columns]: the oldest row of a sequence first
 	Kept      Ptr   // f32 [Kept*3, Columns]
 	Held      Ptr   // f32 [Slots*Held, Columns], or zero
-	XStride   int64 // elements between rows, multiples of 4
+	XStride   int64 // elements between rows, multiples of 4; the following strides too
 	OutStride int64
 	Columns   int32 // a multiple of 4
 	Reserved  int32
@@ -34,7 +34,7 @@ type ConvolveArgs struct {
 // DeltaArgs are the arguments of the gated delta rule.
 type DeltaArgs struct {
 	Of         SequencesView
-	Q          Ptr // bf16 [Count, Heads*128], also K and V
+	Q          Ptr // bf16 [Count, Heads*128]; K and V too
 	K          Ptr
 	V          Ptr
 	Gate       Ptr   // f32 [Count, Heads*128]
@@ -45,19 +45,19 @@ type DeltaArgs struct {
 	State      Ptr   // f32 [Slots, Heads, 128 keys, 128 values]
 	Kept       Ptr   // f32 [Kept, Heads, 128, 128]
 	Held       Ptr   // f32 [Slots*Held, 3*Heads*128+Heads]: k, v, gate, beta; or zero
-	QStride    int64 // elements between rows, multiples of 4, but for Beta
+	QStride    int64 // elements between rows, multiples of 4 except BetaStride
 	KStride    int64
 	VStride    int64
 	GateStride int64
 	BetaStride int64
 	OutStride  int64
 	Heads      int32
-	Bound      float32 // of the logarithm of a channel's decay
+	Bound      float32 // bound of the logarithm of a channel's decay
 }
 
-// GatedNormArgs are the arguments of the RMSNorm of heads with a gate.
+// GatedNormArgs are the arguments of RMSNorm of heads times the sigmoid of a gate.
 type GatedNormArgs struct {
-	X          Ptr // bf16 [Rows, Heads*Columns], also Gate and Out
+	X          Ptr // bf16 [Rows, Heads*Columns]; Gate and Out too
 	Gate       Ptr
 	Weight     Ptr // f32 [Columns]
 	Out        Ptr
@@ -74,7 +74,7 @@ type GatedNormArgs struct {
 // LayerNormArgs are the arguments of LayerNorm.
 type LayerNormArgs struct {
 	X         Ptr // f32 or bf16 [Rows, Columns]
-	Out       Ptr // the same
+	Out       Ptr // f32 or bf16 [Rows, Columns]
 	Weight    Ptr // f32 [Columns]
 	Bias      Ptr // f32 [Columns]
 	Epsilon   float64
@@ -104,7 +104,7 @@ type SpreadPoolsArgs struct {
 	Seen         Ptr   // i32 [Rows]: tokens that a row may attend to
 	Table        Ptr   // i32 [Tables, TableStride] pages
 	TableRows    Ptr   // i32 [Rows]
-	Out          Ptr   // i32 [Rows, Columns*Pool+Pool-1]: positions of tokens, then -1
+	Out          Ptr   // i32 [Rows, Columns*Pool+Pool-1]: slots of tokens, then -1
 	Lengths      Ptr   // i32 [Rows]
 	Faults       Ptr   // one u32 of fault bits, or zero
 	PoolStride   int64 // entries between rows
@@ -118,13 +118,14 @@ type SpreadPoolsArgs struct {
 	Tables       int32
 }
 
-// deltaFewRows is the mean number of rows per sequence up to which the warps that compute also prepare the rows.
+// deltaFewRows is the maximum mean number of rows per sequence for the kernel in which the warps that compute also
+// prepare the rows.
 const deltaFewRows = 16
 
 // deltaDim is the size of keys and values of a head of linear attention.
 const deltaDim = 128
 
-// sequences checks which rows belong to which sequence.
+// sequences checks the arrays that assign rows to sequences.
 func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 	c.memory("rows", v.Rows, 4)
 	c.memory("spans", v.Spans, 4)
@@ -146,14 +147,15 @@ func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 }
 
 const (
-	convChannels = 4 * portableThreads // of a block
-	convRun      = 16                  // entries of the list of rows of a block where there are many
-	// convFewRows is the mean number of rows of a sequence up to which one thread computes all of them.
+	convChannels = 4 * portableThreads // channels of a block
+	convRun      = 16                  // entries of Rows that a block processes if there are many rows
+	// convFewRows is the maximum mean number of rows of a sequence for the kernel in which one thread computes all of
+	// them.
 	convFewRows = 4
 )
 
-// Convolve computes causal convolutions over the rows of each sequence and keeps the last three of them. A row has the
-// same bits whichever kernels run.
+// Convolve computes causal convolutions over the rows of each sequence and stores the last three rows. The kernels that
+// it chooses from give bitwise equal results.
 func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	c := checks{kernel: "convolve_few"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
@@ -186,7 +188,8 @@ func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	return runGrid(k, s, &c, each, a)
 }
 
-// Delta computes the gated delta rule in its recurrent form. A row has the same bits whichever kernel runs.
+// Delta computes the gated delta rule in its recurrent form. The kernels that it chooses from give bitwise equal
+// results.
 func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 	c := checks{kernel: "delta_rule"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
@@ -258,7 +261,7 @@ func (k *Kernels) GatedNorm(s *Stream, a *GatedNormArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
 
-// LayerNorm normalises rows.
+// LayerNorm computes LayerNorm of every row.
 func (k *Kernels) LayerNorm(s *Stream, a *LayerNormArgs) error {
 	c := checks{kernel: "layer_norm_rows"}
 	c.positive("columns", a.Columns)

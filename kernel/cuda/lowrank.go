@@ -1,8 +1,8 @@
 package cuda
 
-// LowRankArgs are the arguments of the low-rank matrix product that is added to its output.
+// LowRankArgs are the arguments of the kernel that adds a low-rank matrix product to its output.
 type LowRankArgs struct {
-	Weight       Ptr   // bf16 [Columns, K]; multiple of 16, as Input
+	Weight       Ptr   // bf16 [Columns, K]; Weight and Input are multiples of 16
 	Input        Ptr   // bf16 [Rows, K]
 	Out          Ptr   // f32 [Rows, Columns]
 	WeightStride int64 // elements between rows, multiple of 8
@@ -23,11 +23,11 @@ const rankColumns = 16 * portableThreads / 32
 // LowRankFits reports whether MultiplyLowRank supports rows of length k.
 func LowRankFits(k int32) bool { return k <= mostRank && k%8 == 0 }
 
-// MultiplyLowRank adds Input * Weight transposed to Out. A row's bits do not depend on other rows. When launches
-// overlap (Stream.SetOverlap), the weight may be read before the previous kernel has ended, so that kernel must not
-// write it.
+// MultiplyLowRank adds Input * Weight transposed to Out. The result of a row does not depend on other rows. If launches
+// overlap (Stream.SetOverlap), the kernel may read the weight before the previous kernel has ended, so the previous
+// kernel must not write it.
 func (k *Kernels) MultiplyLowRank(s *Stream, a *LowRankArgs) error {
-	c, perSM := checks{kernel: "low_rank_512"}, int32(1) // blocks whose registers fit
+	c, perSM := checks{kernel: "low_rank_512"}, int32(1) // number of blocks per SM whose registers fit
 	switch {
 	case a.K <= 64:
 		c.kernel, perSM = "low_rank_64", 4
@@ -38,7 +38,7 @@ func (k *Kernels) MultiplyLowRank(s *Stream, a *LowRankArgs) error {
 	c.positive("columns", a.Columns)
 	c.multiple("k", int64(a.K), 8, 8)
 	if a.K > mostRank {
-		c.fail("k is %d, want at most %d: use a product and add it", a.K, mostRank)
+		c.fail("k is %d, want at most %d; use a product and add it", a.K, mostRank)
 	}
 	c.memory("weight", a.Weight, 16)
 	c.memory("input", a.Input, 16)

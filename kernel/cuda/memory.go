@@ -75,22 +75,22 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	const portable, mapped = 1, 2 // usable from every context, and by the device at the same address
+	const portable, mapped = 1, 2 // portable: usable from every context; mapped: by the device at the same address
 	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable|mapped); err != nil {
 		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
 	}
 	h := &HostBuffer{device: d, address: uintptr(f.out[0])}
-	// The memory belongs to the driver, not to the Go heap: it neither moves nor is collected, and holds exactly bytes
+	// The memory belongs to the driver, not to the Go heap: it neither moves nor is collected, and its size is exactly
 	// bytes until Free.
 	p := *(**byte)(unsafe.Pointer(&h.address))
 	h.bytes = unsafe.Slice(p, bytes)
 	return h, nil
 }
 
-// Ptr returns the address at which the device reads and writes it.
+// Ptr returns the address at which the device reads and writes the memory.
 func (h *HostBuffer) Ptr() Ptr { return Ptr(h.address) }
 
-// Bytes returns the memory itself. It must not be used after Free.
+// Bytes returns the memory. It must not be used after Free.
 func (h *HostBuffer) Bytes() []byte { return h.bytes }
 
 // Free releases the memory. A second call does nothing.
@@ -121,7 +121,7 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	})
 }
 
-// CopyFromLocked enqueues a copy of page-locked host memory, at the address that HostBuffer.Ptr has.
+// CopyFromLocked enqueues a copy of page-locked host memory, whose address is that of HostBuffer.Ptr.
 func (s *Stream) CopyFromLocked(dst, src Ptr, bytes int64) error {
 	if bytes == 0 || !s.enqueue() {
 		return nil
@@ -157,7 +157,7 @@ func (s *Stream) CopyOnDevice(dst, src Ptr, bytes int64) error {
 	return s.device.plain(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), s.handle)
 }
 
-// Fill enqueues setting bytes bytes to value.
+// Fill enqueues setting the given number of bytes to value.
 func (s *Stream) Fill(dst Ptr, value byte, bytes int64) error {
 	if bytes == 0 || !s.enqueue() {
 		return nil
@@ -165,7 +165,7 @@ func (s *Stream) Fill(dst Ptr, value byte, bytes int64) error {
 	return s.device.plain(cuMemsetD8Async, uintptr(dst), uintptr(value), uintptr(bytes), s.handle)
 }
 
-// FillWords enqueues setting words 32-bit words to value. dst must be a multiple of 4.
+// FillWords enqueues setting the given number of 32-bit words to value. dst must be a multiple of 4.
 func (s *Stream) FillWords(dst Ptr, value uint32, words int64) error {
 	if words == 0 || !s.enqueue() {
 		return nil

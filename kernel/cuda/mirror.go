@@ -2,8 +2,8 @@ package cuda
 
 import "reflect"
 
-// Mirrors lists the Go side of every struct that kernels take, by the name of the C struct. A test compares sizes,
-// offsets and field names with what the device compiler recorded in the images.
+// Mirrors lists the Go type of every argument struct of kernels by the name of the C struct. A test compares sizes,
+// offsets and field names with those that the device compiler recorded in the images.
 func Mirrors() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, v := range []any{

@@ -20,7 +20,7 @@ func (d *Device) loadModule(name string, image []byte) (*Module, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	// PTX is text and must end with a NUL; a cubin carries its own length and ignores the byte.
+	// PTX is text and must end with a NUL; a cubin contains its own length, so the additional byte does not matter.
 	data := make([]byte, len(image)+1)
 	copy(data, image)
 	var pin runtime.Pinner
@@ -63,7 +63,7 @@ func (m *Module) Function(name string) (*Function, error) {
 	return fn, nil
 }
 
-// Close unloads the module; its functions must not be used any more. A second call does nothing.
+// Close unloads the module, after which its functions must not be used. A second call does nothing.
 func (m *Module) Close() error {
 	if m == nil || m.handle == 0 {
 		return nil
@@ -73,12 +73,12 @@ func (m *Module) Close() error {
 	return m.device.plain(cuModuleUnload, h)
 }
 
-// FunctionAttributes are a loaded kernel's needs per thread and block.
+// FunctionAttributes are the resources that a loaded kernel needs per thread and block.
 type FunctionAttributes struct {
-	MaxThreads  int // largest block the kernel can run in
-	SharedBytes int // static shared memory
-	LocalBytes  int // local memory per thread: 0 unless registers were spilled
-	Registers   int // per thread
+	MaxThreads  int // maximum threads of a block
+	SharedBytes int // bytes of static shared memory
+	LocalBytes  int // bytes of local memory per thread: 0 unless registers were spilled
+	Registers   int // registers per thread
 }
 
 // Function is a kernel of a loaded module.
@@ -87,24 +87,24 @@ type Function struct {
 	handle     uintptr
 	name       string
 	attrs      FunctionAttributes
-	dynamic    int // dynamic shared bytes opted in to
-	paramBytes int // size of the argument block from the image's metadata, 0 where not known
+	dynamic    int // bytes of dynamic shared memory that launches may use
+	paramBytes int // bytes of the argument block in the image's metadata, 0 if not known
 }
 
-// The driver's numbers of function attributes.
+// The numbers of function attributes in the driver's interface.
 const (
 	funcMaxThreads    = 0
 	funcSharedBytes   = 1
 	funcLocalBytes    = 3
 	funcRegisters     = 4
 	funcMaxDynamic    = 8
-	smallDynamicBytes = 48 << 10 // maximum of a launch without opting in
+	smallDynamicBytes = 48 << 10 // maximum bytes of a launch without opting in
 )
 
 // Name returns the kernel's entry name.
 func (f *Function) Name() string { return f.name }
 
-// Attributes returns the kernel's needs.
+// Attributes returns the resources that the kernel needs.
 func (f *Function) Attributes() FunctionAttributes { return f.attrs }
 
 func (f *Function) attribute(id int) (int, error) {
@@ -117,8 +117,8 @@ func (f *Function) attribute(id int) (int, error) {
 	return int(int32(fr.out[0])), nil
 }
 
-// allowShared lets launches use up to bytes of dynamic shared memory. It must not be called while a stream is
-// being captured.
+// allowShared lets launches use up to the given number of bytes of dynamic shared memory. It must not be called while a
+// stream is being captured.
 func (f *Function) allowShared(bytes int) error {
 	if limit := f.device.props.SharedOptinBytes - f.attrs.SharedBytes; bytes > limit {
 		return argumentError("kernel %s: %d bytes of dynamic shared memory were requested, but %s allows %d in "+
@@ -132,7 +132,7 @@ func (f *Function) allowShared(bytes int) error {
 	return nil
 }
 
-// blocksPerSM returns the number of blocks of the given size that one SM holds at a time.
+// blocksPerSM returns the number of blocks of the given size that one SM can hold at one time.
 func (f *Function) blocksPerSM(threads, dynamicShared int) (int, error) {
 	fr := frames.Get().(*frame)
 	defer frames.Put(fr)

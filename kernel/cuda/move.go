@@ -13,8 +13,8 @@ type MoveArgs struct {
 	Add       int32       // 1: Out += X, 0: Out = X
 }
 
-// MoveRows copies rows, or adds them to others, rounded once to the type of the output. If the types are equal, a
-// copy keeps every bit, so f32 stands for any element of four bytes and bf16 for any of two.
+// MoveRows copies rows, or adds them to other rows, rounded once to the type of the output. If the two types are equal,
+// a copy keeps every bit, so f32 can stand for any type of four bytes and bf16 for any type of two.
 func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	c := checks{kernel: "move_rows"}
 	c.positive("columns", a.Columns)
@@ -31,7 +31,7 @@ func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	pieces := int64(a.Columns)
 	if each := int64(16 / a.OutType.bytes()); a.XType == a.OutType && pieces%each == 0 && a.X.aligned(16) &&
 		a.Out.aligned(16) &&
-		a.XStride%each == 0 && a.OutStride%each == 0 { // as move.cuh decides
+		a.XStride%each == 0 && a.OutStride%each == 0 { // same rule as in move.cuh
 		pieces /= each
 	}
 	return runGrid(k, s, &c, Dim{X: uint32((a.Rows*pieces + portableThreads - 1) / portableThreads)}, a)

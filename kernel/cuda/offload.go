@@ -6,18 +6,18 @@ import "time"
 type ExchangeArgs struct {
 	X           Ptr // bf16 [Rows, Hidden], multiple of 16
 	IDs         Ptr // i32 [Rows, Top]: chosen experts, negative for none; an unknown id raises FaultExpert
-	Table       Ptr // i32 [Experts]: place of each among the packed experts, OnHost, or below where others compute it
-	Places      Ptr // i32 [Rows, Top]: the same for each choice, written by PostRows
-	Results     Ptr // bf16 [Rows*Top, Hidden], multiple of 16: of choices of the host's experts written by TakeResults
+	Table       Ptr // i32 [Experts]: index among the packed experts, OnHost, or less if another rank has the expert
+	Places      Ptr // i32 [Rows, Top]: entry of Table for each choice, written by PostRows
+	Results     Ptr // bf16 [Rows*Top, Hidden], multiple of 16: TakeResults writes those of the host's experts
 	Words       Ptr // host memory: words of the mailbox
 	MailX       Ptr // host memory: bf16 [Rows, Hidden], multiple of 16
 	MailIDs     Ptr // host memory: i32 [Rows, Top]
 	MailResults Ptr // host memory: bf16 [Rows*Top, Hidden], multiple of 16
-	State       Ptr // ExchangeStateBytes, zero at first
+	State       Ptr // ExchangeStateBytes bytes, zero at first
 	Faults      Ptr // one u32 of fault bits (FaultHost), or zero
 	XStride     int64
 	IDStride    int64
-	Timeout     int64 // nanoseconds
+	Timeout     int64 // time-out in nanoseconds
 	Rows        int32
 	Top         int32 // at most 256
 	Hidden      int32 // multiple of 8
@@ -31,11 +31,11 @@ type ExchangeArgs struct {
 // OnHost is the table entry of experts that the host's workers compute.
 const OnHost = -1
 
-// ExchangeStateBytes is the size of a device's exchange state: rounds, blocks that have arrived, and whether the
-// workers failed to answer.
+// ExchangeStateBytes is the size of a device's exchange state: number of rounds, number of blocks that have arrived,
+// and whether the workers failed to answer.
 const ExchangeStateBytes = 16
 
-// PlacesArgs are the arguments of the kernel that looks up the positions of chosen experts.
+// PlacesArgs are the arguments of the kernel that looks up the indices of chosen experts among the packed experts.
 type PlacesArgs struct {
 	IDs      Ptr // i32 [Rows, Top]
 	Table    Ptr // i32 [Experts]: index among the packed experts, negative for none
@@ -51,20 +51,20 @@ type PlacesArgs struct {
 // FetchArgs are the arguments of the kernel that copies packed experts from host memory if a choice needs them.
 type FetchArgs struct {
 	Places   Ptr      // i32 [Pairs]: slot that a choice needs, negative for none
-	From     [4]Ptr   // host memory: for each piece of packed experts [Slots, Bytes]
-	To       [4]Ptr   // device memory: the same
-	Bytes    [4]int64 // of a slot: of the first two multiples of 16, of the others of 8
+	From     [4]Ptr   // host memory: [Slots, Bytes] for each piece of packed experts
+	To       [4]Ptr   // device memory: [Slots, Bytes] for each piece
+	Bytes    [4]int64 // bytes of a slot: multiples of 16 in the first two pieces, of 8 in the other two
 	Pairs    int32
 	Slots    int32
 	Blocks   int32 // set by FetchExperts
-	Reserved int32 // 1 after a copy that is delayed (limits.go)
+	Reserved int32 // 1 if the kernel follows a delayed copy (limits.go)
 }
 
 // MaxExchangeTop is the maximum number of choices of a row of an exchange.
 const MaxExchangeTop = portableThreads
 
-// fetchBlocks is the number of blocks that copy an expert: with 256 threads and 4 loads of 16 bytes each they have 1
-// MiB in flight.
+// fetchBlocks is the number of blocks that copy an expert: 256 threads with 4 loads of 16 bytes each have 1 MiB in
+// flight.
 const fetchBlocks = 64
 
 func (a *ExchangeArgs) check(c *checks) {
@@ -90,8 +90,8 @@ func (a *ExchangeArgs) check(c *checks) {
 	}
 }
 
-// PostRows looks up the positions of chosen experts and passes rows to the host's workers, for which WaitForHost
-// waits.
+// PostRows looks up the indices of chosen experts and passes rows to the host's workers. WaitForHost waits for their
+// answer.
 func (k *Kernels) PostRows(s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_post"}
 	a.check(&c)
@@ -112,14 +112,14 @@ func (k *Kernels) WaitForHost(s *Stream, a *ExchangeArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: 32}, Overlap: s.overlap}, a)
 }
 
-// TakeResults copies the results of the host's experts to the results of their choices.
+// TakeResults copies the results of the host's experts to the rows of their choices in Results.
 func (k *Kernels) TakeResults(s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_take"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows) * uint32(max(a.Top, 0))}, a)
 }
 
-// LookUpPlaces looks up the positions of chosen experts.
+// LookUpPlaces looks up the indices of chosen experts among the packed experts.
 func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
 	c := checks{kernel: "offload_places"}
 	c.memory("ids", a.IDs, 4)
@@ -136,7 +136,7 @@ func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32((pairs + portableThreads - 1) / portableThreads)}, a)
 }
 
-// FetchExperts copies the packed experts of slots that a choice needs.
+// FetchExperts copies the packed experts of the slots that a choice needs.
 func (k *Kernels) FetchExperts(s *Stream, a *FetchArgs) error {
 	c := checks{kernel: "offload_fetch"}
 	c.memory("places", a.Places, 4)

@@ -37,24 +37,24 @@ type PackedArgs struct {
 // PackPackedArgs are the arguments of the kernels that pack a matrix, or gate and up.
 type PackPackedArgs struct {
 	First        Ptr
-	Second       Ptr // up, or zero
-	FirstScales  Ptr // zero where the codes hold them
+	Second       Ptr // the up matrix, or zero
+	FirstScales  Ptr // zero if the codes contain the scales
 	SecondScales Ptr
 	FirstZeros   Ptr // u8 zero points, or zero
 	SecondZeros  Ptr
-	To           Ptr   // PackedFormat.Bytes
+	To           Ptr   // memory of PackedFormat.Bytes bytes
 	Stride       int64 // bytes between rows of codes
 	ScaleStride  int64 // scales between rows of scales
 	Rows         int32
 	Columns      int32
-	Tiles        int32 // set by PackWeight, as the next
+	Tiles        int32 // set by PackWeight, as is UnitBytes
 	Units        int32
-	BlockRows    int32 // rows and columns that share a scale
+	BlockRows    int32 // rows of a block that shares a scale
 	BlockColumns int32
 	SkipRows     int32
-	Source       int32 // of PackSources
-	ScaleType    int32 // an ElementType, or e8m0 of PackSources
-	Middle       int32 // zero point where there are none
+	Source       int32 // value of PackSources
+	ScaleType    int32 // an ElementType, or "e8m0" of PackSources
+	Middle       int32 // zero point if FirstZeros is zero
 }
 
 // PackSources are the storage formats of codes for PackPackedArgs, in the order of enum Source of pack.cuh. Scales
@@ -62,11 +62,11 @@ type PackPackedArgs struct {
 var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0": 3, "q8_0": 4, "mxfp4": 5, "blocks": 6,
 	"e8m0": 4}
 
-// PackedFormat is a form of packed weights.
+// PackedFormat is the name of a form of packed weights.
 type PackedFormat string
 
-// packedShape describes a unit of a format: 64 rows of some columns, and the power of two by which its sums must be
-// multiplied.
+// packedShape describes a unit of a format: 64 rows by a number of columns, and the power of two by which its sums must
+// be multiplied.
 type packedShape struct {
 	columns  int32
 	bytes    int64
@@ -74,14 +74,14 @@ type packedShape struct {
 }
 
 const (
-	packedRows = 256 // of a tile
-	packedSMs  = 132 // of an H200
+	packedRows = 256 // rows of a tile
+	packedSMs  = 132 // SMs of an H200
 
 	long, short    = 256, 128 // columns of a unit
 	codes4, codes8 = 64 * long / 2, 64 * short
 )
 
-// A row's scales: one for each 128 columns or four, of 2 bytes, or of 4 and one of a zero point.
+// The scales of a row belong to 128 columns or to 32. A scale has 2 bytes, or 4 bytes and 1 for a zero point ("any").
 var packedFormats = map[PackedFormat]packedShape{
 	"nvfp4":         {long, codes4 + 64*16, 10},
 	"mxfp4":         {long, codes4 + 64*8, 40},
@@ -97,26 +97,26 @@ var packedFormats = map[PackedFormat]packedShape{
 	"e4m3_g128_any": {short, codes8 + 64*5, 20},
 	"e4m3_g32_any":  {short, codes8 + 64*4*5, 20},
 	"q4_k":          {long, 64 * 144, 30},
-	"q2_k":          {long, 64 * 88, 28},  // with d and dmin as two numbers each
-	"q3_k":          {long, 64 * 128, 30}, // scales of 16 values as bf16, as of Q6_K
+	"q2_k":          {long, 64 * 88, 28},  // d and dmin are two numbers each
+	"q3_k":          {long, 64 * 128, 30}, // scales of 16 values as bf16, as in q6_k
 	"q5_k":          {long, 64 * 176, 30},
 	"q6_k":          {long, 64 * 224, 30},
-	"iq2_xxs":       {long, 64 * 70, 0}, // with the eighth sign of each octet, as the others
+	"iq2_xxs":       {long, 64 * 70, 0}, // stores all eight signs of an octet, as the other iq formats
 	"iq2_xs":        {long, 64 * 82, 0},
 	"iq2_s":         {long, 64 * 82, 0},
 	"iq3_xxs":       {long, 64 * 102, 0},
 	"iq3_s":         {long, 64 * 110, 0},
-	"iq4":           {long, 64 * 144, 0}, // IQ4_NL and IQ4_XS
+	"iq4":           {long, 64 * 144, 0}, // for IQ4_NL and IQ4_XS
 }
 
-// Bytes returns the device memory of a matrix [rows, columns].
+// Bytes returns the device memory in bytes of a matrix [rows, columns].
 func (f PackedFormat) Bytes(rows, columns int32) int64 {
 	s := packedFormats[f]
 	return int64(ceilDiv(rows, packedRows)) * int64(ceilDiv(columns, s.columns)) * 4 * s.bytes
 }
 
-// Factor returns the factor of a matrix's sums: the factor of the matrix (0 for none) times the power of two that the
-// format omits.
+// Factor returns the factor by which sums of a matrix are multiplied: the matrix's own factor (0 means 1) times the
+// power of two that the format omits.
 func (f PackedFormat) Factor(own float32) float32 {
 	if own == 0 {
 		own = 1
@@ -124,14 +124,14 @@ func (f PackedFormat) Factor(own float32) float32 {
 	return float32(math.Ldexp(float64(own), packedFormats[f].exponent))
 }
 
-// check refuses a format without kernels.
+// check checks that the format has kernels.
 func (f PackedFormat) check(c *checks) {
 	if _, ok := packedFormats[f]; !ok {
 		c.fail("there are no kernels for packed weights of format %q", string(f))
 	}
 }
 
-// PackWeight packs a matrix, or gate and up, which are Rows x Columns each.
+// PackWeight packs a matrix, or gate and up, each of Rows x Columns.
 func (k *Kernels) PackWeight(s *Stream, f PackedFormat, a *PackPackedArgs) error {
 	c := checks{kernel: "sparrow_packed_pack_" + string(f)}
 	f.check(&c)
@@ -154,12 +154,12 @@ func (k *Kernels) PackWeight(s *Stream, f PackedFormat, a *PackPackedArgs) error
 	return runGrid(k, s, &c, Dim{X: uint32(a.Units), Y: uint32(a.Tiles)}, a)
 }
 
-// PackedProduct is a product with a packed matrix: Out [Rows, Columns] = X [Rows, K] * weight transposed. A row's bits
-// depend on the row and the weight alone.
+// PackedProduct is a product with a packed matrix: Out [Rows, Columns] = X [Rows, K] * weight transposed. The result of
+// a row depends only on the row and the weight.
 type PackedProduct struct {
 	Format    PackedFormat
 	Weight    Ptr // Format.Bytes(Columns, K), multiple of 16
-	Factors   Ptr // f32 [2], Format.Factor both
+	Factors   Ptr // f32 [2], both Format.Factor
 	X         Ptr // bf16, rows XStride apart; multiple of 16
 	Out       Ptr // bf16 or f32, rows OutStride apart
 	XStride   int64
@@ -168,8 +168,8 @@ type PackedProduct struct {
 	Columns   int32
 	K         int32 // multiple of 8
 	OutF32    bool
-	Sums      Ptr // SumBytes, multiple of 16
-	Arrived   Ptr // u32 [PackedSlots]: zero before and after
+	Sums      Ptr // memory of SumBytes bytes, multiple of 16
+	Arrived   Ptr // u32 [PackedSlots]: zero before and after the launch
 }
 
 // PackedSlots is the number of words of PackedProduct.Arrived.
@@ -182,26 +182,26 @@ const (
 	packedMany, packedWide               = 128, 256
 	packedMostFew                        = 128
 	packedWarps                          = 16
-	packedThird                          = 288 // most threads of a block that shares an SM with two others
-	packedFine                           = 1   // in place of tokens: the kernel of few experts, at most
+	packedThird                          = 288 // maximum threads of a block that shares an SM with two others
+	packedFine                           = 1   // in place of a number of tokens: the kernel for few experts
 	packedFineListed                     = 64
-	packedPair                           = 2 // in place of tokens: pairs of blocks that share 256 tokens
+	packedPair                           = 2 // in place of a number of tokens: pairs of blocks that share 256 tokens
 )
 
 // PackedPairArgs are the arguments of products by pairs of blocks.
 type PackedPairArgs struct {
 	XMap TensorMap // bf16 [1, Rows, K]
 	Base PackedArgs
-	_    [56]byte // up to the map's alignment of 64
+	_    [56]byte // padding to the map's alignment of 64 bytes
 }
 
-// packedFormatsWide are those with kernels for groups of 256 rows: of pairs of blocks, and of experts.
+// packedFormatsWide lists the formats with kernels for groups of 256 rows: pairs of blocks, and experts.
 var packedFormatsWide = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
 	"u4_g128_any": true, "u4_g32_any": true, "i8_g128": true, "i8_g32": true, "i8_g128_any": true, "i8_g32_any": true,
 	"e4m3_g32": true, "e4m3_g128_any": true, "e4m3_g32_any": true, "q4_k": true, "q6_k": true}
 
-// packedParts returns the number of parts into which k is cut: enough to balance the work of an H200's SMs when there
-// are few rows. It depends only on the shape of the weight, because it determines the order of summation.
+// packedParts returns the number of parts into which k is divided: enough to balance the work of an H200's SMs for few
+// rows. It depends only on the shape of the weight, because it determines the order of summation.
 func packedParts(tiles, units int32) int32 {
 	const leastUnits = 4
 	best, parts := 0.0, int32(1)
@@ -224,7 +224,7 @@ func (x *PackedProduct) size() (tiles, units, parts int32) {
 	return tiles, units, packedParts(tiles, units)
 }
 
-// tokens returns the number of tokens of a block.
+// tokens returns the number of tokens that a block processes.
 func (x *PackedProduct) tokens() int32 {
 	switch {
 	case x.Rows <= packedFew8:
@@ -234,7 +234,7 @@ func (x *PackedProduct) tokens() int32 {
 	case x.Rows <= packedMostFew:
 		return packedFew64
 	}
-	// A block has half of a tile of columns. A group of 256 rows takes about 1.7 times as long as one of 128.
+	// A block has half of a tile of columns. A group of 256 rows takes about 1.7 times as long as a group of 128 rows.
 	tiles, _, _ := x.size()
 	rounds := func(tokens int32) int64 {
 		return (2*int64(tiles)*int64(ceilDiv(x.Rows, tokens)) + packedSMs - 1) / packedSMs
@@ -245,7 +245,7 @@ func (x *PackedProduct) tokens() int32 {
 	return packedMany
 }
 
-// SumBytes returns the memory for the sums of parts of k.
+// SumBytes returns the bytes of memory for the sums of parts of k.
 func (x *PackedProduct) SumBytes() int64 { return x.sumBytes(x.tokens()) }
 
 // sumBytes is SumBytes of the kernel for groups of n rows.
@@ -254,13 +254,13 @@ func (x *PackedProduct) sumBytes(n int32) int64 {
 	switch {
 	case parts == 1 || n == packedMany:
 		return 0
-	case n == packedPair: // a block's own
+	case n == packedPair: // each block has its own sums
 		return packedSMs * packedRows / 2 * packedWide * 4
 	}
 	return int64(tiles) * int64(ceilDiv(x.Rows, n)) * int64(parts) * packedRows * int64(n) * 4
 }
 
-// MultiplyPacked launches a product.
+// MultiplyPacked launches a product with a packed matrix.
 func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 	return k.multiplyPackedBy(s, x, x.tokens())
 }
@@ -314,7 +314,7 @@ func (k *Kernels) multiplyPackedBy(s *Stream, x *PackedProduct, n int32) error {
 	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
 }
 
-// runPair launches a product by pairs of blocks: at most one pair for two SMs.
+// runPair launches a product by pairs of blocks, with at most one pair for two SMs.
 func (k *Kernels) runPair(s *Stream, x *PackedProduct, a *PackedArgs) error {
 	fn, err := k.Function(x.Format.kernel(packedPair))
 	if err != nil {
@@ -376,14 +376,14 @@ func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down 
 			Tiles: a.HiddenTiles, Units: ceilDiv(a.InnerColumns, packedFormats[f].columns), Parts: 1,
 			Columns: a.Hidden, FromPairs: 1}
 	}
-	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // at most: every pair a group of its own
+	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // at most, if every pair is a group
 	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
 		return k.runPacked(s, f.kernel(packedFine), 4*items, &p)
 	}
 	return k.runPacked(s, f.kernel(tokens), 2*items, &p)
 }
 
-// runPacked launches a product. A tile is one item, two or four.
+// runPacked launches a product. A tile is one, two or four items of work.
 func (k *Kernels) runPacked(s *Stream, kernel string, items int64, a *PackedArgs) error {
 	perSM := int32(1)
 	if fn, err := k.Function(kernel); err == nil && fn.attrs.MaxThreads <= packedThird {

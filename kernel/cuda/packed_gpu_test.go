@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// Kernels for 64, 128 and 256 rows and those for pairs of blocks give the same bits. The packed weights are random
-// bytes; a mask makes their scales finite.
+// Kernels for 64, 128 and 256 rows and kernels for pairs of blocks give bitwise equal results. The packed weights are
+// random bytes; a mask makes their scales finite.
 func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
 	r := onHopper(t)
 	rng := rand.New(rand.NewPCG(46, 1))

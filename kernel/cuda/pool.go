@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// Pool allocates device memory and keeps freed memory for reuse, so that a step that needs no more scratch memory
-// than an earlier one makes no driver call. It is owned by one goroutine.
+// Pool allocates device memory and keeps freed memory for reuse, so that a step that needs no more scratch memory than
+// an earlier step makes no driver call. It is owned by one goroutine.
 //
 // Freed memory is reused at once in program order, which is safe if all work of the pool's users is enqueued on one
-// stream. Until Close no memory returns to the device, because captured graphs contain its addresses.
+// stream. Memory returns to the device only in Close, because captured graphs contain its addresses.
 type Pool struct {
 	device *Device
 	idle   []*Buffer
 	used   map[Ptr]*Buffer
-	held   int64 // bytes taken from the device, idle or used
-	busy   int64 // bytes of those in use
+	held   int64 // bytes taken from the device, idle or in use
+	busy   int64 // bytes in use
 	fixed  bool
 }
 
@@ -35,7 +35,7 @@ func poolClass(n int64) int64 {
 	return 1 << bits.Len64(uint64(n-1))
 }
 
-// Fix forbids the pool to take memory from the device, or allows it again. A capture must not allocate.
+// Fix(true) forbids the pool to take memory from the device, which a capture must not do; Fix(false) allows it again.
 func (p *Pool) Fix(on bool) { p.fixed = on }
 
 // Get returns at least n bytes with undefined contents: the smallest idle buffer that is large enough, or memory of
@@ -56,7 +56,7 @@ func (p *Pool) Get(n int64) (Ptr, error) {
 		b = p.idle[best]
 		p.idle = slices.Delete(p.idle, best, best+1)
 	case p.fixed:
-		return 0, argumentError("%d bytes were requested of a pool that must not grow now; it holds %d, of which %d "+
+		return 0, argumentError("%d bytes were requested from a pool that must not grow now; it holds %d, of which %d "+
 			"are in use", n, p.held,
 			p.busy)
 	default:
@@ -83,7 +83,7 @@ func (p *Pool) Put(ptr Ptr) error {
 	return nil
 }
 
-// Held returns the number of bytes taken from the device and how many of them are in use.
+// Held returns the number of bytes taken from the device, and the number of bytes in use.
 func (p *Pool) Held() (held, busy int64) { return p.held, p.busy }
 
 // Close frees everything, in use or not.

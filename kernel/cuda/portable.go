@@ -2,9 +2,9 @@ package cuda
 
 import "math"
 
-// Launches of the portable tier (src/sm80): they have the same arguments as the kernels for Hopper but other grids.
-// Every kernel of an operation gives the same bits, so the bits of a row do not depend on its batch. An operation
-// without a portable kernel is refused with the kernel's name (Kernels.Function).
+// Launches of the portable tier (src/sm80). Its kernels have the arguments of the kernels for Hopper but other grids.
+// All portable kernels of an operation give bitwise equal results, so the result of a row does not depend on its batch.
+// An operation without a portable kernel returns an error with the kernel's name (Kernels.Function).
 
 // portableFewRows is the maximum number of rows for which products and experts use their smallest tiles.
 const portableFewRows = 16
@@ -20,8 +20,8 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	}
 	switch {
 	case x.Rows <= portableFewRows:
-		// Eight warps of a block divide k: all eight, or four for 16 rows of fp8, or two where k is short; the other
-		// warps compute further columns.
+		// The eight warps of a block divide k: all eight, or four for 16 rows of fp8, or two if k is short. The
+		// remaining warps compute further columns.
 		tileRows, tileColumns, name = 16, 16, "few16"
 		if x.Type == ProductFP8 && x.Rows > 8 {
 			tileColumns = 32
@@ -58,7 +58,7 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	return call, encodeMaps(d, nil, maps)
 }
 
-// portableExperts runs the products of a layer's experts, gate and up or down.
+// portableExperts runs gate and up, or down, of a layer's experts.
 func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
 	name := "portable_experts_gate_up_"
 	if which.down {
@@ -74,12 +74,12 @@ func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	default:
 		name += "_many"
 	}
-	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most, if every pair is a group
 	return runPersistent(k, s, name, int32(items), 1, a)
 }
 
-// scoreGrid returns the grid of index scores. An item is some query rows with their keys; several blocks share an
-// item if there are few.
+// scoreGrid returns the grid of index scores. An item is some query rows with their keys; if there are few items,
+// several blocks share an item.
 func (k *Kernels) scoreGrid(items, keys int32) Dim {
 	const blockKeys, waves = 128, 4
 	share := min(ceilDiv(waves*int32(k.device.props.SMs), max(items, 1)), ceilDiv(keys, blockKeys), math.MaxUint16)
@@ -102,19 +102,19 @@ func portableScores[T any](k *Kernels, s *Stream, name string, heads int32, grid
 	return Run(s, fn, Launch{Grid: grid, Block: Dim{X: portableThreads}, Shared: fn.dynamic}, a)
 }
 
-// portableTopKWaves is the number of blocks of the selection launched for each multiprocessor; further rows are
-// processed by the same blocks in turn.
+// portableTopKWaves is the number of selection blocks per multiprocessor in a launch; if there are more rows, a block
+// processes several rows.
 const portableTopKWaves = 2
 
-// portableSparse maps kernels of sparse attention for Hopper, and of attention over every key, to the portable ones.
+// portableSparse maps kernels of sparse attention, and of attention over every key, for Hopper to portable kernels.
 var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_bf16",
 	"sparrow_sparse_block": "portable_sparse_block", "sparrow_sparse_raw": "portable_sparse_raw",
 	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat",
 	"sparrow_sparse_nope": "portable_sparse_nope", "sparrow_latent_bf16": "portable_latent_bf16",
 	"sparrow_latent_block": "portable_latent_block", "sparrow_latent_raw": "portable_latent_raw"}
 
-// portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and a kernel that joins
-// segments.
+// portableAttend computes sparse attention with one block for each 32 heads of a row and segment, and a kernel that
+// joins segments.
 func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const heads, threads, combineThreads = 32, 512, 128
 	kernel := rows.kernel // if there is no portable kernel, the launch is refused with this name
@@ -144,6 +144,6 @@ func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows) * uint32(a.Heads)}, Block: Dim{X: combineThreads}}, a)
 }
 
-// portableDense maps kernels of dense attention for Hopper to the portable ones.
+// portableDense maps kernels of dense attention for Hopper to portable kernels.
 var portableDense = map[string]string{"sparrow_dense_d128": "portable_dense_d128",
 	"sparrow_dense_d192": "portable_dense_d192", "sparrow_dense_d256": "portable_dense_d256"}

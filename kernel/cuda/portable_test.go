@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// cards lists devices that the portable kernels support, with their maximum shared memory of a block.
+// cards lists devices that the portable kernels support, with the maximum shared memory of a block.
 var cards = map[string]Properties{
 	"a100":    {Name: "A100", Major: 8, Minor: 0, SMs: 108, SharedOptinBytes: 166912, MemoryBytes: 80e9},
 	"rtx3090": {Name: "RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptinBytes: 101376, MemoryBytes: 24e9},
@@ -119,7 +119,7 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 	}
 }
 
-// No portable kernel uses more shared memory than a block of a consumer card has: 99 KiB.
+// No portable kernel uses more than 99 KiB of shared memory, which a block of a consumer card has.
 func TestPortableKernelsFitConsumerCards(t *testing.T) {
 	for _, im := range loadManifest(t).Images {
 		for _, k := range im.Kernels {

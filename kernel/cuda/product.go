@@ -3,35 +3,35 @@ package cuda
 // ProductArgs are the arguments of a matrix product.
 type ProductArgs struct {
 	WeightMap    TensorMap // e4m3 or bf16 [Batch, Columns, k]
-	InputMap     TensorMap // the same type [Batch, Rows, k]
-	ScaleMap     TensorMap // e4m3 alone: f32 [Batch * Blocks, Rows]
+	InputMap     TensorMap // e4m3 or bf16 [Batch, Rows, k], as the weight
+	ScaleMap     TensorMap // only e4m3: f32 [Batch * Blocks, Rows]
 	OutMap       TensorMap // many rows, bf16 out: [Batch, Rows, Columns]
-	WeightScales Ptr       // e4m3 alone: f32 [Batch, ceil(Columns/128), Blocks]
+	WeightScales Ptr       // only e4m3: f32 [Batch, ceil(Columns/128), Blocks]
 	Out          Ptr       // bf16 or f32 [Rows, OutStride]
-	Sums         Ptr       // tiles of 256 rows where k has parts: f32 [blocks of the grid, 128 * 128]
+	Sums         Ptr       // tiles of 256 rows if k has parts: f32 [blocks of the grid, 128 * 128]
 	OutStride    int64     // elements between rows
 	OutBatch     int64     // elements from one batch entry to the next
 	Rows         int32
 	Columns      int32
-	Blocks       int32 // of k: 128 columns of e4m3, 64 of bf16
-	Parts        int32 // of k that are summed apart
+	Blocks       int32 // blocks of k: 128 columns of e4m3, 64 of bf16
+	Parts        int32 // parts of k that are summed separately
 	Batch        int32
 	OutF32       int32    // 1: Out is f32
-	Stages       int32    // few rows: stages of the ring
-	Ahead        int32    // few rows: stages whose weights are fetched before the previous kernel has ended
-	Copied       int32    // narrow tiles, and e2m1 weights: input rows that a copy fetches
-	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
-	Factors      Ptr      // e4m3, a batch of one: f32 [Columns] by which results are multiplied, or 0
+	Stages       int32    // few rows: stages of the shared-memory ring
+	Ahead        int32    // few rows: stages whose weights are read before the previous kernel has ended
+	Copied       int32    // narrow tiles and e2m1 weights: input rows of a copy
+	Across       int32    // many rows: 1: the blocks of a cluster compute neighbouring columns of one tile of rows
+	Factors      Ptr      // e4m3 with Batch 1: f32 [Columns] that results are multiplied by, or 0
 	Folded       Ptr      // few rows: e2m1 weights (folded.go), instead of WeightMap
-	Beside       int32    // 1: reads nothing that the previous kernel writes, and runs at the same time
-	Leads        int32    // few rows: 1: the next product runs at the same time as this one, and may begin at once
-	_            [24]byte // up to the maps' alignment of 64
+	Beside       int32    // 1: reads nothing that the previous kernel writes, and runs in parallel with it
+	Leads        int32    // few rows: 1: the next product runs in parallel with this one, and may begin at once
+	_            [24]byte // padding to the maps' alignment of 64 bytes
 }
 
 // ProductType is the type of the operands of a product.
 type ProductType int
 
-// The types. FP8 operands carry scales: a weight one for each 128 x 128 block, an input one for each row and 128
+// The types. FP8 operands have scales: a weight has one for each 128 x 128 block, and an input one for each row and 128
 // columns.
 const (
 	ProductFP8 ProductType = iota
@@ -54,49 +54,50 @@ func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 	return 2, MapBF16, 64
 }
 
-// Product describes the memory of a matrix product: for each element of a batch, Out [Rows, Columns] = Input [Rows,
-// K] * Weight [Columns, K] transposed. The bits of a row depend only on the row and the weight: they are the same in
-// any batch of rows.
+// Product describes the memory of a matrix product: for each element of a batch, Out [Rows, Columns] = Input [Rows, K]
+// * Weight [Columns, K] transposed. The result of a row depends only on the row and the weight, so it is bitwise equal
+// in any batch of rows.
 type Product struct {
 	Type         ProductType
 	Weight       Ptr // [Batch, Columns, K], rows WeightStride apart; multiple of 16
 	WeightScales Ptr // FP8: f32 [Batch, ceil(Columns/128), ceil(K/128)]
 	Input        Ptr // [Rows, K], rows InputStride apart; multiple of 16
 	InputScales  Ptr // FP8: f32 [Batch, ceil(K/128), ScaleStride], of which Rows are used; multiple of 16
-	Factors      Ptr // FP8, Batch 1: f32 [Columns] by which columns of the result are multiplied; 0: none
+	Factors      Ptr // FP8 with Batch 1: f32 [Columns] that columns of the result are multiplied by; 0: none
 	Out          Ptr // bf16 or f32 [Rows, Columns], rows OutStride apart; multiple of 16
 
 	WeightStride, InputStride, ScaleStride, OutStride int64 // elements between rows
-	// elements from one of the batch to the next; not used when Batch is 1
+	// elements between entries of the batch; not used if Batch is 1
 	WeightBatch, InputBatch, OutBatch int64
 
 	Rows, Columns, K int32 // Columns and K are multiples of 16
 	Batch            int32 // 1 for a plain product
-	// Whole is the number of columns of the matrix that the weight is a part of: a part has the same bits as in the
-	// product with the whole matrix. 0 means Columns.
+	// Whole is the number of columns of the matrix that the weight is a part of. The result of a part is bitwise equal
+	// to its columns in the product with the whole matrix. 0 means Columns.
 	Whole  int32
 	OutF32 bool
-	Folded bool // FP8, up to FoldedFew rows: Weight is as Fold writes it (EncodeFolded)
-	// Sums is memory for the sums of parts of k, SumBytes of it; multiple of 16. Without it the product runs in smaller
-	// tiles, with the same bits.
+	Folded bool // FP8, up to FoldedFew rows: Weight is in the form that Fold writes (EncodeFolded)
+	// Sums is memory for the sums of parts of k, SumBytes bytes at a multiple of 16. Without it the product runs in
+	// smaller tiles, with bitwise equal results.
 	Sums Ptr
-	// Beside: the launch in front is a product of the same input, which neither writes what this one reads nor touches
-	// its Out or Sums. Where launches overlap the two run at the same time.
+	// Beside means that the previous launch is a product of the same input, which does not write what this product
+	// reads and does not use its Out or Sums. If launches overlap, the two run in parallel.
 	Beside bool
-	Leads  bool // a product that is Beside this one follows
+	Leads  bool // the next launch is a product with Beside set
 }
 
-// ProductCall is a matrix product ready to be launched. It stays valid as long as the addresses do.
+// ProductCall is a matrix product ready to be launched. It is valid as long as the addresses are.
 type ProductCall struct {
 	Args    ProductArgs
 	kernel  string
 	grid    uint32
-	tiles   Dim   // grid of a portable kernel, a block per tile; the zero Dim for Hopper kernels
+	tiles   Dim   // grid of a portable kernel, one block per tile; the zero Dim for Hopper kernels
 	cluster int32 // blocks of a cluster
-	shared  int   // dynamic shared bytes; 0: the size in the source of the kernel
+	shared  int   // bytes of dynamic shared memory; 0: the size in the kernel's source
 }
 
-// mostK is the longest row: the input scales of all its blocks are in shared memory together with the ring of stages.
+// mostK is the maximum row length: the input scales of all blocks of a row are in shared memory together with the ring
+// of stages.
 const mostK = 32768
 
 // Encode checks the memory and chooses the kernel for the number of rows.
@@ -110,7 +111,7 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	c.memory("weight", x.Weight, 16)
 	c.memory("input", x.Input, 16)
 	c.memory("out", x.Out, 16)
-	aligned := 16 / size // elements of 16 bytes
+	aligned := 16 / size // elements in 16 bytes
 	c.multiple("weight stride", x.WeightStride, aligned, int64(x.K))
 	c.multiple("input stride", x.InputStride, aligned, int64(x.K))
 	outAligned := int64(8)
@@ -136,7 +137,7 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	}
 	const mostTiles = 1 << 22
 	if tiles := (int64(x.Rows)/stripeRows + 1) * (int64(x.Columns)/stripeRows + 1) * int64(x.Batch); tiles > mostTiles {
-		c.fail("%d x %d results in a batch of %d are %d tiles, want at most %d: launch fewer rows", x.Rows, x.Columns,
+		c.fail("%d x %d results in a batch of %d are %d tiles, want at most %d; launch fewer rows", x.Rows, x.Columns,
 			x.Batch, tiles, mostTiles)
 	}
 	if x.Sums%16 != 0 {
@@ -158,9 +159,9 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	return x.encode(d, x.choose(int32(d.props.SMs)))
 }
 
-// SumBytes returns the size of Sums with which a product of many rows is faster; 0 means that it makes no difference.
+// SumBytes returns the size of Sums with which a product of many rows is faster, or 0 if Sums makes no difference.
 func (x *Product) SumBytes(d *Device) int64 {
-	// decodes call this every time, so it returns early for them
+	// Decodes call SumBytes for every product, so it returns early for them.
 	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 || x.Factors != 0 {
 		return 0
 	}
@@ -199,7 +200,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 		call.shared = x.fewBytes(&choice, choice.stages)
 	}
 	switch {
-	case choice.resident: // a block has one batch entry and a share of its tiles of rows
+	case choice.resident: // a block has one batch entry and some of its tiles of rows
 		call.cluster = 1
 		splits := max(1, int64(d.props.SMs)/int64(x.Batch))
 		count = min(int64(x.Batch)*min(splits, tiles(x.Rows, choice.inputs)), int64(d.props.SMs))
@@ -211,7 +212,8 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	case call.cluster > 1:
 		count *= tiles(x.Rows, choice.inputs)
 	}
-	// persistent blocks; a cluster of parts has one tile, and so has a block that keeps the scales of its inputs
+	// A launch has persistent blocks, except that a cluster for parts of k has one tile, and so has a block that keeps
+	// the scales of its inputs.
 	kept := choice.few && x.Type == ProductFP8 && x.Batch > 1
 	if !choice.resident && (!choice.few || call.cluster == 1) && !kept {
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
@@ -243,7 +245,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 			L2: 2}})
 	}
 	if !choice.few && !x.OutF32 {
-		boxColumns, boxRows := int32(64), int32(16) // of a warp's store
+		boxColumns, boxRows := int32(64), int32(16) // box of the store of a warp
 		if choice.weights%boxColumns != 0 {
 			boxColumns = choice.weights
 		}
@@ -256,8 +258,8 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	return call, encodeMaps(d, nil, maps)
 }
 
-// operand returns the map of a tensor [Batch, rows, columns], of which a copy moves a box of 128 bytes by some rows.
-// Strides are bytes.
+// operand returns the map of a tensor [Batch, rows, columns]. A copy moves a box of 128 bytes by boxRows rows. stride
+// and batch are in bytes.
 func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns,
 	boxRows int32) MapSpec {
 	if x.Batch == 1 {
@@ -268,8 +270,8 @@ func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, b
 		Box:     []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
 }
 
-// Multiply launches a product. When launches overlap (Stream.SetOverlap), the weight and its scales may be read
-// before the previous kernel has ended, so that kernel must not write them.
+// Multiply launches a product. If launches overlap (Stream.SetOverlap), the kernel may read the weight and its scales
+// before the previous kernel has ended, so the previous kernel must not write them.
 func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
 	fn, err := k.Function(call.kernel)
 	if err != nil {

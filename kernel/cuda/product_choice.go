@@ -1,7 +1,7 @@
 package cuda
 
-// productChoice is a kernel, the shape of its tiles and how it is launched. Every choice gives the same bits: the
-// figures after the rules below are in src/sm90/product/NOTES.md.
+// productChoice is a kernel, the shape of its tiles and how it is launched. All choices give bitwise equal results. The
+// measurements behind the rules are in src/sm90/product/NOTES.md.
 type productChoice struct {
 	kernel  string
 	inputs  int32 // input rows of a tile
@@ -10,42 +10,42 @@ type productChoice struct {
 	turned  bool  // few rows: inputs are the rows of the tensor-core tile
 	narrow  bool  // few rows: tiles of 32 weight rows, two parts of k in each of two blocks
 	stages  int32 // few rows: stages of the ring
-	ahead   int32 // few rows: stages whose weights are fetched before the previous kernel has ended
-	across  bool  // many rows: the blocks of a cluster have neighbouring columns of the same rows
+	ahead   int32 // few rows: stages whose weights are read before the previous kernel has ended
+	across  bool  // many rows: the blocks of a cluster compute neighbouring columns of one tile of rows
 	perSM   int32 // blocks that share an SM
-	// many rows: the weights of one batch entry stay in shared memory
+	// many rows: the weights of one batch entry stay in shared memory.
 	resident bool
 	sums     bool  // many rows: sums of parts of k are in global memory
-	cost     int64 // many rows: time of an element of a tile, relative to others
+	cost     int64 // many rows: time per element of a tile, relative to other choices
 }
 
 const (
-	stripeRows = 64  // weight rows of a tile of few rows
-	manyRows   = 128 // input rows of a tile of many rows
-	mostFew    = 128 // rows up to which the kernel of few rows runs
-	scaleBox   = 8   // blocks of k whose input scales are fetched by one copy
+	stripeRows = 64  // weight rows of a tile of the kernel for few rows
+	manyRows   = 128 // input rows of a tile of the kernel for many rows
+	mostFew    = 128 // maximum rows for the kernel for few rows
+	scaleBox   = 8   // blocks of k whose input scales one copy reads
 	mostStages = 32
 
-	// Shared memory of a block that is alone on an SM, or shares it with one or two others.
+	// Shared memory in bytes of a block that is alone on an SM, or shares it with one or with two other blocks.
 	wholeShared = 232448
 	halfShared  = 115712
 	thirdShared = 75000
 
 	narrowParts, narrowColumns = 4, 32 // parts of k and columns of a tile of the narrow kernel
 
-	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
+	longBlocks = 32 // blocks of k from which a tile is long: a deep ring then is better than several blocks per SM
 )
 
-// productParts returns the number of parts into which k is cut: enough to keep the SMs of an H200 busy when there are
-// few rows. It depends only on the shape of the weight, not on the rows or the device, because it determines the order
-// of summation.
+// productParts returns the number of parts into which k is divided: enough to keep the SMs of an H200 busy for few
+// rows. It depends only on the shape of the weight, not on the rows or the device, because it determines the order of
+// summation.
 func productParts(columns, blocks, batch int32) int32 {
 	const sms, leastBlocks = 132, 4
 	tiles := (int64(columns) + stripeRows - 1) / stripeRows * int64(batch)
 	parts := int32(1)
 	for next := int32(2); next <= 8 && tiles*int64(next) <= sms; next *= 2 {
 		each := (blocks + next - 1) / next
-		if each < leastBlocks || (next-1)*each >= blocks { // every part has blocks
+		if each < leastBlocks || (next-1)*each >= blocks { // false if the last part would have no blocks
 			break
 		}
 		parts = next
@@ -53,7 +53,7 @@ func productParts(columns, blocks, batch int32) int32 {
 	return parts
 }
 
-// blocks returns the number of blocks of k, 128 bytes of a row each.
+// blocks returns the number of blocks of k; a block is 128 bytes of a row.
 func (x *Product) blocks() int32 {
 	_, _, block := x.Type.element()
 	return (x.K + block - 1) / block
@@ -67,9 +67,10 @@ func (x *Product) parts() int32 {
 	return productParts(x.Columns, x.blocks(), x.Batch)
 }
 
-// choose picks the kernel for the number of rows.
+// choose selects the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {
-	// stores bound the product: the wide tiles of the kernel of many rows are faster from fewer rows on
+	// The time of a product with a short k is bound by stores: the wide tiles of the kernel for many rows are then
+	// faster from fewer rows on.
 	short := x.Type == ProductBF16 && x.blocks() < 4
 	switch {
 	case x.Folded:
@@ -96,9 +97,9 @@ func (x *Product) choose(sms int32) productChoice {
 	}
 }
 
-// chooseAcross returns the width of tiles if the kernel for many rows is faster for one tile of rows, or 0. That
-// kernel loads inputs for 128 to 256 columns at a time, and the kernel for few rows for 64. This is faster if its
-// tiles of weights keep all SMs busy.
+// chooseAcross returns the number of columns of a tile if the kernel for many rows is faster for one tile of rows, or 0
+// otherwise. That kernel loads the inputs once for 128 to 256 columns, and the kernel for few rows once for 64. It is
+// faster if its tiles of weights keep all SMs busy.
 func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	switch tiles := x.tiles(192); {
 	case x.Rows <= 32 || x.parts() > 1:
@@ -111,9 +112,9 @@ func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	return 0
 }
 
-// chooseFew picks the launch of the kernel for few rows. Blocks that share an SM balance their numbers of tiles, and
-// leave space for the blocks of the next kernel when launches overlap. With many input rows and a long stream of
-// weights, a ring that fills the SM is faster.
+// chooseFew selects the launch of the kernel for few rows. Several blocks on an SM balance the numbers of tiles, and
+// leave space for the blocks of the next kernel if launches overlap. With many input rows and a long k, one block with
+// a ring that fills the shared memory of the SM is faster.
 func (x *Product) chooseFew(sms int32) productChoice {
 	inputs := int32(8)
 	for inputs < x.Rows {
@@ -124,7 +125,7 @@ func (x *Product) chooseFew(sms int32) productChoice {
 		return x.narrow()
 	}
 	if parts > 2 {
-		inputs = min(inputs, 64) // more rows are several tiles
+		inputs = min(inputs, 64) // more rows are divided into several tiles
 	}
 	several := x.tiles(stripeRows) > sms
 	long := x.blocks() >= longBlocks
@@ -134,13 +135,13 @@ func (x *Product) chooseFew(sms int32) productChoice {
 		c = x.few(inputs, wholeShared)
 		c.stages = min(c.stages, 8)
 	case inputs >= 64 && parts > 1:
-		// as it is
+		// The choice above is kept.
 	case inputs == 64 && x.Type == ProductFP8 && !several && !long:
 		c = x.turned(halfShared)
 	case inputs == 64 && x.Type == ProductFP8:
 		c = x.turned(wholeShared)
 	case inputs == 64 && !several && !long:
-		// as it is
+		// The choice above is kept.
 	case inputs == 64 && x.Type == ProductBF16 && x.tiles(2*stripeRows) >= 4*sms && long:
 		c = x.wide()
 	case inputs >= 64:
@@ -157,8 +158,8 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	return c
 }
 
-// chooseFolded picks the launch for e2m1 weights: widening is a chain of instructions, which several blocks on an SM
-// hide.
+// chooseFolded selects the launch for e2m1 weights. Widening is a chain of dependent instructions, whose latency
+// several blocks on an SM hide.
 func (x *Product) chooseFolded(sms int32) productChoice {
 	inputs := int32(16)
 	for inputs < x.Rows {
@@ -178,7 +179,8 @@ func (x *Product) chooseFolded(sms int32) productChoice {
 	return c
 }
 
-// few returns the kernel for some input rows, with the maximum number of stages that fits the given number of bytes.
+// few returns the kernel for a number of input rows, with the maximum number of stages that fits the given bytes of
+// shared memory.
 func (x *Product) few(inputs int32, bytes int) productChoice {
 	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64",
 		128: "few128"}[inputs]),
@@ -186,9 +188,10 @@ func (x *Product) few(inputs int32, bytes int) productChoice {
 	return x.filled(c, bytes)
 }
 
-// narrow returns the kernel for small weights whose k is cut into four parts.
+// narrow returns the kernel for small weights, which divides k into four parts.
 func (x *Product) narrow() productChoice {
-	// Copies of rows beyond the input take time: rows are rounded up to a swizzle atom of eight and no further.
+	// Copies of rows beyond the input take time, so the number of rows is rounded up only to a multiple of eight, a
+	// swizzle atom.
 	c := productChoice{kernel: x.name("narrow64"), few: true, narrow: true, inputs: (x.Rows + 7) / 8 * 8,
 		weights: narrowColumns, perSM: 1}
 	room := halfShared
@@ -200,19 +203,21 @@ func (x *Product) narrow() productChoice {
 	return c
 }
 
-// wide returns the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
+// wide returns the kernel for 64 input rows with twice the weight rows in a block, so that inputs are read half as
+// often.
 func (x *Product) wide() productChoice {
 	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows,
 		perSM: 1}, wholeShared)
 }
 
-// turned returns the kernel for 64 input rows in which inputs are the rows of the tiles, in e4m3 without parts of k.
+// turned returns the e4m3 kernel for 64 input rows in which the inputs are the rows of the tensor-core tiles; it does
+// not divide k.
 func (x *Product) turned(bytes int) productChoice {
 	return x.filled(productChoice{kernel: x.name("few64_turned"), few: true, turned: true, inputs: 64,
 		weights: stripeRows, perSM: 1}, bytes)
 }
 
-// filled sets the number of stages of a choice to the maximum that fits the given number of bytes.
+// filled sets the number of stages of a choice to the maximum that fits the given bytes of shared memory.
 func (x *Product) filled(c productChoice, bytes int) productChoice {
 	for c.stages = 2; c.stages < mostStages && x.fewBytes(&c, c.stages+1) <= bytes; c.stages++ {
 	}
@@ -220,7 +225,8 @@ func (x *Product) filled(c productChoice, bytes int) productChoice {
 	return c
 }
 
-// fewBytes returns the shared memory of a block of the kernel of few rows with some stages, as in few.cuh.
+// fewBytes returns the shared memory in bytes of a block of the kernel for few rows with the given number of stages;
+// few.cuh has the same sum.
 func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	const align, barriers = 1024, 640
 	parts := x.parts()
@@ -247,7 +253,7 @@ func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	return int(align + stages*(c.weights+c.inputs)*128 + out + barriers + scales + sums)
 }
 
-// many returns the kernel of many rows with tiles of the given number of columns.
+// many returns the kernel for many rows with tiles of the given number of columns.
 func (x *Product) many(columns int32) productChoice {
 	name := map[int32]string{128: "many128", 176: "many176", 192: "many192", 256: "many256"}[columns]
 	if x.parts() > 1 {
@@ -260,7 +266,7 @@ func (x *Product) many(columns int32) productChoice {
 	return c
 }
 
-// tall returns the kernel of many rows with tiles of 256 rows, in e4m3.
+// tall returns the e4m3 kernel for many rows with tiles of 256 rows.
 func (x *Product) tall() productChoice {
 	c := productChoice{kernel: x.name("many256"), inputs: 2 * manyRows, weights: 128, across: true, perSM: 1, cost: 95}
 	if x.parts() > 1 {
@@ -283,7 +289,8 @@ func (x *Product) resident() productChoice {
 	return productChoice{kernel: x.name("resident"), inputs: manyRows, weights: 128, perSM: 1, resident: true}
 }
 
-// cheapest returns the kernel of many rows with the shortest estimated time, if all tiles of a round take equally long.
+// cheapest returns the kernel for many rows with the shortest estimated time, if all tiles that run at one time take
+// equally long.
 func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
 	best := choices[0]
 	for _, c := range choices[1:] {
@@ -294,9 +301,9 @@ func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
 	return best
 }
 
-// time returns the relative time of the tiles that a cluster of two blocks computes one after the other.
+// time returns the relative time of the tiles that a cluster of two blocks computes in sequence.
 func (x *Product) time(c *productChoice, sms int32) int64 {
-	rows, columns := 2*c.inputs, c.weights // of a cluster
+	rows, columns := 2*c.inputs, c.weights // rows and columns of a cluster
 	if c.across {
 		rows, columns = c.inputs, 2*c.weights
 	}
@@ -305,7 +312,7 @@ func (x *Product) time(c *productChoice, sms int32) int64 {
 	return (tiles + clusters - 1) / clusters * int64(c.inputs) * int64(c.weights) * c.cost
 }
 
-// tiles returns the number of tiles of some columns of all weights of the batch.
+// tiles returns the number of tiles with the given number of columns, in all weights of the batch.
 func (x *Product) tiles(columns int32) int32 { return (x.Columns + columns - 1) / columns * x.Batch }
 
 func (x *Product) name(kernel string) string {

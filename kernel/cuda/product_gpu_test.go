@@ -17,7 +17,7 @@ type productCase struct {
 	input, weight []float32 // [batch, rows, k], [batch, columns, k]
 }
 
-// gap is the number of elements between rows. No product may read or write them.
+// gap is the number of elements between rows, which no product may read or write.
 const gap = 16
 
 // newProductCase returns a product with random operands. There are gaps of NaN between the rows of inputs and weights.
@@ -97,7 +97,7 @@ func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 		x.InputScales = c.scalesFrom(r, from)
 	}
 	x.Out = r.poisoned(x.outBytes())
-	if n := x.SumBytes(r.d); n > 0 && from%2 == 0 { // with and without SumBytes of memory
+	if n := x.SumBytes(r.d); n > 0 && from%2 == 0 { // some runs have memory for SumBytes and some have none
 		x.Sums = r.poisoned(n)
 	}
 	call, err := x.Encode(r.d)
@@ -141,8 +141,8 @@ func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, 
 		got := float64(f32(exact, at))
 		worst = max(worst, math.Abs(got-sum)/size)
 		if !(math.Abs(got-sum) <= limit*size) {
-			t.Errorf("%s: row %d column %d of %d is %g, want %g: apart by %.2g of the sum of magnitudes, at most %g",
-				name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
+			t.Errorf("%s: row %d column %d of %d is %g, want %g: difference %.2g of the sum of magnitudes, want at "+
+				"most %g", name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
 			return false
 		}
 		return true
@@ -160,14 +160,14 @@ func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, 
 			}
 		}
 	}
-	t.Logf("%s: at worst %.2g of the sum of magnitudes", name, worst)
+	t.Logf("%s: the largest difference is %.2g of the sum of magnitudes", name, worst)
 	for row := range rows * batch {
 		for column := range stride {
 			at := row*stride + column
 			bits, half := binary.LittleEndian.Uint32(exact[4*at:]), binary.LittleEndian.Uint16(rounded[2*at:])
 			if column >= columns {
 				if bits != 0xABABABAB || half != 0xABAB {
-					t.Errorf("%s: row %d: something is written behind column %d: %#x %#x", name, row, columns-1, bits,
+					t.Errorf("%s: row %d: the gap after column %d was written: %#x %#x", name, row, columns-1, bits,
 						half)
 					return
 				}
@@ -213,7 +213,7 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 	}
 }
 
-// A row has the same bits alone, in any batch, in any kernel, and in every run.
+// The result of a row is bitwise equal alone, in any batch, with any kernel, and in every run.
 func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	r := onGPU(t)
 	const rows = 300
@@ -238,8 +238,8 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	}
 }
 
-// bandsCase returns a case for the product of one matrix [batch * columns, k] in bands: the inputs of the bands are
-// adjacent columns of the same rows, and so are the results.
+// bandsCase returns a case for the product of one matrix [batch * columns, k] in bands. The inputs of the bands are
+// adjacent columns of one tensor, and so are the results.
 func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) Product {
 	c := newProductCase(r, rng, t, rows, batch*columns, k, 1)
 	x := c.x
@@ -251,7 +251,7 @@ func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch in
 	return x
 }
 
-// Bands of a matrix in one launch have the same bits as each band alone, for any number of rows.
+// Bands of a matrix in one launch are bitwise equal to bands in separate launches, for any number of rows.
 func TestGPUBandsInOneLaunchHaveTheBitsOfEach(t *testing.T) {
 	r := onGPU(t)
 	for _, typ := range []ProductType{ProductFP8, ProductBF16} {

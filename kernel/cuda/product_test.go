@@ -59,7 +59,7 @@ func TestProductArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 }
 
 // The number of parts of a sum depends only on the weight. It determines the order of summation, so changing it changes
-// bits.
+// results.
 func TestPartsDependOnTheWeightAlone(t *testing.T) {
 	for _, c := range []struct {
 		typ                       ProductType
@@ -87,7 +87,7 @@ func TestPartsDependOnTheWeightAlone(t *testing.T) {
 	}
 }
 
-// The choice for every number of rows is a kernel that exists, supports the rows and fits into shared memory.
+// For every number of rows, the choice is a kernel that exists, supports the rows and fits into shared memory.
 func TestProductChoicesExistAndFit(t *testing.T) {
 	m := loadManifest(t)
 	seen := map[string]bool{}
@@ -99,7 +99,7 @@ func TestProductChoicesExistAndFit(t *testing.T) {
 		for _, form := range []Product{{Type: ProductFP8}, {Type: ProductBF16}, {Type: ProductFP8, Folded: true}} {
 			for _, rows := range []int32{1, 8, 9, 16, 17, 33, 64, 65, 128, 129, 300, 512, 1000, 4096, 8192} {
 				if form.Folded && rows > FoldedFew {
-					continue // a folded weight is unfolded first
+					continue // a folded weight is widened to e4m3 first
 				}
 				x := form
 				x.Rows, x.Columns, x.K, x.Batch = rows, s[0], s[1], s[2]
@@ -122,7 +122,7 @@ func TestProductChoicesExistAndFit(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"sparrow_product_fold", "sparrow_product_unfold"} {
-		seen[name] = true // converts a weight and computes no product
+		seen[name] = true // this kernel converts a weight and computes no product
 	}
 	for _, im := range m.Images {
 		for _, k := range im.Kernels {

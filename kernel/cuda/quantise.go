@@ -4,7 +4,7 @@ package cuda
 type QuantiseRowsArgs struct {
 	X           Ptr   // bf16 [Rows, Columns]; multiple of 16
 	Codes       Ptr   // e4m3 [Rows, Columns]; multiple of 16
-	Scales      Ptr   // f32 [ceil(Columns/128), ScaleStride]: of 128 columns of every row
+	Scales      Ptr   // f32 [ceil(Columns/128), ScaleStride]: scale of 128 columns of each row
 	XStride     int64 // elements between rows
 	CodeStride  int64
 	ScaleStride int64
@@ -16,15 +16,15 @@ type QuantiseRowsArgs struct {
 
 // NormQuantiseArgs are the arguments of the kernel that adds, normalises and quantises rows.
 type NormQuantiseArgs struct {
-	X           Ptr     // bf16 [Rows, Columns]; multiple of 16, as the other addresses
-	Delta       Ptr     // bf16 [Rows, Columns] that is added to X first; or zero
-	Results     Ptr     // bf16 [Rows, Top, Columns] of experts, whose weighted sum is added then; or zero
-	IDs         Ptr     // i32 [Rows, Top], with Results: a number that is none of the experts adds nothing
+	X           Ptr     // bf16 [Rows, Columns]; all addresses are multiples of 16
+	Delta       Ptr     // bf16 [Rows, Columns], added to X first; or zero
+	Results     Ptr     // bf16 [Rows, Top, Columns]: results of experts, whose weighted sum is added next; or zero
+	IDs         Ptr     // i32 [Rows, Top], with Results: a number outside the experts adds nothing
 	Shares      Ptr     // f32 [Rows, Top], with Results: the weights of the sum
-	Sum         Ptr     // bf16 [Rows, Columns]: the sum of X and Delta, may be X or Delta; or zero
+	Sum         Ptr     // bf16 [Rows, Columns]: the sum that is normalised, may be X or Delta; or zero
 	Weight      Ptr     // f32 or bf16 [Columns]; or zero for no norm
 	Out         Ptr     // bf16 [Rows, Columns]: the norm of the sum; or zero
-	Codes       Ptr     // e4m3 [Rows, Columns]: the norm quantised; or zero
+	Codes       Ptr     // e4m3 [Rows, Columns]: quantised norm; or zero
 	Scales      Ptr     // f32 [ceil(Columns/128), ScaleStride], with Codes
 	Epsilon     float64 // added to the mean of squares
 	XStride     int64   // elements between rows
@@ -43,13 +43,13 @@ type NormQuantiseArgs struct {
 	Experts     int32
 }
 
-// MaxNormColumns is the widest row that a block of NormQuantise keeps in registers.
+// MaxNormColumns is the maximum number of columns of a row that a block of NormQuantise keeps in registers.
 const MaxNormColumns = 16384
 
 const (
 	warpColumns = 256 // columns that a warp quantises
 	normThreads = 512
-	normColumns = 8 * normThreads // widest row with one piece of eight columns for each thread
+	normColumns = 8 * normThreads // maximum columns with one piece of eight columns for each thread
 	longColumns = 2 * normColumns
 )
 
@@ -62,21 +62,22 @@ func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, c
 	c.flag("exact", exact)
 }
 
-// QuantiseRows quantises rows to e4m3 with a scale for each 128 columns, laid out as FP8 products read them.
+// QuantiseRows quantises rows to e4m3 with a scale for each 128 columns, in the layout of inputs of FP8 products.
 func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 	c := checks{kernel: "quantise_rows"}
 	blocks := a.check(&c)
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// unitsOfMany is the number of units of 256 columns per warp if there are more blocks than fill the GPU: their loads
-// are then in flight together.
+// unitsOfMany is the number of units of 256 columns that a warp loads at once if there are more blocks than fill the
+// GPU.
 const (
 	unitsOfMany = 4
 	manyBlocks  = 4096
 )
 
-// check returns how many blocks the rows take. For many rows another kernel is used, with the same bits.
+// check checks the arguments and returns the number of blocks. Many rows are quantised by another kernel, with bitwise
+// equal results.
 func (a *QuantiseRowsArgs) check(c *checks) uint32 {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)
@@ -85,7 +86,7 @@ func (a *QuantiseRowsArgs) check(c *checks) uint32 {
 	c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
 	units := int64(a.Rows) * int64((a.Columns+warpColumns-1)/warpColumns)
 	if units > maxGrid {
-		c.fail("%d rows of %d columns are too many for one launch: launch fewer rows", a.Rows, a.Columns)
+		c.fail("%d rows of %d columns are too many for one launch; launch fewer rows", a.Rows, a.Columns)
 	}
 	blocks := (units + longRows - 1) / longRows
 	if blocks >= manyBlocks {
@@ -95,14 +96,14 @@ func (a *QuantiseRowsArgs) check(c *checks) uint32 {
 	return uint32(blocks)
 }
 
-// maxGrid is the largest number of blocks of a launch.
+// maxGrid is the maximum number of blocks of a launch.
 const maxGrid = 1<<31 - 1
 
-// maxGridY is the largest second dimension of a launch.
+// maxGridY is the maximum size of the second dimension of a grid.
 const maxGridY = 1<<16 - 1
 
 // NormQuantise adds Delta and the weighted Results of experts to X, normalises the sum and quantises the norm. Each
-// step rounds to bf16, so the results equal those of separate launches.
+// step rounds to bf16, so the results are bitwise equal to those of separate launches.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
 	if a.Results != 0 {
@@ -129,7 +130,7 @@ func (a *NormQuantiseArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)
 	if a.Columns > MaxNormColumns {
-		c.fail("there are %d columns, want at most %d: use RMSNorm and QuantiseRows", a.Columns, MaxNormColumns)
+		c.fail("there are %d columns, want at most %d; use RMSNorm and QuantiseRows", a.Columns, MaxNormColumns)
 	}
 	c.memory("x", a.X, 16)
 	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
@@ -154,7 +155,7 @@ func (a *NormQuantiseArgs) check(c *checks) {
 			c.fail("neither out nor codes are given: there is nothing to write")
 		}
 	case a.Out != 0 || a.Codes != 0:
-		c.memory("weight", a.Weight, 16) // names it
+		c.memory("weight", a.Weight, 16) // this check names the missing argument
 	case a.Sum == 0:
 		c.fail("neither a weight nor a sum is given: there is nothing to write")
 	}

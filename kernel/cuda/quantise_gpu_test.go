@@ -38,12 +38,12 @@ var quantSizes = [][2]int{{1, 16}, {3, 128}, {2, 272}, {65, 1536}, {5, 7168}, {1
 func TestGPUQuantisedRowsEqualTheHost(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(51, 1))
-	for _, size := range append(quantSizes, [2]int{8*manyBlocks + 1, 144}) { // the last uses the kernel of many rows
+	for _, size := range append(quantSizes, [2]int{8*manyBlocks + 1, 144}) { // the last size has many rows
 		for mode, exact := range map[num.ScaleMode]int32{num.ScalePow2: 0, num.ScaleF32: 1} {
 			rows, columns := size[0], size[1]
 			stride := rows + 3
 			x := randomBF16(rng, rows*columns)
-			if rows*columns > 4000 { // every special value occurs somewhere
+			if rows*columns > 4000 { // large enough to contain every special value
 				copy(x[len(x)/2:], []uint16{0x7F80, 0xFF80, 0x7FC1, 0xFFC1, 0x8000, 0x0001, 0x7F7F})
 				copy(x[:128], make([]uint16, 128))
 			}

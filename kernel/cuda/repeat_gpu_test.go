@@ -11,10 +11,10 @@ import (
 	"sparrow/layout"
 )
 
-// repeats is the number of runs in which a launch must give the same bits.
+// repeats is the number of runs in which a launch must give bitwise equal results.
 const repeats = 100
 
-// sameEveryTime runs a launch repeatedly over poisoned outputs and checks that the bits are the same.
+// sameEveryTime runs a launch repeatedly over poisoned outputs and checks that the results are bitwise equal.
 func sameEveryTime(r *rig, name string, out Ptr, n int64, launch func() error) {
 	r.t.Helper()
 	var first []byte
@@ -25,7 +25,7 @@ func sameEveryTime(r *rig, name string, out Ptr, n int64, launch func() error) {
 		if i == 0 {
 			first = got
 		} else if !bytes.Equal(got, first) {
-			sameBytes(r.t, fmt.Sprintf("%s: run %d, beside the first", name, i), got, first)
+			sameBytes(r.t, fmt.Sprintf("%s: run %d compared with the first run", name, i), got, first)
 			r.t.FailNow()
 		}
 	}
@@ -125,7 +125,7 @@ func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 	}
 }
 
-// The scores and the selection of a row have the same bits alone and in any batch.
+// The scores and the selection of a row are bitwise equal alone and in any batch.
 func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(23, 1))
@@ -173,7 +173,8 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 	}
 }
 
-// Native and split verify give the same bits, whether rows of a request are scored at once, in groups, or each alone.
+// Native and split verify give bitwise equal results, whether all rows of a request are scored together, in groups, or
+// one by one.
 func TestGPUNativeAndSplitScoresAgree(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(24, 1))

@@ -1,6 +1,6 @@
 package cuda
 
-// AnglesArgs are the arguments of the kernel that computes rotations.
+// AnglesArgs are the arguments of the kernel that computes cosines and sines of rotations.
 type AnglesArgs struct {
 	Positions      Ptr   // i32 [Rows]
 	Frequency      Ptr   // f32 [Count]
@@ -17,7 +17,7 @@ type AnglesArgs struct {
 type RotateArgs struct {
 	X           Ptr   // [Rows, Heads, HeadDim] of XType
 	Angles      Ptr   // f32 [Rows, Rope]; zero: no rotation
-	Copy        Ptr   // [Rows, Heads, CopyDim] of XType: second output of the columns; or zero
+	Copy        Ptr   // [Rows, Heads, CopyDim] of XType: also receives the rotated columns; or zero
 	XStride     int64 // elements between rows
 	AngleStride int64 // elements between rows
 	CopyStride  int64 // elements between rows
@@ -28,9 +28,9 @@ type RotateArgs struct {
 	Rope        int32       // rotated columns, even
 	XType       ElementType // f32 or bf16
 	Interleaved int32       // 1: pairs (2i, 2i+1); 0: (i, i+Rope/2)
-	Inverse     int32       // 1: turn back
+	Inverse     int32       // 1: rotate by the negative angles
 	CopyDim     int32
-	CopyOffset  int32 // first of these columns in a head of Copy
+	CopyOffset  int32 // first column of a head of Copy that is written
 }
 
 // pairsPerBlock is the number of pairs of a row that one block rotates.
@@ -58,7 +58,7 @@ func (a *AnglesArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// check refuses arguments that a rotation does not support.
+// check checks the arguments of a rotation.
 func (a *RotateArgs) check(c *checks) {
 	c.positive("heads", a.Heads)
 	c.positive("head size", a.HeadDim)

@@ -3,8 +3,8 @@ package cuda
 // RouteArgs are the arguments of the kernel that chooses experts.
 type RouteArgs struct {
 	Logits       Ptr   // f32 [Rows, Experts]
-	Bias         Ptr   // f32 [Experts], for the choice only; not read where a table chooses
-	Table        Ptr   // i32 [TableRows, Top]: the experts of a token; zero: the best by score
+	Bias         Ptr   // f32 [Experts], added only for the choice; not read if a table chooses
+	Table        Ptr   // i32 [TableRows, Top]: experts of each token; zero: the experts are chosen by score
 	Tokens       Ptr   // i32 [Rows], if there is a table; a token outside it raises FaultRow
 	IDs          Ptr   // i32 [Rows, Top], best first
 	Weights      Ptr   // f32 [Rows, Top]
@@ -26,7 +26,7 @@ type RouteArgs struct {
 	Reserved     int32
 }
 
-// The largest router there is a kernel for.
+// The limits of the router kernels.
 const (
 	MaxRouted = 1024
 	MaxGroups = 32
@@ -41,7 +41,7 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// check refuses arguments that the kernels do not support.
+// check checks the arguments of the kernels.
 func (a *RouteArgs) check(c *checks) {
 	c.memory("logits", a.Logits, 4)
 	if a.Table != 0 {

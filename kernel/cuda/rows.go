@@ -28,12 +28,12 @@ type LocateArgs struct {
 	Rows           int32
 	Columns        int32
 	PageTokens     int32
-	TableColumns   int32 // pages of a row of the table: a position beyond raises faultPosition and gives -1
+	TableColumns   int32 // pages of a row of the table; a position beyond them raises faultPosition and gives -1
 	Tables         int32 // rows of the table
 	Reserved       int32
 }
 
-// RMSNorm normalises rows: sums in float64, results rounded once to bf16.
+// RMSNorm normalises rows, with sums in float64 and results rounded once to bf16.
 func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 	c := checks{kernel: "rms_norm"}
 	c.memory("x", a.X, 2)
@@ -51,18 +51,18 @@ func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// warpNormColumns is the longest row that a warp normalises alone. The choice of the kernel depends only on the
-// number of columns, because the bits of a row depend on the kernel.
+// warpNormColumns is the maximum row length that one warp normalises. The choice of the kernel depends only on the
+// number of columns, because the two kernels add in different orders.
 const warpNormColumns = 1024
 
-// Locate turns positions into slots of a paged cache, or into rows of a gathered one.
+// Locate converts positions to slots of a paged cache, or to rows of gathered keys.
 func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	c := checks{kernel: "locate_positions"}
 	a.check(&c)
 	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
-// check refuses arguments that the kernels do not support.
+// check checks the arguments of the kernels.
 func (a *LocateArgs) check(c *checks) {
 	c.memory("positions", a.Positions, 4)
 	c.memory("out", a.Out, 4)

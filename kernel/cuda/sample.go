@@ -5,17 +5,17 @@ type SampleArgs struct {
 	Logits   Ptr   // f32 [Rows, Columns]
 	Draws    Ptr   // i32 [Rows, 10]: words of a sample.Draw
 	Best     Ptr   // i32 [Rows]: the best column of a row
-	IDs      Ptr   // i32 [Rows]: the sampled token; may be Best itself
+	IDs      Ptr   // i32 [Rows]: receives the sampled token; may be Best
 	Stride   int64 // elements between rows of logits
 	IDStride int64 // entries between rows
 	Rows     int32
 	Columns  int32 // at most MaxSampleColumns
 }
 
-// MaxSampleColumns is the largest vocabulary that the kernel supports.
+// MaxSampleColumns is the maximum vocabulary size of the kernel.
 const MaxSampleColumns = 262144
 
-// SampleRows samples a token from every row with a temperature, with exactly the result of package sample.
+// SampleRows samples a token from every row that has a temperature; its results equal those of package sample.
 func (k *Kernels) SampleRows(s *Stream, a *SampleArgs) error {
 	c := checks{kernel: "sample_rows"}
 	if a.Columns <= 0 || a.Columns > MaxSampleColumns {

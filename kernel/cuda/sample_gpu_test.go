@@ -28,7 +28,7 @@ func TestGPUSampleEqualsTheHost(t *testing.T) {
 			}
 		}
 	}
-	// Rows are given the same tokens together and alone.
+	// Sampling gives equal tokens for rows together and alone.
 	const rows, columns, stride = 70, 20000, 20003
 	logits, words := make([]float32, rows*stride), make([]int32, rows*sample.DrawWords)
 	want, best := make([]int32, rows), make([]int32, rows)

@@ -16,7 +16,7 @@ import (
 	"sparrow/sample"
 )
 
-// draws is the number of rows that the kernel's source samples in this test; make draws uses a larger number.
+// draws is the number of rows that this test samples with the kernel's source; make draws uses a larger number.
 var draws = flag.Int("draws", 400, "rows that the kernel's source draws from")
 
 // drawCase is a row of logits, its best column, and the sampling parameters.
@@ -26,8 +26,8 @@ type drawCase struct {
 	draw   sample.Draw
 }
 
-// drawCases returns n random rows of up to most columns, with ties, gaps and sometimes every filter: some rows fill a
-// bucket, and some have only equal values.
+// drawCases returns n random rows of up to most columns, with ties, gaps and some with every filter. In some rows one
+// bucket is full, and some have only equal values.
 func drawCases(t testing.TB, rng *rand.Rand, n, most int) []drawCase {
 	t.Helper()
 	scratch, err := sample.NewScratch(most)
@@ -85,8 +85,8 @@ func hostKernel(t *testing.T, source string) string {
 	return program
 }
 
-// The source of the kernel samples the same tokens as package sample, and computes the same weights for millions of
-// distances.
+// The kernel's source, compiled for the host, samples the tokens that package sample samples, and computes equal
+// weights for millions of distances.
 func TestTheKernelsSourceDrawsLikePackageSample(t *testing.T) {
 	program := hostKernel(t, "sample.cc")
 	var in bytes.Buffer

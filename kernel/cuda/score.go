@@ -13,14 +13,14 @@ type IndexRaggedArgs struct {
 	ScalesMap TensorMap // f32 [keys]
 	Weights   Ptr       // f32 [rows, heads], multiple of 16
 	KeyStart  Ptr       // i32 [rows]: first key of a row
-	KeyEnd    Ptr       // i32 [rows]: one past its last key, or with Lengths its number of keys
+	KeyEnd    Ptr       // i32 [rows]: one past the last key, or with Lengths the number of keys
 	Scores    Ptr       // f32 [rows, Stride]; only columns of keys in [KeyStart, KeyEnd) are written
 	Stride    int64     // floats between rows of scores
 	Rows      int32
 	Keys      int32
 	Relative  int32 // 1: column c holds key KeyStart + c; 0: column c holds key c
 	Lengths   int32 // 1: KeyEnd holds numbers of keys
-	Skip      int32 // rows of at most this many keys are left out
+	Skip      int32 // rows with at most this many keys are skipped
 	Reserved  int32
 }
 
@@ -28,11 +28,11 @@ type IndexRaggedArgs struct {
 type IndexPagedArgs struct {
 	QueryMap       TensorMap // e4m3 [requests, next_n, heads, 128]
 	KeysMap        TensorMap // u8 [pages, 8448]: the key bytes of every page
-	ScalesMap      TensorMap // the scales of every page
+	ScalesMap      TensorMap // f32 [pages, 64]: the scales of every page
 	Weights        Ptr       // f32 [requests * next_n, heads], multiple of 16
 	ContextLengths Ptr       // i32 [requests, next_n]: keys visible to each row
 	BlockTable     Ptr       // i32 [tables, TableStride]: physical page of each logical page
-	// i32 [requests, next_n]: row of BlockTable of each query row, the first of a request counts; or zero
+	// i32 [requests, next_n]: row of BlockTable of each query row; only the first of a request is read; or zero
 	TableRows   Ptr
 	Scores      Ptr   // f32 [requests * next_n, Stride]; column = logical position
 	Stride      int64 // floats between rows of scores
@@ -41,13 +41,12 @@ type IndexPagedArgs struct {
 	NextN       int32
 	MaxContext  int32 // columns of scores: lengths are clipped to it
 	MaxBlocks   int32 // entries of a row of BlockTable: lengths are clipped to 64 times it
-	Skip        int32 // rows of at most this many keys are left out
+	Skip        int32 // rows with at most this many keys are skipped
 	Reserved    int32
-	_           [48]byte // up to the maps' alignment of 64
+	_           [48]byte // padding to the maps' alignment of 64 bytes
 }
 
-// IndexRagged describes the memory of ragged scores: every query row against its own range of contiguous
-// keys.
+// IndexRagged describes the memory of ragged scores: each query row has its own range of contiguous keys.
 type IndexRagged struct {
 	Queries  Ptr   // e4m3 [Rows, Heads, 128], multiple of 16
 	Keys     Ptr   // e4m3 [KeyCount, 128], multiple of 16
@@ -56,48 +55,48 @@ type IndexRagged struct {
 	KeyStart Ptr   // i32 [Rows]
 	KeyEnd   Ptr   // i32 [Rows]: one past the last key, or with Lengths the number of keys
 	Scores   Ptr   // f32 [Rows, Stride]
-	Stride   int64 // floats
+	Stride   int64 // floats between rows
 	Rows     int32
 	KeyCount int32
 	Heads    int32 // 32 or 64
 	Relative bool  // column c holds key KeyStart + c, else key c
 	Lengths  bool
-	Skip     int32 // rows of at most this many keys are left out
+	Skip     int32 // rows with at most this many keys are skipped
 }
 
-// IndexPaged describes the memory of paged scores: up to four query rows of each request against the keys
-// of its pages.
+// IndexPaged describes the memory of paged scores: up to four query rows of each request, scored against the keys in
+// the request's pages.
 type IndexPaged struct {
 	Queries        Ptr   // e4m3 [Requests, NextN, Heads, 128], multiple of 16
 	Cache          Ptr   // pages of 64 keys and 64 scales, multiple of 16
-	PageBytes      int64 // from one page to the next, multiple of 16
+	PageBytes      int64 // bytes between pages, multiple of 16
 	Pages          int64 // pages of the cache
 	Weights        Ptr   // f32 [Requests*NextN, Heads], multiple of 16
 	ContextLengths Ptr   // i32 [Requests, NextN]
 	BlockTable     Ptr   // i32 [tables, TableStride]
-	// i32 [Requests, NextN]: row of BlockTable of each query row, the first of a request counts; zero: request r has
-	// row r
+	// i32 [Requests, NextN]: row of BlockTable of each query row; only the first of a request is read. Zero: request r
+	// has row r.
 	TableRows   Ptr
 	Scores      Ptr   // f32 [Requests*NextN, Stride]
-	Stride      int64 // floats
-	TableStride int64 // entries
+	Stride      int64 // floats between rows
+	TableStride int64 // entries between rows
 	Requests    int32
 	NextN       int32 // 1 to 4
 	Heads       int32 // 32 or 64
 	MaxContext  int32 // columns of scores
 	MaxBlocks   int32 // entries of a row of BlockTable
-	Skip        int32 // rows of at most this many keys are left out
+	Skip        int32 // rows with at most this many keys are skipped
 }
 
-// heads checks the head counts the score kernels exist for.
+// heads checks that there is a score kernel for the number of heads.
 func (c *checks) heads(n int32) {
 	if n != 32 && n != 64 {
 		c.fail("there are %d heads, want 32 or 64: pad with heads of weight zero", n)
 	}
 }
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid as long as the
-// addresses do.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They are valid as long as the
+// addresses are.
 func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	c := checks{kernel: "index scores, ragged"}
 	c.heads(x.Heads)
@@ -121,7 +120,7 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	if x.Lengths {
 		a.Lengths = 1
 	}
-	const queryColumns, tileKeys = 256, 64 // heads of the rows of one item, and keys of one copy
+	const queryColumns, tileKeys = 256, 64 // query heads of the rows of one item, and keys of one copy
 	err := encodeMaps(d, c.err, []mapTarget{
 		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries,
 			Dims: []uint64{layout.IndexDim, uint64(x.Rows) * uint64(x.Heads)}, Strides: []uint64{layout.IndexDim},
@@ -134,8 +133,8 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	return a, err
 }
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid as long as the
-// addresses do.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They are valid as long as the
+// addresses are.
 func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	c := checks{kernel: "index scores, paged"}
 	c.heads(x.Heads)
@@ -164,8 +163,8 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 		MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks, Skip: x.Skip,
 	}
 	columns := uint64(x.NextN) * uint64(x.Heads)
-	// Pages are read whole and once. If L2 fetched 256 bytes for a request of 128, there would only be more traffic
-	// between its halves.
+	// Pages are read whole and once. If L2 read 256 bytes for a request of 128, the only effect would be more traffic
+	// between the halves of L2.
 	err := encodeMaps(d, c.err, []mapTarget{
 		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries,
 			Dims: []uint64{layout.IndexDim, uint64(x.Requests) * columns}, Strides: []uint64{layout.IndexDim},
@@ -187,7 +186,7 @@ type mapTarget struct {
 	spec MapSpec
 }
 
-// encodeMaps builds the maps unless an argument was wrong already.
+// encodeMaps builds the maps, unless an earlier check failed.
 func encodeMaps(d *Device, failed error, list []mapTarget) error {
 	if failed != nil {
 		return failed
@@ -205,7 +204,7 @@ func encodeMaps(d *Device, failed error, list []mapTarget) error {
 // ScoreRagged computes ragged index scores with the kernel for a head count.
 func (k *Kernels) ScoreRagged(s *Stream, heads int32, a *IndexRaggedArgs) error {
 	if k.device.portable {
-		const rows = 4 // of an item
+		const rows = 4 // query rows of an item
 		return portableScores(k, s, "portable_index_ragged", heads, k.scoreGrid(ceilDiv(a.Rows, rows), a.Keys), a)
 	}
 	name := "sparrow_index_ragged_h64"
@@ -215,13 +214,14 @@ func (k *Kernels) ScoreRagged(s *Stream, heads int32, a *IndexRaggedArgs) error 
 	return runPersistent(k, s, name, math.MaxInt32, 1, a)
 }
 
-// pagedKernels are the paged score kernels by head count and by the most query rows per request.
+// pagedKernels are the paged score kernels by the number of heads and the maximum number of query rows per request.
 var pagedKernels = map[[2]int32]string{
 	{32, 1}: "sparrow_index_paged_h32_n1", {32, 2}: "sparrow_index_paged_h32_n2", {32, 4}: "sparrow_index_paged_h32_n4",
 	{64, 1}: "sparrow_index_paged_h64_n1", {64, 2}: "sparrow_index_paged_h64_n2", {64, 4}: "sparrow_index_paged_h64_n4",
 }
 
-// ScorePaged computes paged index scores with the smallest kernel for the query rows of a request: 3 rows run as 4.
+// ScorePaged computes paged index scores with the smallest kernel for the query rows of a request; 3 rows use the
+// kernel for 4.
 func (k *Kernels) ScorePaged(s *Stream, heads int32, a *IndexPagedArgs) error {
 	if k.device.portable {
 		keys := min(int64(a.MaxContext), int64(a.MaxBlocks)*layout.PageTokens)

@@ -5,7 +5,7 @@ type SelectedScoresArgs struct {
 	Scores         Ptr   // f32 [Rows, Stride]; zero: no row is scored
 	Positions      Ptr   // i32 [Rows, Columns]; -1: none
 	Lengths        Ptr   // i32 [Rows]: number of keys of a row; a row with at most Columns keys is not scored
-	Out            Ptr   // f32 [Rows, Columns]; zeros of rows that are not scored and where nothing is selected
+	Out            Ptr   // f32 [Rows, Columns]; zero for rows that are not scored and for position -1
 	Stride         int64 // elements between rows of scores
 	PositionStride int64 // entries between rows
 	OutStride      int64 // elements between rows

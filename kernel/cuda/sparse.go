@@ -10,39 +10,39 @@ import (
 // SelectionView describes the rows of one paged pool that query rows attend to.
 type SelectionView struct {
 	Base        Ptr   // first byte of page 0, multiple of 16
-	PageBytes   int64 // from one page to the next, multiple of 16
-	Indices     Ptr   // i32 [rows, IndexStride]: slots; below zero: not attended to; at and beyond Slots: a fault, too
-	Lens        Ptr   // i32 [rows, LenStride]: how many leading entries count, clipped to [0, Width]
+	PageBytes   int64 // bytes between pages, multiple of 16
+	Indices     Ptr   // i32 [rows, IndexStride]: slots; below zero: masked; from Slots on: masked, and raises a fault
+	Lens        Ptr   // i32 [rows, LenStride]: number of leading entries that are read, clamped to [0, Width]
 	IndexStride int64
 	LenStride   int64
 	Slots       int32 // rows of the pool
-	Width       int32 // entries of a row of Indices; 0: there is no such stream
+	Width       int32 // entries of a row of Indices; 0: the stream is empty
 	PageShift   int32 // slot s is in page s >> PageShift
-	PageMask    int32 // at row s & PageMask
+	PageMask    int32 // slot s is row s & PageMask of its page
 	Scales      int64 // V4 entries: bytes from the start of a page to its scales; V4.1: bytes of a row
 }
 
-// SparseAttendArgs are the arguments of sparse attention and of its combine.
+// SparseAttendArgs are the arguments of sparse attention and of the kernel that combines segments.
 type SparseAttendArgs struct {
-	Streams       [2]SelectionView // read in this order, one softmax; only V4 has a second
-	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values, of 512 for V4 and rows without rotation
+	Streams       [2]SelectionView // read in this order, with one softmax; only V4 has a second stream
+	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values; 512 for V4 and without a rotated part
 	Out           Ptr              // bf16 [Rows, OutStride]: Heads of 512 values; multiple of 16
 	LSE           Ptr              // f32 [Rows, LSEStride], natural logarithm, without the sink; or zero
 	Max           Ptr              // f32 [Rows, MaxStride], largest scaled score; or zero
 	Sinks         Ptr              // f32 [Heads]; or zero
-	Partial       Ptr              // parts of results when Segments > 1: SparseScratch
-	Stats         Ptr              // f32 [Rows, Segments, Heads, 4] when Segments > 1
+	Partial       Ptr              // partial results of SparseScratch bytes if Segments > 1
+	Stats         Ptr              // f32 [Rows, Segments, Heads, 4] if Segments > 1
 	Faults        Ptr              // one u32 of fault bits (FaultSlot), or zero
-	QStride       int64            // elements
+	QStride       int64            // elements between rows; the following strides too
 	OutStride     int64
 	LSEStride     int64
 	MaxStride     int64
 	Rows          int32
 	Heads         int32
-	Segments      int32   // most segments of a row; 1: the result is written at once
+	Segments      int32   // maximum segments of a row; 1: the result is written directly
 	SegmentBlocks int32   // blocks of 64 keys in one segment
-	ScoreScale    float32 // of q . row, times log2(e)
-	ValueScale    float32 // factor of the result for stored values; 1 unless the layout leaves it out
+	ScoreScale    float32 // scale of q . row, times log2(e)
+	ValueScale    float32 // factor of the result; 1 except for FP8Row576, whose scale is not in its rows
 }
 
 // MappedAttendArgs are the arguments of the kernels that move queries and outputs by the copy engine.
@@ -56,25 +56,26 @@ type MappedAttendArgs struct {
 const (
 	sparseKeys  = 64  // keys of a block
 	sparseHeads = 64  // heads of a unit of work
-	valueDim    = 512 // values of a head of the result
+	valueDim    = 512 // values of a result head
 
-	// mappedPoolBytes is the maximum size of a pool of the kernels that take MappedAttendArgs: they address it in units
-	// of 16 bytes with 32 bits.
+	// mappedPoolBytes is the maximum size in bytes of a pool for the kernels that take MappedAttendArgs: they address
+	// it with 32 bits in units of 16 bytes.
 	mappedPoolBytes = 16 << 32
 )
 
-// How decode cuts a row into segments for different SMs: the positions depend only on the width of the lists and on
-// arguments that are the same for all rows, so the bits of a row are the same alone and in any batch. With segments
-// of 512 keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial result
-// of 64 KB per 64 heads. V4's 128 + 512 keys are not cut: the partial result would cost as much time as it saves.
+// How decode divides a row into segments for different SMs. The positions depend only on the width of the lists and on
+// arguments that are equal for all rows, so a row's result is bitwise equal alone and in any batch. With segments of
+// 512 keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial result of 64
+// KB per 64 heads. V4's 128 + 512 keys are not divided: the partial result would cost as much time as it saves.
 const (
 	V4SplitKeys       = 512 // keys of a segment of V4 entries
-	decodeMaxSegments = 16  // wider rows have longer segments
-	decodeWholeBlocks = 10  // rows that are not cut
+	decodeMaxSegments = 16  // wider rows have longer segments instead of more
+	decodeWholeBlocks = 10  // maximum 64-key blocks of a row that is not divided
 )
 
-// SparseSegments returns how decode cuts rows of up to width keys (of both streams together, each rounded up to 64)
-// into segments of a number of keys; 0: not at all.
+// SparseSegments returns the number of segments of rows with up to width keys (both streams together, each rounded up
+// to 64) and the number of 64-key blocks of a segment, if segments have about the given number of keys; 0 means that
+// rows are not divided.
 func SparseSegments(width, keys int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 || all <= decodeWholeBlocks {
@@ -84,9 +85,9 @@ func SparseSegments(width, keys int32) (segments, blocks int32) {
 	return (all + blocks - 1) / blocks, blocks
 }
 
-// SparseSegmentsWithin returns how decode cuts V4's rows of up to width keys if rows of other launches have up to
-// most: into segments of the length that SparseSegments returns for most, and at least two if it cuts at all. The
-// bits of a row do not depend on the width of the lists of other rows.
+// SparseSegmentsWithin is SparseSegments for V4 rows of up to width keys, if rows of other launches have up to most
+// keys. Segments have the length that SparseSegments returns for most, and there are at least two if rows of most keys
+// are divided. The result of a row does not depend on the width of the lists of other rows.
 func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	segments, blocks = SparseSegments(most, V4SplitKeys)
@@ -96,8 +97,8 @@ func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	return max((all+blocks-1)/blocks, 2), blocks
 }
 
-// SparseScratch returns the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and
-// of Stats. None for one segment.
+// SparseScratch returns the bytes of Partial and of Stats for the segments of rows of a layout (kind 0: gathered V4
+// rows). One segment needs no memory.
 func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stats int64) {
 	if segments <= 1 {
 		return 0, 0
@@ -106,7 +107,7 @@ func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stat
 	return n * headGroups(heads) * sparseHeads * valueDim * sparseKernels[kind].partBytes, n * int64(heads) * 4 * 4
 }
 
-// headGroups returns the number of units of work that the heads of a row make.
+// headGroups returns the number of groups of 64 heads of a row, each a unit of work.
 func headGroups(heads int32) int64 { return (int64(heads) + sparseHeads - 1) / sparseHeads }
 
 // SparseUnits returns the number of units of work of a launch: 64 heads of a row over one segment of its keys.
@@ -114,14 +115,14 @@ func SparseUnits(rows, heads, segments int32) int64 {
 	return int64(rows) * int64(segments) * headGroups(heads)
 }
 
-// Select describes rows of the pool that are selected by slot: indices i32 [rows, indexStride] of width entries each,
-// lens i32 [rows, lenStride].
+// Select describes rows of the pool that are selected by slot: indices is i32 [rows, indexStride] with width entries
+// per row, and lens is i32 [rows, lenStride].
 func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView,
 	error) {
 	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride,
 		LenStride: lenStride, Slots: p.Slots, Width: width}
 	switch {
-	case p.Slots <= p.PageTokens: // one page of any size
+	case p.Slots <= p.PageTokens: // one page, whose size need not be a power of two
 		v.PageShift, v.PageMask = 31, math.MaxInt32
 	case p.PageTokens > 0 && p.PageTokens&(p.PageTokens-1) == 0:
 		v.PageShift, v.PageMask = int32(bits.TrailingZeros32(uint32(p.PageTokens))), p.PageTokens-1
@@ -145,24 +146,24 @@ func (c *checks) selection(name string, v SelectionView, rowBytes int64) {
 	c.multiple(name+" len stride", v.LenStride, 1, 1)
 }
 
-// sparseRows describes one kind of rows to the launcher.
+// sparseRows has the kernels for rows of one layout and what their launches need.
 type sparseRows struct {
 	kernel   string
 	rowBytes int64
 	queryDim int64
 	streams  int
-	// Parts of results are f16, or f32 where rows are bf16, which has a wider range.
+	// Partial results are f16, or f32 for bf16 rows, which have a wider range.
 	partBytes int64
 	combine   string
-	// few are the kernels that share each unit of work between two, four and eight thread blocks, with the same bits.
-	// They are used for rows of one stream that are cut into segments.
+	// few are the kernels that share each unit of work between two, four and eight thread blocks, with bitwise equal
+	// results. They are used for rows of one stream that are divided into segments.
 	few    []string
 	mapped bool // the kernel takes MappedAttendArgs
 }
 
 const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_combine_f32"
 
-// sparseKernels are the kernels by layout. Kind 0 means gathered V4 rows, which are not a cache layout.
+// sparseKernels are the kernels by layout. Kind 0 is gathered V4 rows, which are not a cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
 	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, nil, true},
 	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
@@ -178,7 +179,7 @@ var sparseKernels = map[layout.Kind]sparseRows{
 }
 
 // launch returns the kernel for a number of units of work and its number of thread blocks: one for each unit, or two,
-// four or eight where there is a kernel for it, while all fit at the same time.
+// four or eight if there is a kernel for that number and all blocks fit at one time.
 func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
 	kernel, blocks = r.kernel, int32(units)
 	for _, few := range r.few {
@@ -190,11 +191,11 @@ func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (ke
 }
 
 // SparseAttend computes attention over selected rows of a layout: rows of FP8 or bf16, or V4 entries of one or two
-// streams. With several segments the combine follows.
+// streams. If rows are divided into segments, it also launches the kernel that combines them.
 func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := sparseKernels[kind]
 	if kind == 0 || rows.kernel == "" {
-		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v, %v, %v, %v and %v have",
+		return argumentError("sparse attention: layout %v has no CUDA kernel; want %v, %v, %v, %v, %v, %v or %v",
 			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, layout.BF16Row1024,
 			layout.FP8Row528, layout.V41Row288)
 	}
@@ -206,7 +207,7 @@ func (k *Kernels) SparseAttendFlat(s *Stream, a *SparseAttendArgs) error {
 	return k.sparseAttend(s, sparseKernels[0], a)
 }
 
-// sparseUnits launches the kernel of some units of work.
+// sparseUnits launches a kernel with the given number of thread blocks.
 func (k *Kernels) sparseUnits(s *Stream, rows sparseRows, kernel string, blocks int32, a *SparseAttendArgs) error {
 	if !rows.mapped {
 		return runPersistent(k, s, kernel, blocks, 1, a)
@@ -243,8 +244,8 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	return k.attendUnits(s, rows, a, &c, blocks)
 }
 
-// attendUnits checks the arguments that all forms have in common and launches rows of up to the given number of blocks
-// of keys.
+// attendUnits checks the arguments that all forms of attention have in common and launches rows with up to the given
+// number of 64-key blocks.
 func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
 	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
 		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {
@@ -299,7 +300,7 @@ func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c
 	if err != nil {
 		return err
 	}
-	const blocksPerGroup = 16 // as combine.cuh cuts 64 heads
+	const blocksPerGroup = 16 // parts into which combine.cuh divides 64 heads
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(int64(a.Rows) * headGroups(a.Heads) * blocksPerGroup)},
 		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
 }

@@ -281,7 +281,7 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 	for i, kind := range sparseKinds {
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
 		for _, heads := range []int{128, 64, 16, 100} {
-			if testing.Short() && heads%64 == 0 { // sanitizers are slow
+			if testing.Short() && heads%64 == 0 { // sanitizers take too long for more heads
 				continue
 			}
 			s := newSparseStream(r, rng, kind, 640, 64, 320, lens)
@@ -300,7 +300,7 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 // a unit reuse the memory of the previous unit while that is still in use.
 func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	r := onGPU(t)
-	rows := 1200 // so many that each ring is reused by many units
+	rows := 1200 // so many that units of work reuse each ring
 	if testing.Short() {
 		rows = 300
 	}
@@ -317,7 +317,7 @@ func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Results are the same if kernels skip the search for the largest score because it is not requested.
+// Results are bitwise equal if kernels do not compute the largest score because it is not requested.
 func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	r := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 200, 319, 320}
@@ -337,7 +337,7 @@ func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	}
 }
 
-// Attention reads the right row if the byte offset of the row does not fit 32 bits.
+// Attention reads the right row if the byte offset of the row does not fit in 32 bits.
 func TestGPUSparsePagesMayBeFarApart(t *testing.T) {
 	r := onGPU(t)
 	const pages, apart = 6, 1 << 30

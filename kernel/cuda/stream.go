@@ -13,7 +13,7 @@ type Stream struct {
 	dry      bool
 	launches atomic.Int64
 	trace    *Trace // nil unless launches are timed
-	lane     Ptr    // its word of a bus that is limited
+	lane     Ptr    // the stream's word of a limited bus
 }
 
 // NewStream makes a stream that does not wait for the device's default stream.
@@ -37,16 +37,16 @@ func (d *Device) NewStream() (*Stream, error) {
 }
 
 // SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start
-// before the previous one has finished, and waits inside where it first needs the other's results. Every embedded
-// kernel waits; foreign kernels might not.
+// before the previous kernel has finished, and waits in its code before it first reads results of the previous kernel.
+// Every embedded kernel does this; other kernels might not.
 //
-// Portable kernels do not overlap: before Hopper there is no such launch.
+// Portable kernels do not overlap, because GPUs before Hopper have no such launch.
 func (s *Stream) SetOverlap(on bool) { s.overlap = on && !s.device.portable }
 
-// SetDry makes the stream ignore what is enqueued: arguments are checked, and no kernel, copy or fill runs.
+// SetDry makes the stream check arguments but not enqueue kernels, copies or fills.
 func (s *Stream) SetDry(on bool) { s.dry = on }
 
-// Launches returns how many kernels, copies and fills were enqueued so far, graphs counting as one.
+// Launches returns the number of kernels, copies and fills enqueued so far; a graph counts as one.
 func (s *Stream) Launches() int64 { return s.launches.Load() }
 
 // enqueue counts one launch and reports whether it must be issued.
@@ -61,7 +61,7 @@ func (s *Stream) enqueue() bool {
 // Device returns the device the stream belongs to.
 func (s *Stream) Device() *Device { return s.device }
 
-// Sync waits until everything enqueued has run and returns the first error among it.
+// Sync waits until everything enqueued has run and returns the first error of that work.
 func (s *Stream) Sync() error {
 	if err := s.trace.release(); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (s *Stream) Idle() (bool, error) {
 	return err == nil, err
 }
 
-// WriteWord enqueues writing a word of page-locked host memory, at a multiple of four bytes, once everything before it
-// has run.
+// WriteWord enqueues writing a word of page-locked host memory, after all earlier work has run. at is a multiple of
+// four bytes.
 func (s *Stream) WriteWord(to *HostBuffer, at int, value uint32) error {
 	if s.dry {
 		return nil

@@ -16,13 +16,13 @@ import (
 )
 
 // For shapes of released models and for odd shapes, the golden table lists the kernel of a product, its tiles and its
-// shared memory, the segments of attention, and the memory that launches request.
+// shared memory, the segments of attention, and the scratch memory of launches.
 func TestTableOfChoices(t *testing.T) {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	rows := []int32{1, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 129, 300, 1024, 4097}
 	d := OpenDetached(H200)
-	for _, shape := range [][4]int32{ // columns, k, batch, columns of the whole
+	for _, shape := range [][4]int32{ // columns, k, batch, columns of the whole matrix
 		{2112, 7168, 1, 0}, {24576, 1536, 1, 0}, {7168, 16384, 1, 0}, {4608, 7168, 1, 0}, {7168, 2304, 1, 0},
 		{256, 7168, 1, 0}, {129280, 7168, 1, 0}, {512, 128, 128, 0}, {128, 512, 128, 0}, {16, 16, 1, 0},
 		{64, 7168, 1, 0},

@@ -2,11 +2,11 @@ package cuda
 
 // TallyArgs are the arguments of the kernel that counts choices of experts.
 type TallyArgs struct {
-	Counts     Ptr   // u32 [Experts]: grow by one for each choice
+	Counts     Ptr   // u32 [Experts]: incremented for each choice
 	IDs        Ptr   // i32 [Rows, Top]
 	Seen       Ptr   // i32 [Rows]: tokens that a row may attend to; rows with 0 are padding
 	Faults     Ptr   // one u32 of fault bits, or zero
-	IDStride   int64 // elements between rows, also below
+	IDStride   int64 // elements between rows; the following strides too
 	SeenStride int64
 	Rows       int32
 	Top        int32

@@ -13,7 +13,7 @@ type TensorMap [128]byte
 // MapType is the element type of a tensor map.
 type MapType uint32
 
-// The element types our kernels use. FP8 values are bytes to the copy engine.
+// The element types that the kernels use. FP8 values are bytes to the copy engine.
 const (
 	MapU8   MapType = 0
 	MapU16  MapType = 1
@@ -38,7 +38,7 @@ func (t MapType) bytes() uint64 {
 // Swizzle is the pattern in which the copy engine permutes 16-byte chunks of shared memory.
 type Swizzle uint32
 
-// The patterns, by the span in bytes in which chunks are permuted.
+// The patterns, named by the span in bytes in which chunks are permuted.
 const (
 	SwizzleNone Swizzle = iota
 	Swizzle32
@@ -54,10 +54,10 @@ type MapSpec struct {
 	Strides []uint64 // bytes from one index to the next, for dimensions 1 and up: multiples of 16
 	Box     []uint32 // elements, at most 256 each
 	Swizzle Swizzle
-	L2      uint32 // promotion: 0 none, 1 64 B, 2 128 B, 3 256 B
+	L2      uint32 // promotion of reads: 0 none, 1 64 B, 2 128 B, 3 256 B
 }
 
-// check finds the mistakes that the driver reports only as an invalid value.
+// check reports mistakes for which the driver returns only "invalid value".
 func (m *MapSpec) check() error {
 	rank := len(m.Dims)
 	if rank < 1 || rank > 5 || len(m.Box) != rank || len(m.Strides) != rank-1 {
@@ -111,7 +111,7 @@ type mapFrame struct {
 	steps   [5]uint32
 }
 
-// encodeTensorMap builds a descriptor on the host. It stays valid as long as the address of the tensor does.
+// encodeTensorMap builds a descriptor on the host. It is valid as long as the address of the tensor is.
 func (d *Device) encodeTensorMap(m MapSpec) (TensorMap, error) {
 	if err := m.check(); err != nil {
 		return TensorMap{}, err

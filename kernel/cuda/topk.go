@@ -3,14 +3,14 @@ package cuda
 // TopKArgs are the arguments of the top-k kernels.
 type TopKArgs struct {
 	Scores    Ptr // f32 [Rows, Stride], multiple of 16
-	Lengths   Ptr // i32 [Rows]: candidates of a row
+	Lengths   Ptr // i32 [Rows]: number of candidates of a row
 	Starts    Ptr // i32 [Rows]: column of position 0, or zero for column 0
 	Out       Ptr // i32 [Rows, K]: selected positions, ascending, transformed, then -1
 	Counts    Ptr // i32 [Rows]: entries that are not -1, or zero
 	PageTable Ptr // i32 [requests, TableStride], for TopKPaged
 	Offsets   Ptr // i32 [Rows], for TopKRagged
-	Kept      Ptr // f32, and
-	// i32: memory of TopKScratch entries each for selecting long rows in parts, multiples of 16, or both zero
+	Kept      Ptr // f32; like Via, memory of TopKScratch entries for selecting long rows in parts; multiple of 16
+	// i32; Kept and Via are both zero if rows are not selected in parts.
 	Via            Ptr
 	Stride         int64 // floats between rows of scores, a multiple of 4
 	TableStride    int64 // entries between rows of PageTable
@@ -21,7 +21,7 @@ type TopKArgs struct {
 	PageShift      int32 // log2 of the tokens in a page
 	Parts          int32 // set by SelectTopK
 	Part           int32 // set by SelectTopK
-	Columns        int32 // no row has more candidates; 0 means Stride
+	Columns        int32 // maximum number of candidates of a row; 0 means Stride
 	Marked         int32 // set by SelectTopK
 	Reserved       int32
 }
@@ -48,11 +48,11 @@ func (t TopKTransform) String() string {
 	return "unknown"
 }
 
-// MaxTopK is the largest selection of a row.
+// MaxTopK is the maximum number of selected scores of a row.
 const MaxTopK = 2048
 
-// SelectTopK picks the K largest scores of every row: exactly, in ascending order of position, the lowest position
-// winning ties; NaN and -inf are never picked.
+// SelectTopK selects exactly the K largest scores of every row, in ascending order of position; on a tie the lower
+// position is selected, and NaN and -inf are never selected.
 func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	c := checks{kernel: "top-k"}
 	c.memory("scores", a.Scores, 16)
@@ -108,7 +108,7 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	case int64(a.Rows) > sms && columns <= sweptLongColumns:
 		return k.sweep(s, "sparrow_topk_swept_long", 2, one)
 	case int64(a.Rows) > sms:
-		// Three small blocks on each SM: one row streams while others are being cut.
+		// Three small blocks on each SM, so that one block reads a row while others select from theirs.
 		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &one)
 	default:
 		return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 1, &one)
@@ -118,27 +118,28 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 // shortScores is the maximum number of scores of a row in the kernel for many short rows.
 const shortScores = 8192
 
-// The longest rows that the kernels for many rows have a bitmap for, wherever a row starts.
+// The maximum row lengths for the bitmaps of the kernels for many rows, wherever a row starts.
 const (
 	sweptColumns     = 24*2048 - 3
 	sweptLongColumns = 96*2048 - 3
 )
 
-// A cluster of up to spreadBlocks blocks has a row of the kernel for few rows, each block spreadScores scores of it.
-// Two blocks fit on an SM; with more than spreadWaves of them for each SM, one block that streams a row is faster.
+// In the kernel for few rows, a cluster of up to spreadBlocks blocks selects from a row, and each block from
+// spreadScores of its scores. Two blocks fit on an SM. If there are more than spreadWaves blocks for each SM, the
+// kernel in which one block streams a row is faster.
 const (
 	spreadBlocks = 8
 	spreadScores = 16384
 	spreadWaves  = 3
 )
 
-// topKBlocks returns how many blocks a row of the kernel for few rows is spread over.
+// topKBlocks returns the number of blocks among which the kernel for few rows divides a row.
 func topKBlocks(columns int64, starts bool) int64 {
 	return max((padded(columns, starts)+spreadScores-1)/spreadScores, 1)
 }
 
-// padded returns how many scores are copied for a row. A row that is not aligned includes up to three scores of its
-// neighbours, since copies are 16 bytes wide.
+// padded returns the number of scores that are copied for a row. Copies are 16 bytes wide, so for a row that is not
+// aligned they include up to three scores of adjacent rows.
 func padded(columns int64, starts bool) int64 {
 	if starts {
 		columns += 3
@@ -146,7 +147,7 @@ func padded(columns int64, starts bool) int64 {
 	return columns
 }
 
-// spread selects few rows, or parts of rows, each with a cluster.
+// spread selects from few rows, or parts of rows, with a cluster for each.
 func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error {
 	fn, err := k.Function("sparrow_topk_spread")
 	if err != nil {
@@ -156,8 +157,8 @@ func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error
 		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, a)
 }
 
-// sweep selects many rows. The kernel estimates a threshold and marks rows for which the estimate fails; a second
-// kernel, which needs no estimate, selects those.
+// sweep selects from many rows. The first kernel estimates a threshold and marks the rows for which the estimate fails;
+// a second kernel, which needs no estimate, selects from these rows.
 func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error {
 	if err := runPersistent(k, s, kernel, a.Rows, perSM, &a); err != nil {
 		return err
@@ -166,24 +167,25 @@ func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error
 	return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &a)
 }
 
-// topKParts returns the number of parts in which rows are selected, 1 for whole rows: as few as let a cluster hold a
-// part, because the winners of the parts are selected from once more.
+// topKParts returns the number of parts of a row that are selected from separately, 1 for whole rows. It is the
+// smallest number for which a cluster can hold a part, because a second selection among the results of the parts
+// follows.
 func topKParts(rows, columns, k, sms int64) int64 {
-	// winners of a part begin at a multiple of 16 bytes
+	// The results of a part begin at a multiple of 16 bytes.
 	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 {
 		return 1
 	}
 	const part = (spreadBlocks*spreadScores - 3) &^ 63
 	parts := (columns + part - 1) / part
-	// With many more parts than there are clusters at a time, one launch that streams rows is faster.
+	// If there are many more parts than clusters that run at one time, one launch that streams rows is faster.
 	if parts*k > spreadBlocks*spreadScores || rows*parts*spreadBlocks > 8*sms {
 		return 1
 	}
 	return parts
 }
 
-// TopKScratch returns the number of entries of Kept and Via for selecting rows of a number of columns on this device;
-// 0 if rows are not split.
+// TopKScratch returns the number of entries of Kept and Via for selecting from rows with the given number of columns on
+// this device; 0 if rows are not divided.
 func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
 	if parts == 1 || k.device.portable {
@@ -192,7 +194,7 @@ func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	return int64(rows) * parts * int64(topK)
 }
 
-// selectInParts selects the best of every part of every row, then the best of those.
+// selectInParts selects the best scores of every part of every row, and then the best of these.
 func (k *Kernels) selectInParts(s *Stream, a *TopKArgs, parts, columns int64) error {
 	first, second := *a, *a
 	first.Out, first.Via, first.Counts, first.Transform = a.Via, 0, 0, int32(TopKPosition)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Trace times the launches of a stream one by one, each between two events. The stream is held before the first launch
-// and released when the host first copies or waits, so that the device never waits for the host in between. Launches do
-// not overlap while they are traced. One goroutine uses it.
+// Trace measures the launches of a stream one by one, each between two events. The stream is blocked before the first
+// launch and released when the host first copies or waits, so that the device never waits for the host between
+// launches. Launches do not overlap while they are traced. One goroutine uses a Trace.
 type Trace struct {
-	Label int // of the launches from now on
+	Label int // label of the following launches
 
 	stream  *Stream
-	other   *Stream // releases the stream that is held
-	word    *Buffer // u32: 1 releases
+	other   *Stream // stream that releases the blocked stream
+	word    *Buffer // u32: 1 releases the blocked stream
 	events  []*Event
 	entries []TraceEntry
 	held    bool
@@ -23,14 +23,14 @@ type Trace struct {
 type TraceEntry struct {
 	Kernel string
 	Label  int
-	Time   time.Duration // with the device's own time from launch to launch, about 1 us
+	Time   time.Duration // includes the device's own time between launches, about 1 us
 }
 
-// maxHeld is the maximum number of launches in a held stream: the driver's queue has space for about a thousand
+// maxHeld is the maximum number of launches in a blocked stream: the driver's queue has space for about a thousand
 // entries, and a launch with its event needs two.
 const maxHeld = 400
 
-// NewTrace starts to time the launches of a stream.
+// NewTrace starts to measure the launches of a stream.
 func (s *Stream) NewTrace() (_ *Trace, err error) {
 	t := &Trace{stream: s}
 	if t.other, err = s.device.NewStream(); err == nil {
@@ -88,7 +88,7 @@ func (t *Trace) end(kernel string) error {
 	return nil
 }
 
-// release lets the stream run.
+// release lets the blocked stream run.
 func (t *Trace) release() error {
 	if t == nil || !t.held {
 		return nil
@@ -97,7 +97,7 @@ func (t *Trace) release() error {
 	return t.other.FillWords(t.word.Ptr(), 1, 1)
 }
 
-// Take waits for the launches so far and returns their times. The trace continues with the next launch.
+// Take waits for the launches so far and returns their times. Later launches belong to the next Take.
 func (t *Trace) Take() ([]TraceEntry, error) {
 	if err := t.stream.Sync(); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type WriteV4Args struct {
 	Positions Ptr     // i32 [Tokens]: a token's own position, or the first position of a compressed entry's group
 	Slots     Ptr     // i32 [Tokens]; negative: do not write
 	Faults    Ptr     // one u32 of fault bits, or zero
-	Norm      Ptr     // f32 or bf16 [512]: the weights of the rows' norm; zero: they are normalised
+	Norm      Ptr     // f32 or bf16 [512]: weights of the rows' norm; zero: the rows are already normalised
 	Epsilon   float64 // with Norm: added to the mean of squares
 	RowStride int64   // elements between tokens, multiple of 8
 	Tokens    int32
@@ -35,8 +35,8 @@ type WriteV4Args struct {
 type CombineV4Args struct {
 	Window       Ptr // i32 [Tokens, WindowStride]
 	WindowLength Ptr // i32 [Tokens]
-	Extra        Ptr // i32 [Tokens, ExtraStride]; zero when ExtraWidth is 0
-	ExtraLength  Ptr // i32 [Tokens]; zero when ExtraWidth is 0
+	Extra        Ptr // i32 [Tokens, ExtraStride]; zero if ExtraWidth is 0
+	ExtraLength  Ptr // i32 [Tokens]; zero if ExtraWidth is 0
 	WindowBase   Ptr // i32 [Tokens]: added to window rows; a zero pointer adds nothing
 	ExtraBase    Ptr // i32 [Tokens]: added to extra rows; a zero pointer adds WindowRows
 	Rows         Ptr // i32 [Tokens, Width]
@@ -46,8 +46,8 @@ type CombineV4Args struct {
 	Tokens       int32
 	WindowWidth  int32 // entries of a window row
 	ExtraWidth   int32 // entries of an extra row
-	Width        int32 // of a row list: a multiple of 128 that holds both; 0 means CombinedWidth
-	WindowRows   int32 // rows of the window part of the concatenated keys: the shift of the extra part
+	Width        int32 // width of a row list: a multiple of 128 that holds both lists; 0 means CombinedWidth
+	WindowRows   int32 // rows of the window part of the concatenated keys: the offset of the extra part
 	Reserved     int32
 }
 
@@ -56,7 +56,8 @@ func CombinedWidth(window, extra int32) int32 {
 	return (window + extra + CombineWidth - 1) / CombineWidth * CombineWidth
 }
 
-// WriteV4 normalises, where it has weights for it, rotates and quantises one entry per token and stores it in its page.
+// WriteV4 rotates and quantises one entry per token and stores it in its page. If Norm is given, it normalises the
+// entry first.
 func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 	c := checks{kernel: "write_v4"}
 	a.check(&c)
@@ -65,7 +66,7 @@ func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 
 func (a *WriteV4Args) check(c *checks) { a.checkRows(c, V4DataBytes+V4ScaleBytes) }
 
-// checkRows refuses arguments that a writer of rows of the given size does not support.
+// checkRows checks the arguments of a writer of rows of the given size in bytes.
 func (a *WriteV4Args) checkRows(c *checks, rowBytes int64) {
 	c.pool(a.Pool, rowBytes)
 	c.rotary(a.Rotary)
@@ -85,8 +86,8 @@ func (k *Kernels) GatherV4Slots(s *Stream, a *GatherSlotsArgs) error {
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// gatherV4Pages copies all entries of some requests to consecutive bf16 rows of 512 values, dequantised; KScale is
-// not used. A whole pool is one request whose page table counts from 0.
+// gatherV4Pages copies all entries of the listed requests to consecutive dequantised bf16 rows of 512 values; KScale
+// is not used. A whole pool is one request whose page table counts from 0.
 func (k *Kernels) gatherV4Pages(s *Stream, a *GatherPagesArgs) error {
 	c := checks{kernel: "gather_pages_v4"}
 	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)
@@ -102,8 +103,8 @@ func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32
 	c.count("count", count)
 }
 
-// CombineV4 joins window and compressed selections into one row list per token over concatenated keys. An entry below
-// zero stays -1.
+// CombineV4 concatenates the window and the compressed selection of a token into one list of rows of concatenated keys.
+// An entry below zero stays -1.
 func (k *Kernels) CombineV4(s *Stream, a *CombineV4Args) error {
 	c := checks{kernel: "combine_v4"}
 	c.memory("window", a.Window, 4)

@@ -17,14 +17,14 @@ type ScoreV41Args struct {
 	Table       Ptr      // i32 [Tables, TableStride]: pages
 	TableRows   Ptr      // i32 [Rows]
 	Lengths     Ptr      // i32 [Rows]: columns to score
-	Blocks      Ptr      // i32 [Rows, BlockStride]: which blocks of keys are scored; zero: all keys
+	Blocks      Ptr      // i32 [Rows, BlockStride]: numbers of the blocks of keys that are scored; zero: all keys
 	Scores      Ptr      // f32 [Rows, Stride]
 	Faults      Ptr      // one u32 of fault bits, or zero
 	TableStride int64
 	BlockStride int64
 	Stride      int64
 	Rows        int32
-	Columns     int32 // of Scores
+	Columns     int32 // columns of Scores
 	Skip        int32 // rows of up to this many columns are not scored
 	Tables      int32 // rows of the table
 	Pages       int32 // columns of the table
@@ -41,14 +41,14 @@ type BlockMaxArgs struct {
 	Stride    int64
 	OutStride int64
 	Rows      int32
-	Columns   int32 // of Scores
+	Columns   int32 // columns of Scores
 	Size      int32 // keys of a block
 	Skip      int32 // rows of up to this many keys are not written
 }
 
 // EngramArgs are the arguments of the kernel that adds values of n-gram tables to residual streams.
 type EngramArgs struct {
-	X            Ptr     // bf16 [Rows, Streams*Hidden], rewritten
+	X            Ptr     // bf16 [Rows, Streams*Hidden], updated in place
 	KV           Ptr     // bf16 [Rows, (Streams+1)*Hidden]: a key for each stream, then the value
 	Weight       Ptr     // f32 [Streams, Hidden]
 	Epsilon      float64 // added to means of squares
@@ -94,8 +94,8 @@ type CollapseArgs struct {
 	Reserved     int32
 }
 
-// WriteV41 normalises, where it has weights for it, rotates and quantises one row per token and stores it in its page:
-// window rows of 528 bytes, or entries of 288.
+// WriteV41 rotates and quantises one row per token and stores it in its page: a window row of 528 bytes, or an entry of
+// 288 bytes. If Norm is given, it normalises the row first.
 func (k *Kernels) WriteV41(s *Stream, kind layout.Kind, a *WriteV4Args) error {
 	c, rowBytes := checks{kernel: "write_v41_entry"}, int64(layout.V41EntryBytes)
 	if kind == layout.V41Window528 {
@@ -124,7 +124,7 @@ func (k *Kernels) PrepareQueriesV41(s *Stream, a *IndexQueryArgs) error {
 
 const (
 	v41ScoreHeads = 32
-	v41ScoreKeys  = 1024 // columns that a block scores
+	v41ScoreKeys  = 1024 // columns of scores of a block
 )
 
 // ScoreV41 computes index scores over FP4 keys.
@@ -154,7 +154,7 @@ func (k *Kernels) ScoreV41(s *Stream, a *ScoreV41Args) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Columns, v41ScoreKeys)}, a)
 }
 
-// BlockMax finds the largest score of every block; the score of the block with the newest key is infinite.
+// BlockMax computes the largest score of every block of keys; the block with the newest key gets +Inf.
 func (k *Kernels) BlockMax(s *Stream, a *BlockMaxArgs) error {
 	c := checks{kernel: "block_max"}
 	c.memory("scores", a.Scores, 4)
@@ -194,7 +194,7 @@ func (k *Kernels) Engram(s *Stream, a *EngramArgs) error {
 // ReadTable gathers rows of a table in host memory.
 func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
 	c := checks{kernel: "read_table"}
-	align := 8 // eight codes at a time
+	align := 8 // eight codes are read at a time
 	switch a.Type {
 	case 1:
 		c.memory("scales", a.Scales, 1)
@@ -233,7 +233,7 @@ func (k *Kernels) Collapse(s *Stream, a *CollapseArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Hidden, postColumns)}, a)
 }
 
-// Reachable is host memory that kernels read where it is.
+// Reachable is host memory that kernels can read.
 type Reachable struct {
 	device *Device
 	bytes  []byte // kept so that the garbage collector does not free memory that the device reads
@@ -241,7 +241,7 @@ type Reachable struct {
 }
 
 // Reach makes host memory readable by kernels: in place if the system can lock its pages, otherwise as a copy in
-// page-locked memory. The caller must not write to it before Free.
+// page-locked memory. The caller must not write to the memory before Free.
 func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	if len(bytes) == 0 {
 		return nil, argumentError("reach was called for no bytes")
@@ -267,7 +267,7 @@ func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	return r, nil
 }
 
-// Ptr returns the address at which kernels read it.
+// Ptr returns the address at which kernels read the memory.
 func (r *Reachable) Ptr() Ptr {
 	if r.copied != nil {
 		return r.copied.Ptr()
@@ -275,7 +275,7 @@ func (r *Reachable) Ptr() Ptr {
 	return Ptr(uintptr(unsafe.Pointer(&r.bytes[0])))
 }
 
-// Free ends the access of kernels. The memory still belongs to the caller.
+// Free ends the kernels' access. The memory still belongs to the caller.
 func (r *Reachable) Free() error {
 	switch {
 	case r == nil:

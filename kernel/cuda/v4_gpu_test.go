@@ -33,7 +33,7 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 		}
 		rows := randomBF16(rng, tokens*512)
 		clear(rows[512 : 512+64]) // a group of zeros
-		for i := range 448 {      // finite patterns of all kinds
+		for i := range 448 {      // finite patterns of every kind
 			rows[i] = uint16(i * 72)
 		}
 		positions, slots := positionsBelow(rng, tokens, 900), scatter(rng, tokens, slotCount)
@@ -76,7 +76,7 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 			t.Errorf("%s: faults %d, want %d", name, f, FaultSlot)
 		}
 
-		pages := make([]int32, slotCount/pageTokens) // one request has the whole pool
+		pages := make([]int32, slotCount/pageTokens) // one request has all pages of the pool
 		for i := range pages {
 			pages[i] = int32(i)
 		}

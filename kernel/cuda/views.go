@@ -1,9 +1,9 @@
 package cuda
 
-// PoolView is a paged cache pool in device memory. Row slot is in page slot/PageTokens.
+// PoolView is a paged cache pool in device memory. Row number slot is in page slot/PageTokens.
 type PoolView struct {
 	Base       Ptr   // first byte of page 0, multiple of 16
-	PageBytes  int64 // from one page to the next, multiple of 16
+	PageBytes  int64 // bytes between pages, multiple of 16
 	PageTokens int32 // rows per page
 	// Rows of the pool. A slot at or beyond this number raises FaultSlot and is not accessed; a negative slot means
 	// no row.
@@ -23,7 +23,7 @@ type SlotListView struct {
 	Slots Ptr // i32 [count]; negative: no row, zeros are written
 }
 
-// PageTableView selects all tokens of some requests, through their page tables. Request r supplies rows Starts[r] to
+// PageTableView selects all tokens of requests, through their page tables. Request r supplies rows Starts[r] to
 // Starts[r+1].
 type PageTableView struct {
 	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical page; negative: no row
@@ -42,7 +42,7 @@ const (
 	FaultHost     = 32 // workers on the host that failed or did not answer
 )
 
-// checks collects the first mistake among a launcher's arguments. Nothing is allocated while there is none.
+// checks keeps the first mistake in a launcher's arguments. It allocates only if there is a mistake.
 type checks struct {
 	kernel string
 	err    error
@@ -65,7 +65,7 @@ func (c *checks) memory(name string, p Ptr, align int) {
 	}
 }
 
-// multiple checks a stride.
+// multiple checks that v, usually a stride, is a multiple of `of` and at least least.
 func (c *checks) multiple(name string, v, of, least int64) {
 	if v < least || v%of != 0 {
 		c.fail("%s %d must be a multiple of %d and at least %d", name, v, of, least)
@@ -79,7 +79,7 @@ func (c *checks) count(name string, v int32) {
 	}
 }
 
-// positive checks a number that cannot be zero.
+// positive checks a number that must be above zero.
 func (c *checks) positive(name string, v int32) {
 	if v <= 0 {
 		c.fail("%s %d must be positive", name, v)
@@ -100,14 +100,14 @@ func (c *checks) rotary(r RotaryView) {
 	c.positive("rotary rows", r.Rows)
 }
 
-// perhapsRotary checks a rotary table, or that there is none.
+// perhapsRotary checks a rotary table if one is given.
 func (c *checks) perhapsRotary(r RotaryView) {
 	if r != (RotaryView{}) {
 		c.rotary(r)
 	}
 }
 
-// pages checks a page-table source.
+// pages checks the page tables and row ranges of requests.
 func (c *checks) pages(v PageTableView) {
 	c.memory("page table", v.Table, 4)
 	c.memory("starts", v.Starts, 4)

@@ -6,8 +6,8 @@ type DrawArgs struct {
 	Stride  int64 // elements between rows, even
 	Rows    int64
 	Columns int64 // even
-	// First is the index of the first value and FromStride the distance of rows in values, both even: a part of a
-	// matrix gets the same values as within the whole matrix.
+	// First is the index of the first value, and FromStride the distance between rows in values, both even. With them a
+	// part of a matrix gets the values that it has in the whole matrix.
 	First, FromStride int64
 	Seed              uint64
 	Mean              float32
@@ -40,7 +40,7 @@ func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 
 // WidenArgs are the arguments of the kernel that turns a stored matrix into bf16.
 type WidenArgs struct {
-	From         Ptr   // [Rows, Columns] of Type, rows one after the other
+	From         Ptr   // [Rows, Columns] of Type, without gaps between rows
 	Scales       Ptr   // f32 [ceil(Rows/BlockRows), ScaleStride]; zero: no scales
 	Out          Ptr   // bf16 [Rows, Columns], or zero
 	Turned       Ptr   // bf16 [Columns, TurnedStride]: the transposed matrix, or zero
@@ -53,10 +53,10 @@ type WidenArgs struct {
 	Type         ElementType // f32, bf16, f16 or e4m3
 }
 
-// widenTile is the side of the tile of a block, as widen.cuh has it.
+// widenTile is the side of a block's tile in widen.cuh.
 const widenTile = 32
 
-// WidenWeight writes a matrix as bf16, block scales applied, as it is, transposed, or both.
+// WidenWeight writes a matrix as bf16 with its block scales applied: untransposed, transposed, or both.
 func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
 	c := checks{kernel: "widen_weight"}
 	c.positive("rows", a.Rows)

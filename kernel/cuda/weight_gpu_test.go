@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Values that the GPU generates have the bits that the host computes, in every type and with gaps between rows.
+// Values that the GPU generates are bitwise equal to those of the host, in every type and with gaps between rows.
 func TestGPUDrawnValues(t *testing.T) {
 	r := onGPU(t)
 	for _, c := range []struct {

@@ -59,7 +59,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
-// inner returns the inner product of two rows.
+// inner returns the inner product of two rows in float64.
 func inner(x, y []float32) (sum float64) {
 	for c, v := range x {
 		sum += float64(v) * float64(y[c])
@@ -67,7 +67,7 @@ func inner(x, y []float32) (sum float64) {
 	return sum
 }
 
-// addScaled adds p times a row.
+// addScaled adds p times a row to sums.
 func addScaled(sums []float64, p float64, row []float32) {
 	for c := range sums {
 		sums[c] += p * float64(row[c])

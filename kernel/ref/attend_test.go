@@ -135,7 +135,7 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 			}
 		}
 		if c := cosdiff(host.RowF32(expanded, 0), host.RowF32(out, 1)); c < 1e-2 {
-			t.Errorf("different rows differ by %g only: the measure sees nothing", c)
+			t.Errorf("different rows differ by only %g, want a larger difference", c)
 		}
 	}
 }

@@ -36,10 +36,10 @@ func (*Device) Compress(a kernel.CompressArgs) error {
 	return nil
 }
 
-// slot is the half of a raw row that one slot of an entry reads, and the values added to its gates.
+// slot is the half of a raw row that one slot of an entry reads, and the APE values that are added to its gates.
 type slot struct{ values, gates, ape []float32 }
 
-// readSlots finds the slots of an entry that are not absent.
+// readSlots returns the slots of an entry whose source is not absent.
 func readSlots(a *kernel.CompressArgs, e int) ([]slot, error) {
 	var out []slot
 	dim := a.Out.Cols
@@ -51,7 +51,7 @@ func readSlots(a *kernel.CompressArgs, e int) ([]slot, error) {
 		if err != nil {
 			return nil, err
 		}
-		half := i / a.Ratio * dim // the second half for a group's own tokens
+		half := i / a.Ratio * dim // offset of the half to read: a group's own tokens use the second half
 		out = append(out, slot{row.values[half:][:dim], row.gates[half:][:dim],
 			host.RowF32(a.APE, i%a.Ratio)[half:][:dim]})
 	}
@@ -61,7 +61,7 @@ func readSlots(a *kernel.CompressArgs, e int) ([]slot, error) {
 // raw is a token's raw row.
 type raw struct{ values, gates []float32 }
 
-// rawRow finds a source among the step's rows or in the state.
+// rawRow reads the raw row of a source: a row of this step, or a row of the state.
 func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
 	if source >= 0 {
 		if int(source) >= a.Values.Rows {
@@ -82,7 +82,7 @@ func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
 // Put writes rows to given positions.
 func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 
-// Tally counts choices of experts.
+// Tally counts which experts rows choose.
 func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
 
 // StoreEntries normalises, rotates and encodes V4 entries.

@@ -103,7 +103,8 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 	return nil
 }
 
-// dots is dot for several rows. Four sums that do not wait for each other take the time of one.
+// dots computes the inner products of w with several rows. It computes four sums at a time, which do not wait for each
+// other.
 func dots(sums, w []float64, x [][]float32) {
 	n := len(x) &^ 3
 	for t := 0; t < n; t += 4 {
@@ -133,7 +134,7 @@ func dot(w []float64, x []float32) float64 {
 // Take picks rows.
 func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
-// Gate applies silu(gate) * up.
+// Gate computes silu(Gate) * Up, with the clamps of GateArgs.
 func (*Device) Gate(a kernel.GateArgs) error {
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
@@ -154,13 +155,13 @@ func gate(out, g, u []float32, limit float32) {
 	}
 }
 
-// Sample samples with package sample, which defines it.
+// Sample calls package sample, which defines the result.
 func (*Device) Sample(a kernel.SampleArgs) error { return new(host.Sampler).Sample(a) }
 
 // Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
-// Candidates sorts whole rows.
+// Candidates sorts whole rows of logits.
 func (*Device) Candidates(a kernel.CandidateArgs) error {
 	for r := range a.Logits.Rows {
 		row := slices.Clone(host.RowF32(a.Logits, r))
@@ -176,7 +177,7 @@ func (*Device) Candidates(a kernel.CandidateArgs) error {
 			sum += math.Exp(float64(v) - best)
 		}
 		if math.IsInf(best, 0) {
-			sum = 1 // the log of the sum is best; differences from an infinite best would be NaN
+			sum = 1 // the logarithm of the sum is best; subtracting an infinite best would give NaN
 		}
 		for i := range a.Values.Cols {
 			host.RowF32(a.Values, r)[i], host.RowI32(a.IDs, r)[i] = row[ids[i]], ids[i]

@@ -12,7 +12,7 @@ import (
 // entry is one decoded V4 entry.
 type entry [layout.V4Dim]float32
 
-// DualAttend attends over the entries of both streams together.
+// DualAttend computes attention over the entries of both streams.
 func (*Device) DualAttend(a kernel.DualArgs) error {
 	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
 		return err
@@ -51,7 +51,7 @@ func readStream(to []entry, s kernel.Stream, r int) ([]entry, error) {
 	return to, nil
 }
 
-// FlatAttend attends over gathered entries.
+// FlatAttend computes attention over gathered entries.
 func (*Device) FlatAttend(a kernel.FlatArgs) error {
 	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
 		return err
@@ -79,14 +79,14 @@ func (*Device) FlatAttend(a kernel.FlatArgs) error {
 	return nil
 }
 
-// sinkArgs has the arguments that both forms share.
+// sinkArgs holds the arguments that DualArgs and FlatArgs have in common.
 type sinkArgs struct {
 	out, lse, q, sinks kernel.Tensor
 	heads              int
 	scale              float32
 }
 
-// sinkRow attends with all heads of a row: the sink is added to the denominator only.
+// sinkRow computes attention of all heads of a row. The sink is added only to the denominator.
 func sinkRow(a sinkArgs, r int, entries []entry) {
 	const d = layout.V4Dim
 	scores := make([]float64, len(entries))
@@ -143,5 +143,5 @@ func (*Device) Unpack(a kernel.UnpackArgs) error {
 	return nil
 }
 
-// Combine joins the indices of two streams.
+// Combine concatenates the indices of two streams.
 func (*Device) Combine(a kernel.CombineArgs) error { return host.Combine(a) }

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// HyperPre reads the mixture of one site.
+// HyperPre computes the mixture of the streams that one site reads.
 func (*Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (*Device) HyperSum(a kernel.HyperSumArgs) error {
 	return nil
 }
 
-// mixes divides a row of the site's product by the root mean square of all streams.
+// mixes writes to m a row of the product with the site's matrix, divided by the root mean square of all streams.
 func mixes(m []float64, product, x []float32, eps float32) {
 	var sum float64
 	for _, v := range x {
@@ -64,7 +64,7 @@ func mixes(m []float64, product, x []float32, eps float32) {
 
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
-// mixture adds the streams of x with their weights.
+// mixture writes the weighted sum of the streams of x to out.
 func mixture(out, x []float32, pre []float64) {
 	for c := range out {
 		var sum float64
@@ -91,8 +91,7 @@ func sinkhorn(a []float64, n, rounds int, eps float64) {
 	}
 }
 
-// divide normalises each line of n elements: it divides them by their sum + eps: element j of line i is
-// a[i*across+j*along].
+// divide divides each line of n elements by its sum + eps. Element j of line i is a[i*across+j*along].
 func divide(a []float64, n, across, along int, eps float64) {
 	for i := range n {
 		sum := eps
@@ -149,7 +148,7 @@ func (*Device) HyperHead(a kernel.HyperHeadArgs) error {
 	return nil
 }
 
-// HeadNorm normalises every head.
+// HeadNorm computes RMSNorm of every head.
 func (*Device) HeadNorm(a kernel.HeadNormArgs) error {
 	if err := onlyF32("head norm", a.X); err != nil {
 		return err

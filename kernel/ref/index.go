@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQuery prepares indexer queries.
+// IndexQuery rotates and quantises indexer queries and folds their scales into the weights.
 func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 	return nil
 }
 
-// keySlot finds key s of row r.
+// keySlot returns the slot of key s of row r.
 func keySlot(a *kernel.ScoreArgs, r, s int) (int32, error) {
 	if !a.Table.Given() {
 		return host.I32(a.Start)[r*a.Start.Stride] + int32(s), nil
@@ -105,7 +105,7 @@ func keySlot(a *kernel.ScoreArgs, r, s int) (int32, error) {
 	return pagedSlot("scores", a.Table, a.TableRow, a.Keys.PageTokens, r, s)
 }
 
-// pagedSlot looks position p of row r up in a page table.
+// pagedSlot looks up the slot of position p of row r in a page table.
 func pagedSlot(op string, table, tableRow kernel.Tensor, pageTokens, r, p int) (int32, error) {
 	row := int(host.I32(tableRow)[r*tableRow.Stride])
 	if row < 0 || row >= table.Rows || p/pageTokens >= table.Cols {
@@ -116,7 +116,7 @@ func pagedSlot(op string, table, tableRow kernel.Tensor, pageTokens, r, p int) (
 	return page*int32(pageTokens) + int32(p%pageTokens), nil
 }
 
-// Select sorts all candidates: higher score first, lower position on a tie.
+// Select sorts all scores: higher score first, lower position on a tie.
 func (*Device) Select(a kernel.SelectArgs) error {
 	lens, k := host.I32(a.Lens), a.Out.Cols
 	for r := range a.Out.Rows {
@@ -165,7 +165,7 @@ func best(scores []float32, k int) []int32 {
 	return all
 }
 
-// Locate turns positions into slots or gathered rows.
+// Locate converts positions to slots or to rows of gathered keys.
 func (*Device) Locate(a kernel.LocateArgs) error {
 	for r := range a.Positions.Rows {
 		in, out := host.RowI32(a.Positions, r), host.RowI32(a.Out, r)

@@ -16,7 +16,7 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	}
 	n := a.Dims
 	row := make([]float64, n.Latent)
-	sums := make([]float64, a.Q.Rows*n.Latent) // [T, Latent] of one head
+	sums := make([]float64, a.Q.Rows*n.Latent) // [T, Latent]: outputs of one head
 	for h := range n.Heads {
 		clear(sums)
 		for k := range n.Nope {

@@ -24,7 +24,7 @@ func (*Device) Convolve(a kernel.ConvArgs) error {
 			continue
 		}
 		state := a.State.Slice(s.Slot*n, (s.Slot+1)*n)
-		var before [][]float32 // rows of the sequence, from three before its first of this pass on
+		var before [][]float32 // rows of the sequence, starting three rows before its first row of this pass
 		for j := range n {
 			row := append([]float32(nil), host.RowF32(state, j)...)
 			if s.Begin {
@@ -117,21 +117,21 @@ func (*Device) Delta(a kernel.DeltaArgs) error {
 
 const dim = kernel.DeltaDim
 
-// deltaHead is one head of a sequence.
+// deltaHead holds the arguments of one head of a sequence.
 type deltaHead struct {
 	a     *kernel.DeltaArgs
 	h     int
 	state kernel.Tensor // [key, value]
 }
 
-// deltaRow is the change of a head's state by a row.
+// deltaRow holds the normalised inputs of one row for a head.
 type deltaRow struct {
 	q, k, v [dim]float64
 	g       [dim]float64 // logarithm of each channel's decay
 	beta    float64
 }
 
-// rows is the recurrent form. Held-back rows do not change the state.
+// rows computes the recurrent form, row by row. Rows that are held back do not change the state.
 func (d *deltaHead) rows(s host.Span, slots int) {
 	before := append([]float32(nil), host.F32(d.state)...)
 	for j, r := range s.Rows {
@@ -150,7 +150,7 @@ func (d *deltaHead) rows(s host.Span, slots int) {
 	}
 }
 
-// replay changes the state by a held-back row.
+// replay updates the state with a held-back row.
 func (d *deltaHead) replay(held []float32) {
 	w := d.a.Heads * dim
 	part := func(i int) []float32 { return held[i*w+d.h*dim:][:dim] }
@@ -187,8 +187,8 @@ func (d *deltaHead) row(q, k, v, gate []float32, beta float32) (x deltaRow) {
 	return x
 }
 
-// update updates the state with a row and returns the row's output. The state is rounded after every row, so that its
-// bits do not depend on the division of a sequence into passes.
+// update updates the state with a row and returns the row's output. The state is rounded to float32 after every row, so
+// that it is bitwise equal however a sequence is divided into passes.
 func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	var s [dim][dim]float64
 	var predicted [dim]float64
@@ -209,7 +209,7 @@ func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	return out
 }
 
-// write stores the output of a row and, where one is requested, a snapshot of the state after it.
+// write stores the output of a row and, if requested, a snapshot of the state after the row.
 func (d *deltaHead) write(r int, out [dim]float64) {
 	to := host.RowF32(d.a.Out, r)[d.h*dim:][:dim]
 	for j, v := range out {
@@ -224,11 +224,11 @@ func (d *deltaHead) write(r int, out [dim]float64) {
 	}
 }
 
-// chunk is the chunked form over adjacent rows of a sequence (glm53flash spec, 3.1). Only the last of them may keep a
+// chunk computes the chunked form for adjacent rows of a sequence (glm53flash spec, 3.1). Only the last row may have a
 // snapshot.
 func (d *deltaHead) chunk(rows []int32) {
 	n := len(rows)
-	x, sum := make([]deltaRow, n), make([][dim]float64, n) // sum: of g up to the row, its own included
+	x, sum := make([]deltaRow, n), make([][dim]float64, n) // sum: sum of g up to and including the row
 	for i, r := range rows {
 		x[i] = d.inputs(int(r))
 		for c := range dim {
@@ -237,14 +237,14 @@ func (d *deltaHead) chunk(rows []int32) {
 			}
 		}
 	}
-	// between is the sum over channels of p_i k_j exp(sum_i - sum_j); exponents are never above 0.
+	// between returns the sum over channels of p_i k_j exp(sum_i - sum_j); exponents are never above 0.
 	between := func(p *[dim]float64, i, j int) (v float64) {
 		for c := range dim {
 			v += p[c] * x[j].k[c] * math.Exp(sum[i][c]-sum[j][c])
 		}
 		return v
 	}
-	state := func(p *[dim]float64, i int) (v [dim]float64) { // (p * exp(sum_i)) S0
+	state := func(p *[dim]float64, i int) (v [dim]float64) { // returns (p * exp(sum_i)) S0
 		for c := range dim {
 			w := p[c] * math.Exp(sum[i][c])
 			for j, s := range host.RowF32(d.state, c) {
@@ -253,7 +253,7 @@ func (d *deltaHead) chunk(rows []int32) {
 		}
 		return v
 	}
-	// Forward substitution: the values that the delta rule writes for row i, minus the part that comes from the
+	// Forward substitution: news[i] is the value that the delta rule writes for row i, without the part that comes from
 	// earlier rows.
 	news := make([][dim]float64, n)
 	outs := make([][dim]float64, n)
@@ -328,7 +328,7 @@ func (*Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	return nil
 }
 
-// LayerNorm normalises rows.
+// LayerNorm computes LayerNorm of every row.
 func (*Device) LayerNorm(a kernel.LayerNormArgs) error {
 	if err := onlyF32("layer norm", a.Out, a.X); err != nil {
 		return err

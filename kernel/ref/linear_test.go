@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// linearRows returns the rows of one sequence in a pass whose rows are in another order, with one row of padding.
+// linearRows returns one sequence whose rows have another order in the pass, without snapshots.
 func linearRows(t *testing.T, d kernel.Device, rows, slot, begin int) kernel.Sequences {
 	t.Helper()
 	order, none := make([]int32, rows), make([]int32, rows)
@@ -34,8 +34,8 @@ func linearRows(t *testing.T, d kernel.Device, rows, slot, begin int) kernel.Seq
 	return s
 }
 
-// The chunked form of the delta rule computes the same result as the recurrent form, from any position of the grid of
-// chunks, also if channels decay so fast that exponentials of their sums overflow.
+// The chunked form of the delta rule agrees with the recurrent form for any position of the first row in its chunk,
+// even if channels decay so fast that exponentials of their sums overflow.
 func TestChunkedDeltaEqualsRecurrent(t *testing.T) {
 	d := &ref.Device{}
 	const heads, rows, n = 2, 150, kernel.DeltaDim

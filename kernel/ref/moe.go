@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Route chooses experts.
+// Route chooses experts by the sigmoid of their logits.
 func (*Device) Route(a kernel.RouteArgs) error {
 	experts, k := a.Logits.Cols, a.IDs.Cols
 	scores, biased := make([]float64, experts), make([]float64, experts)
@@ -16,7 +16,7 @@ func (*Device) Route(a kernel.RouteArgs) error {
 	for t := range a.Logits.Rows {
 		logits := host.RowF32(a.Logits, t)
 		for e, l := range logits {
-			// Rounded to float32 as every implementation keeps scores: ties are ties of float32 values.
+			// Scores are rounded to float32, as in every implementation, so that ties are ties of float32 values.
 			scores[e] = float64(float32(1 / (1 + math.Exp(-float64(l)))))
 			biased[e] = float64(float32(scores[e]) + bias[e])
 		}
@@ -40,7 +40,8 @@ func (*Device) Route(a kernel.RouteArgs) error {
 	return nil
 }
 
-// dropGroups sets every group but the keep best to minus infinity. A group's score is the sum of its two best experts.
+// dropGroups sets the experts of all groups, except the keep best groups, to minus infinity. A group's score is the sum
+// of its two best experts.
 func dropGroups(biased []float64, groups, keep int) {
 	if keep == groups {
 		return
@@ -74,7 +75,7 @@ func dropGroups(biased []float64, groups, keep int) {
 	}
 }
 
-// argmax returns the first index of the largest value.
+// argmax returns the index of the largest value, the lowest index on a tie.
 func argmax(v []float64) int {
 	best := 0
 	for i := range v {
@@ -92,7 +93,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	}
 	x, ok := a.Experts.(*host.Experts)
 	if !ok {
-		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+		return fmt.Errorf("%w: experts: the experts were prepared by another device", kernel.ErrArgument)
 	}
 	inner := x.Inner()
 	g, u := make([]float32, inner), make([]float32, inner)

@@ -1,5 +1,5 @@
-// Package ref is the definition of correct: every operation in plain Go with float64 sums, written to be read.
-// Tensors in host memory flow in, results are rounded once to float32. It never takes a fast path and is chosen only
+// Package ref defines the correct result of every operation, in plain Go with float64 sums, written to be read. Inputs
+// and results are tensors in host memory; results are rounded once to float32. It has no fast paths and is chosen only
 // by name.
 package ref
 
@@ -14,10 +14,10 @@ import (
 // Device is the reference implementation. It keeps no state.
 type Device struct {
 	host.Memory
-	// Rounded makes matrix products round where those of a GPU do (round.go). With activations rounded to bf16
-	// between operations, the results equal those of a GPU except for the order of its sums.
+	// Rounded makes matrix products round where a GPU's products round (round.go). If activations are also rounded to
+	// bf16 between operations, the results equal those of a GPU except for the order of its sums.
 	Rounded bool
-	// Moved changes every sum of a product a little, as another order of its terms does (round.go). The change of the
+	// Moved changes every sum of a product slightly, as another order of its terms would (round.go). The change of the
 	// results shows how much they depend on rounding.
 	Moved bool
 }
@@ -50,10 +50,10 @@ func (*Device) Activation() kernel.DType { return kernel.F32 }
 // Hardware returns a CPU.
 func (*Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
 
-// Close has nothing to release.
+// Close does nothing, because the device owns no resources.
 func (*Device) Close() error { return nil }
 
-// onlyF32 rejects activations in another type.
+// onlyF32 returns an error if a tensor is not f32.
 func onlyF32(op string, ts ...kernel.Tensor) error {
 	for _, t := range ts {
 		if t.DType != kernel.F32 {
@@ -65,7 +65,7 @@ func onlyF32(op string, ts ...kernel.Tensor) error {
 	return nil
 }
 
-// widen reads row r of a tensor of any float type.
+// widen converts row r of a tensor of any float type to float64.
 func widen(dst []float64, t kernel.Tensor, r int) {
 	row := t.Slice(r, r+1)
 	if f, ok := t.DType.Block(); ok {
@@ -103,7 +103,7 @@ func widen(dst []float64, t kernel.Tensor, r int) {
 	}
 }
 
-// narrow writes row r of a tensor of f32 or bf16.
+// narrow writes v to row r of a tensor of f32 or bf16.
 func narrow(t kernel.Tensor, r int, v []float32) {
 	if t.DType == kernel.F32 {
 		copy(host.RowF32(t, r), v)
@@ -115,15 +115,15 @@ func narrow(t kernel.Tensor, r int, v []float32) {
 	}
 }
 
-// vector reads a tensor of one row.
+// vector returns the values of a tensor with one row.
 func vector(t kernel.Tensor) []float64 {
 	v := make([]float64, t.Cols)
 	widen(v, t, 0)
 	return v
 }
 
-// weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a
-// dequantised matrix would be, and with Rounded to what a GPU stores.
+// weightRow writes row o of a weight to dst: the stored values times their blocks' scales, rounded to float32 as in a
+// dequantised matrix and, with Rounded, to what a GPU stores.
 func (d *Device) weightRow(dst []float64, w *host.Matrix, o int) {
 	if !w.Scale.Given() {
 		widen(dst, w.Data, o)

@@ -13,7 +13,7 @@ import (
 	"sparrow/layout"
 )
 
-// bench holds the reference device and has short methods to make tensors.
+// bench is a reference device with short methods that make tensors.
 type bench struct {
 	*testing.T
 	ref.Device

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Angles computes the rotation of every row. The product of position and frequency is rounded to float32, as every
-// public implementation does; cosine and sine of that angle are exact.
+// Angles computes the cosines and sines of every row's rotation. The product of position and frequency is rounded to
+// float32, as in every public implementation; cosine and sine of that angle are exact.
 func (*Device) Angles(a kernel.AngleArgs) error {
 	pos, freq := host.I32(a.Positions), host.RowF32(a.InvFreq, 0)
 	for t := range a.Out.Rows {

@@ -9,24 +9,24 @@ import (
 	"sparrow/kernel"
 )
 
-// The places where products of a GPU round, besides the activations, which are bf16 there:
+// The places where products of a GPU round, in addition to the activations, which are bf16:
 //
-//   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
-//     e2m1 that fold (kernel.ExpertWeights.Fold), and matrices (kernel.Weight.Folds), are such blocks, and others of
-//     e2m1 are exact in bf16; e4m3 with a scale for each row, or one for all, is like such blocks, except for experts;
-//   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
-//   - values between an expert's products are quantised too, or rounded to bf16 where its weights are not such
-//     blocks;
-//   - what an expert gives is rounded to bf16, and so is a product that is added to other rows;
-//   - latent rows are rounded to bf16 before they are encoded, in every layout, and so are V4 entries and compressed
-//     indexer keys before they are rotated;
-//   - weights of keys multiply values as bf16 in dense attention and over bf16 rows (weigh); over FP8 rows they are
-//     half precision, which is left out here.
+//   - Weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16. Experts of
+//     e2m1 that fold (kernel.ExpertWeights.Fold), and e2m1 matrices that fold (kernel.Weight.Folds), count as such
+//     blocks; other e2m1 weights are exact in bf16. e4m3 with one scale for each row, or one scale for all rows, counts
+//     as such blocks, except in experts.
+//   - Rows that multiply such blocks are quantised to e4m3 for each 128 columns.
+//   - Rows between an expert's products are quantised to e4m3 if the weight is such blocks, otherwise rounded to bf16.
+//   - The result of an expert, and a product that is added to other rows, are rounded to bf16.
+//   - Latent rows are rounded to bf16 before they are encoded, in every layout. V4 entries and compressed indexer keys
+//     are rounded to bf16 before they are rotated.
+//   - Attention weights are rounded to bf16 before they multiply values, in dense attention and over bf16 rows (weigh).
+//     Over FP8 rows a GPU rounds them to half precision, which the reference does not do.
 
-// blockSide is the side of the blocks whose rows are quantised.
+// blockSide is the number of columns of a row that are quantised with one scale, and the side of weight blocks.
 const blockSide = 128
 
-// met returns a row with the rounding that it has when it is multiplied by a weight.
+// met returns the row x as a GPU rounds it before it multiplies it by a weight.
 func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || !quantised(w) {
 		return x
@@ -46,7 +46,7 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 
 // stored rounds a row of a weight to the values that a GPU stores.
 func (d *Device) stored(row []float64, w *host.Matrix) {
-	// For NVFP4 that multiplies rows, bf16 represents its values, and the factor is applied to the sums.
+	// NVFP4 values that multiply rows are exact in bf16, and the factor is applied to the sums.
 	if !d.Rounded || quantised(w) || w.Factor != 0 && w.Role() != kernel.Latent {
 		return
 	}
@@ -55,7 +55,7 @@ func (d *Device) stored(row []float64, w *host.Matrix) {
 	}
 }
 
-// between returns a row between the products of an expert.
+// between returns a row between the products of an expert as a GPU rounds it.
 func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || quantised(w) {
 		return d.met(x, w)
@@ -67,15 +67,15 @@ func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	return out
 }
 
-// How far sums of a GPU are from exact ones, as a share of the sum: the mean difference that products show on an H200.
-// Products of e4m3 codes keep 13 bits after the leading one between two promotions to float32.
+// Mean relative difference between sums of a GPU and exact sums, measured for products on an H200. Products of e4m3
+// codes keep 13 bits after the leading bit between two promotions to float32.
 const (
 	movedE4M3 = 1.0 / (1 << 13)
 	movedSum  = 1.0 / (1 << 17)
 )
 
-// sum returns the sum of a product with a weight. Moved sums are changed by up to twice the mean difference, by a
-// number that looks random and is the same for the same sum.
+// sum returns the sum of a product with a weight. With Moved, it changes the sum by up to twice the mean difference, by
+// a pseudo-random factor that depends only on the sum.
 func (d *Device) sum(v float64, w *host.Matrix) float64 {
 	if !d.Moved {
 		return v
@@ -88,22 +88,23 @@ func (d *Device) sum(v float64, w *host.Matrix) float64 {
 	return v * (1 + most*(float64(draw>>11)/(1<<52)-1))
 }
 
-// tiles are the keys that an attention kernel of a GPU weighs at a time, and whether it begins with the last of them.
+// tiles describes how an attention kernel of a GPU divides keys: the number of keys of a tile, and whether it starts
+// with the last tile.
 type tiles struct {
 	keys     int
 	fromLast bool
 }
 
-// weigh converts scores to weights like softmax and returns the same values. With Rounded, weights are rounded to
-// bf16 where a GPU rounds them: relative to a base, which is the largest score of the first tile and is raised when a
-// later tile exceeds it by a factor of 2^8. The sum uses the weights before they are rounded.
+// weigh converts scores to weights and returns the values that softmax returns. With Rounded, weights are rounded to
+// bf16 where a GPU rounds them: relative to a base, which is the largest score of the first tile and is raised if a
+// later tile exceeds it by a factor of 2^8. The sum uses the weights before rounding.
 func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
 	if !d.Rounded || len(scores) == 0 {
 		return softmax(scores)
 	}
 	const slack = 8
 	largest = slices.Max(scores)
-	base := math.Inf(-1) // of exponents of two
+	base := math.Inf(-1) // base of the weights, as an exponent of two
 	count := (len(scores) + t.keys - 1) / t.keys
 	bases := make([]float64, count)
 	for n := range count {
@@ -128,7 +129,7 @@ func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
 	return largest, sum * math.Exp(base/math.Log2E-largest)
 }
 
-// term returns a product that is added to other rows.
+// term rounds a product that is added to other rows, with Rounded.
 func (d *Device) term(v float32) float32 {
 	if d.Rounded {
 		return num.RoundBF16(v)
@@ -136,7 +137,7 @@ func (d *Device) term(v float32) float32 {
 	return v
 }
 
-// kept rounds a row that is encoded, after its norm.
+// kept rounds a row after its norm and before it is encoded, with Rounded.
 func (d *Device) kept(row []float32) {
 	if d.Rounded {
 		for i, v := range row {
@@ -145,7 +146,7 @@ func (d *Device) kept(row []float32) {
 	}
 }
 
-// result rounds a result of an expert.
+// result rounds the result of an expert, with Rounded.
 func (d *Device) result(v float64) float64 {
 	if d.Rounded {
 		return float64(num.RoundBF16(float32(v)))
@@ -158,7 +159,7 @@ func quantised(w *host.Matrix) bool {
 		(w.BlockRows == blockSide && w.BlockCols == blockSide || w.Channels() && !w.Expert)
 }
 
-// Prepare keeps a matrix in its stored form, and whether a GPU multiplies it as e4m3.
+// Prepare keeps a matrix in its stored form and records whether a GPU multiplies it as e4m3.
 func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	m, err := d.Memory.Matrix(w, role)
 	if err != nil {
@@ -168,7 +169,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	return m, nil
 }
 
-// PrepareExperts keeps experts in their stored form, and whether a GPU multiplies them as e4m3.
+// PrepareExperts keeps experts in their stored form and records whether a GPU multiplies them as e4m3.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	x, err := d.Memory.Experts(w)
 	if err != nil {
@@ -181,7 +182,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return x, nil
 }
 
-// denseTiles returns the tile sizes of dense attention: smaller where values are wide.
+// denseTiles returns the tiles of dense attention; they have fewer keys if value heads are wide.
 func denseTiles(d kernel.LatentDims) tiles {
 	if d.V > 128 {
 		return tiles{keys: 64, fromLast: true}

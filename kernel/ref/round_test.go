@@ -12,7 +12,8 @@ import (
 )
 
 // Rows are quantised in groups of 128 columns if the weight is FP8 in blocks, FP8 with a scale for each row, or MXFP4
-// whose scales can be folded. The kind of scale is that of the weight. Rows of other weights are not quantised.
+// whose scales can be folded. Row scales are powers of two if the weight requires it. Rows that multiply other weights
+// are not quantised.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
@@ -117,7 +118,7 @@ func TestRoundedWeights(t *testing.T) {
 				t.Errorf("%s: weight %d is %v of the first, want %v", c.name, i, got, want)
 			}
 			if math.Abs(scores[i]-exact[i]) > exact[i]/256 {
-				t.Errorf("%s: weight %d is %v, exactly %v", c.name, i, scores[i], exact[i])
+				t.Errorf("%s: weight %d is %v, but %v without rounding", c.name, i, scores[i], exact[i])
 			}
 		}
 	}
@@ -125,12 +126,11 @@ func TestRoundedWeights(t *testing.T) {
 	exact := slices.Clone(plain)
 	softmax(exact)
 	if (&Device{}).weigh(plain, tiles{keys: 1}); !slices.Equal(plain, exact) {
-		t.Errorf("without Rounded %v, want %v", plain, exact)
+		t.Errorf("weights without Rounded are %v, want %v", plain, exact)
 	}
 }
 
-// Perturbed sums differ from exact ones by about as much as the same product on a GPU, and equal sums are perturbed
-// equally.
+// With Moved, sums differ from exact sums by about as much as products on a GPU do, and equal sums change equally.
 func TestMovedSums(t *testing.T) {
 	weight := func(kind kernel.DType) *host.Matrix {
 		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 256), DType: kind, Rows: 1, Cols: 16,
@@ -159,7 +159,7 @@ func TestMovedSums(t *testing.T) {
 			}
 		}
 		if got := total / 1000; got < 0.8*mean || got > 1.2*mean {
-			t.Errorf("%v: sums differ by %v in the mean, want about %v", kind, got, mean)
+			t.Errorf("%v: the mean difference of sums is %v, want about %v", kind, got, mean)
 		}
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"sparrow/kernel"
 )
 
-// rootScore is sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p keeps digits that a
-// plain logarithm loses far below zero, where hash layers still need a positive sum.
+// rootScore returns sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p is accurate for z
+// far below zero, where log is not and where hash layers still need a positive sum.
 func rootScore(z float32) float64 {
 	v := float64(z)
 	return float64(float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))))))
 }
 
-// RouteRoot chooses experts by score.
+// RouteRoot chooses experts by the square root of softplus.
 func (*Device) RouteRoot(a kernel.RootRouteArgs) error {
 	bias := host.RowF32(a.Bias, 0)
 	biased := make([]float64, a.Logits.Cols)
@@ -56,7 +56,7 @@ func (*Device) RouteHash(a kernel.HashRouteArgs) error {
 	return nil
 }
 
-// share divides the chosen experts' scores by their sum.
+// share sets weights to the scores of the chosen experts, divided by their sum and multiplied by scale.
 func share(weights []float32, ids []int32, logits []float32, scale float32) {
 	var sum float64
 	for _, e := range ids {

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// BlockMax finds the largest score of every block.
+// BlockMax computes the largest score of every block of keys.
 func (*Device) BlockMax(a kernel.BlockMaxArgs) error {
 	if err := host.CheckBlocks(&a); err != nil {
 		return err

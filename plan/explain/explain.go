@@ -40,7 +40,7 @@ type LayerAnswer struct {
 // Question holds the inputs of explain other than the batch.
 type Question struct {
 	Layer   int  // a layer whose indexer path is requested, or -1
-	Carried bool // whether a shared layer is handed indices
+	Carried bool // whether a shared layer receives the indices of an earlier layer
 }
 
 // Explain plans a batch; without one (b is nil) it explains only the configuration.

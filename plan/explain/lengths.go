@@ -12,7 +12,7 @@ type Lengths struct {
 
 	Positions []int32 `json:"positions,omitempty"` // [rows] position in the sequence
 	Lengths   []int32 `json:"lengths,omitempty"`   // [rows] keys visible to the row
-	Kept      []int32 `json:"kept,omitempty"`      // [rows] the above, at most index_topk; sparse-mla only
+	Kept      []int32 `json:"kept,omitempty"`      // [rows] keys attended to, at most index_topk; sparse-mla only
 
 	Expanded []int32 `json:"seqlens_expanded,omitempty"`
 	DSAKept  []int32 `json:"dsa_cache_seqlens,omitempty"`
@@ -30,7 +30,7 @@ func (a *Answer) fillLengths() error {
 	for i := range a.Plan.Segments {
 		s := &a.Plan.Segments[i]
 		if s.KernelRows == 0 || s.KernelRows > mostRows || s.KernelRows < s.Rows {
-			continue // also where a rank of context parallelism has a share of the rows: the plan names no rank
+			continue // also if context parallelism leaves a rank a share of the rows: the plan names no rank
 		}
 		l := Lengths{Segment: i}
 		if a.Arrays == nil {
@@ -43,8 +43,8 @@ func (a *Answer) fillLengths() error {
 	return nil
 }
 
-// rows fills the arrays that every row of this engine has, as far as the plan has them. A padded request may be
-// before position 0.
+// rows fills Positions, Lengths and Kept for each row of a segment of the sparrow catalogue, if the plan has these
+// arrays. Rows of a padded request before the start of the sequence have position 0.
 func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, p *plan.Plan, s *plan.Segment) {
 	lengths := p.Input(plan.Lengths).Rows > 0
 	for _, sp := range s.Spans {

@@ -34,7 +34,7 @@ func TestTitlesAreTheHeadingsOfTheSpecs(t *testing.T) {
 
 // Every rule that the planner names is a section of the specs, and docs/plan.md has a row with its title.
 func TestEveryRuleOfThePlannerHasATitle(t *testing.T) {
-	rule := regexp.MustCompile(`"((?:design|dispatch) \d+)"`)
+	rule := regexp.MustCompile(`(?:Reason\{|Reason\(|Because\(|Notice\([\w.]+, |Rule: )"([^"]+)"`)
 	doc, err := os.ReadFile("../../docs/plan.md")
 	if err != nil {
 		t.Fatal(err)

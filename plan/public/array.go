@@ -11,18 +11,18 @@ import "sparrow/plan"
 // ArrayName names a per-batch array by its usual name in those engines.
 type ArrayName string
 
-// B requests, R rows, W table width in tokens, P page size. Int32 throughout.
+// Shapes: B requests, R rows, W table width in tokens, P page size in tokens. All arrays are int32.
 const (
 	CacheSeqlens    ArrayName = "cache_seqlens"     // [B] keys per request after this step
-	CuSeqlensK      ArrayName = "cu_seqlens_k"      // [B+1] prefix sums of the above
+	CuSeqlensK      ArrayName = "cu_seqlens_k"      // [B+1] prefix sums of cache_seqlens
 	CuSeqlensQ      ArrayName = "cu_seqlens_q"      // [B+1] query offsets; [R+1] counting up in decode-like batches
-	PageTable1      ArrayName = "page_table_1"      // [B or R, W] one slot per position
+	PageTable1      ArrayName = "page_table_1"      // [B or R, W] cache slot of each position
 	RealPageTable   ArrayName = "real_page_table"   // [B or R, W/P] one page id per page
 	PageTableFlat   ArrayName = "page_table_flat"   // [sum of keys] slots of the keys to gather
 	TopKOffset      ArrayName = "topk_offset"       // [R] first gathered row of the row's request
 	SeqlensExpanded ArrayName = "seqlens_expanded"  // [R] keys visible to the row
-	DSACacheSeqlens ArrayName = "dsa_cache_seqlens" // [R padded] the above, at most K, 0 for padding
-	DSACuK          ArrayName = "dsa_cu_k"          // [R padded + 1] prefix sums of the above
+	DSACacheSeqlens ArrayName = "dsa_cache_seqlens" // [R padded] keys that the row attends to, at most K, 0 for padding
+	DSACuK          ArrayName = "dsa_cu_k"          // [R padded + 1] prefix sums of dsa_cache_seqlens
 	DSACuQ          ArrayName = "dsa_cu_q"          // [R padded + 1] counting up
 	KStart          ArrayName = "k_start"           // [R] first gathered index key of the row's request
 	KEnd            ArrayName = "k_end"             // [R] KStart + keys visible to the row

@@ -4,7 +4,8 @@ import "sparrow/plan"
 
 // Arrays lists the arrays that a segment of the plan needs, with their shapes.
 func Arrays(cfg *Config, p *plan.Plan, s *plan.Segment) []Array {
-	l := arrayList{cfg: cfg, s: s, rows: s.KernelRows, requests: s.Requests, pages: p.TablePages}
+	l := arrayList{cfg: cfg, s: s, rows: s.KernelRows, requests: s.Requests, pages: p.TablePages,
+		drafts: p.Mode == plan.ModeDraft}
 	l.lengths()
 	l.tables()
 	l.indexer()
@@ -20,6 +21,7 @@ type arrayList struct {
 	s    *plan.Segment
 
 	rows, requests, pages int
+	drafts                bool // rows of the drafting layer
 }
 
 func (l *arrayList) add(name ArrayName, shape ...int) {
@@ -59,16 +61,15 @@ func (l *arrayList) tables() {
 	}
 }
 
-// wide reports whether the table with one slot per position is needed: for
-// legacy transforms and gathers, except in a decode whose every selection reads
-// the compact table (dispatch 14.6); verify and draft rows are speculation also
-// where none was configured.
+// wide reports whether the table with one slot per position is needed: for legacy transforms and for gathers, except
+// in a decode in which every selection reads the compact table (dispatch 14.6). Verify and draft rows count as
+// speculation even if none was configured.
 func (l *arrayList) wide() bool {
 	cfg, s := l.cfg, l.s
 	if s.NextN == 0 {
 		return s.Transform == plan.TransformPaged || s.Convert.Gathers()
 	}
-	dropped := cfg.Page > 1 && cfg.N <= 1 && s.NextN == 1 && s.FusedTopK && l.fusedV2()
+	dropped := cfg.Page > 1 && cfg.N <= 1 && s.NextN == 1 && !l.drafts && s.FusedTopK && l.fusedV2()
 	return !dropped
 }
 
@@ -88,11 +89,9 @@ func (l *arrayList) indexer() {
 		l.add(KEnd, l.rows)
 		l.add(TokenToRequest, l.rows)
 	case plan.IndexerPagedNative:
-		l.add(CtxLens2D, l.requests, s.Indexer.NextN)
-		l.schedule()
+		l.schedule(l.requests, s.Indexer.NextN)
 	case plan.IndexerPagedSplit:
-		l.add(CtxLens2D, l.rows, 1)
-		l.schedule()
+		l.schedule(l.rows, 1)
 		if s.NextN == 0 {
 			l.add(TokenToRequest, l.rows)
 		}
@@ -103,8 +102,10 @@ func (l *arrayList) indexer() {
 	}
 }
 
-func (l *arrayList) schedule() {
+// schedule adds the lengths of paged scores and the schedule made from them, which only CUDA has.
+func (l *arrayList) schedule(entries, rows int) {
 	if l.cfg.Hardware.Arch.CUDA() {
+		l.add(CtxLens2D, entries, rows)
 		l.add(PagedSchedule, l.cfg.Hardware.SMs+1, 2)
 	}
 }

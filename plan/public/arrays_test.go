@@ -63,6 +63,26 @@ func TestShapes(t *testing.T) {
 		p.wantShape(t, public.ExtraIndices, 2, 192)
 		p.wantShape(t, public.CombinedIndices)
 	})
+	t.Run("only cuda has lengths of paged scores", func(t *testing.T) {
+		build(t, resolve(t, "sm90"), batch(t, "decode:5000,6")).wantShape(t, public.CtxLens2D, 2, 1)
+		build(t, resolve(t, "gfx95"), batch(t, "decode:5000,6")).wantShape(t, public.CtxLens2D)
+	})
+	t.Run("tables of captured graphs hold the whole context", func(t *testing.T) {
+		for _, mode := range []plan.GraphMode{plan.GraphCapture, plan.GraphReplay} {
+			b := batch(t, "decode:5,6")
+			b.Graph = mode
+			build(t, resolve(t, "sm90"), b).wantShape(t, public.RealPageTable, 2, 163840/64)
+			b = batch(t, "verify:4:5,6")
+			b.Graph = mode // drafts may lie beyond the context
+			build(t, resolve(t, "sm100", drafts(4)), b).wantShape(t, public.RealPageTable, 8, 163840/64+1)
+			b = batch(t, "decode:5,6")
+			b.Graph, b.TablePages = mode, 4
+			build(t, resolve(t, "sm90"), b).wantShape(t, public.RealPageTable, 2, 4)
+		}
+		b := batch(t, "extend:100")
+		b.Graph = plan.GraphPiecewise // its indexer and attention run eagerly
+		build(t, resolve(t, "sm90"), b).wantShape(t, public.RealPageTable, 1, 2)
+	})
 	t.Run("a split schedule has parts for the heads of a block", func(t *testing.T) {
 		heads := func(m *plan.Model, _ *public.Policy) { m.Heads = 128 }
 		p := build(t, resolve(t, "sm90", kv("fp8"), heads), batch(t, "decode:5,6"))
@@ -80,6 +100,7 @@ func TestWideTable(t *testing.T) {
 	want(t, "plain decode on cuda", wide("sm90", "decode:5"), false)
 	want(t, "verify without configured drafts", wide("sm90", "verify:3:100"), true)
 	want(t, "verify of one row without configured drafts", wide("sm90", "verify:1:100"), false)
+	want(t, "draft of one row without configured drafts", wide("sm90", "draft:1:100"), true)
 	want(t, "decode with speculation", wide("sm90", "decode:5", drafts(2)), true)
 	unfused := policy(func(p *public.Policy) { p.Fused = plan.SwitchOff })
 	hisparse := policy(func(p *public.Policy) { p.HiSparse = true })

@@ -357,7 +357,7 @@ func TestPublicBatchDetails(t *testing.T) {
 		s := only(t, build(t, cfg, b))
 		want(t, "rows per chunk", s.Indexer.RowsPerChunk, 512)
 		want(t, "chunks", s.Indexer.Chunks, 16)
-		b.FreeBytes = 1 << 30 // scores may use 0.2 GiB of it, less than the cap
+		b.FreeBytes = 1 << 30 // scores may use 20 % of the free memory, 0.2 GiB, which is less than the cap
 		s = only(t, build(t, cfg, b))
 		want(t, "rows per chunk with little memory", s.Indexer.RowsPerChunk, 409)
 	})
@@ -436,6 +436,21 @@ func TestPublicBatchDetails(t *testing.T) {
 				}
 			}
 		}
+	})
+	t.Run("four-bit keys are never scored contiguously", func(t *testing.T) {
+		fp4 := wish(func(p *Policy) { p.FP4Index = true })
+		cfg := public("sm90", family(t, "deepseek_v4"), fp4)
+		want(t, "layout", cfg.IndexLayout, plan.IndexPage68)
+		want(t, "indexer", only(t, build(t, cfg, extend(9000))).Indexer.Kind, plan.IndexerPagedSplit)
+		want(t, "schedule on a workstation", public("sm120", family(t, "deepseek_v4"), fp4).Schedule,
+			plan.ScheduleLibrary)
+		newSetup(t, "sm90", fp4).refused(t, plan.E05)
+	})
+	t.Run("a graph has the plan of its capture at every length", func(t *testing.T) {
+		cfg := public("sm90")
+		short, long := build(t, cfg, inGraph(plan.GraphReplay, decode(5))), build(t, cfg,
+			inGraph(plan.GraphReplay, decode(163840)))
+		want(t, "key", short.Key, long.Key)
 	})
 	t.Run("a bf16 prefix of a dense batch is not dequantised", func(t *testing.T) {
 		for _, hw := range []string{"sm90", "sm100", "gfx95"} {

@@ -7,12 +7,14 @@ import (
 	"sparrow/plan"
 )
 
-// Build plans one batch: one form for all of it, as these engines do; the
-// longest request decides for all. It is pure.
+// Build plans one batch. These engines use one form for a whole batch, which the longest request decides. It is pure.
 func Build(cfg Config, b plan.Batch) (*plan.Plan, error) {
 	if b.Mode == plan.ModeMixed && !cfg.MixedAllowed && len(b.Requests) > 0 {
 		return nil, &plan.Error{Code: plan.E20, Asked: "a mixed batch while speculation is on",
 			Supported: "extend and verify batches apart", Try: "no speculation"}
+	}
+	if b.TablePages == 0 && (b.Graph == plan.GraphCapture || b.Graph == plan.GraphReplay) {
+		b.TablePages = capturedPages(&cfg)
 	}
 	base, err := plan.NewBuilder(&cfg.Config, &catalogue, &b)
 	if err != nil || b.Mode == plan.ModeIdle {
@@ -25,6 +27,16 @@ func Build(cfg Config, b plan.Batch) (*plan.Plan, error) {
 		return nil, err
 	}
 	return base.Finish(*s), nil
+}
+
+// capturedPages returns the width of the page tables of captured graphs (dispatch 14.5): the whole context and the
+// drafts, which may lie beyond it.
+func capturedPages(cfg *Config) int {
+	tokens := cfg.Model.Context
+	if cfg.N > 1 {
+		tokens += cfg.N
+	}
+	return (tokens + cfg.Page - 1) / cfg.Page
 }
 
 // builder carries one call of Build.
@@ -85,7 +97,7 @@ type batchFacts struct {
 	rows    int
 	sumKeys int
 	maxKeys int
-	prefix  bool // some key must come from the cache
+	prefix  bool // at least one key must come from the cache
 }
 
 func (w *builder) facts() (batchFacts, error) {
@@ -100,8 +112,8 @@ func (w *builder) facts() (batchFacts, error) {
 		}
 		if w.b.Mode.DecodeLike() {
 			if f.nextN != 0 && f.nextN != rows {
-				return f, plan.ErrLengths("request %d with %d rows beside requests with %d; the catalogue public "+
-					"takes one width", i, rows, f.nextN)
+				return f, plan.ErrLengths("request %d with %d rows in a batch whose other requests have %d; the "+
+					"catalogue public needs the same number in all requests", i, rows, f.nextN)
 			}
 			f.nextN = rows
 		}
@@ -129,7 +141,7 @@ func (w *builder) form(s *plan.Segment, f batchFacts) {
 		w.dense(s, f)
 	} else {
 		for _, why := range against {
-			if !cfg.Model.V4() { // which has no dense form
+			if !cfg.Model.V4() { // V4 has no dense form
 				s.Reason("dispatch 5", "not dense: %s", why)
 			}
 		}
@@ -221,9 +233,8 @@ func (w *builder) bySize(s *plan.Segment, f batchFacts) plan.Kernel {
 	return kernel
 }
 
-// schedule names the kernel that plans the paged scores of V4: it is
-// planned with the batch, also where scores turn out to be contiguous. Lengths
-// are compared with the rows of a paged launch, where there is such a launch.
+// schedule sets the kernel that plans the paged scores of V4. It is set with the batch, even if scores turn out to be
+// contiguous. The number of lengths is compared with the row limit of a paged launch, if there is such a launch.
 func (w *builder) schedule(s *plan.Segment, f batchFacts) {
 	cfg := w.cfg
 	if !cfg.Model.V4() || !cfg.Hardware.Arch.CUDA() || !s.Indexer.Kind.Scores() {
@@ -267,7 +278,7 @@ func (w *builder) indexer(s *plan.Segment, f batchFacts) {
 	w.schedule(s, f)
 }
 
-// contiguousRows is the prompt from which V4 scores leave the paged kernel.
+// contiguousRows is the length of a prompt from which on V4 scores do not use the paged kernel.
 const contiguousRows = 8192
 
 func (w *builder) contiguous(f batchFacts) bool {
@@ -295,9 +306,9 @@ func (w *builder) pagedIndexer(s *plan.Segment, short bool) plan.Reason {
 	}
 }
 
-// decodeIndexer: an eager decode may skip scores by length where that was
-// validated; a captured one never decides by length, but AMD captures two
-// graphs per size and the host picks one.
+// decodeIndexer returns the indexer path of decode batches. An eager decode may skip scores by length if that was
+// validated. A captured decode never decides by length; but on AMD two graphs are captured per size, and the host
+// chooses one.
 func (w *builder) decodeIndexer(s *plan.Segment, short bool) plan.Reason {
 	cfg, b := w.cfg, w.b
 	amd := cfg.Hardware.Arch.AMD()
@@ -316,8 +327,8 @@ func (w *builder) decodeIndexer(s *plan.Segment, short bool) plan.Reason {
 	return plan.ReasonPagedSplit
 }
 
-// fuse: selection and transform are one kernel unless something that
-// outlives the batch needs positions.
+// fuse sets whether selection and transform run as one kernel: they do unless data that outlives the batch needs the
+// selected positions.
 func (w *builder) fuse(s *plan.Segment) {
 	cfg, b := w.cfg, w.b
 	if !s.NeedIndices || s.Form == plan.FormDenseMHA || !cfg.Fused {
@@ -327,8 +338,8 @@ func (w *builder) fuse(s *plan.Segment) {
 	s.FusedTopK = !(cfg.HiSparse && b.Mode.DecodeLike()) && !seeding
 }
 
-// auto returns the kernel of prompts where no batch can change it: the configured
-// one, or the paged choice of flashmla_auto.
+// auto returns the kernel of prompts if no batch can change it: the configured kernel, or the paged kernel that
+// flashmla_auto stands for.
 func auto(cfg *Config) plan.Kernel {
 	switch {
 	case cfg.Prefill != plan.FlashMLAAuto:

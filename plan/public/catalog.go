@@ -112,14 +112,14 @@ func pagedRows(hw *plan.Hardware, _ int) (int, string) {
 		hw.SmemOptin)
 }
 
-// gridRows returns the limit of kernels whose rows are on a 16-bit grid axis.
+// gridRows returns the row limit of kernels that have rows on a 16-bit grid axis, and its cause.
 func gridRows(axis string) func(*plan.Hardware, int) (int, string) {
 	why := "rows lie on grid " + axis + ", which holds 65535 blocks"
 	return func(*plan.Hardware, int) (int, string) { return 65535, why }
 }
 
-// flashSparseHeads: the kernel supports exactly 64 or 128 heads; SM100 builds have the 64-head variant only if the
-// hardware description says so.
+// flashSparseHeads pads heads to 64 or 128, the only numbers that the kernel supports. SM100 builds have the 64-head
+// variant only if the hardware description contains it.
 func flashSparseHeads(hw *plan.Hardware, heads int) (int, int, string) {
 	if heads <= 128 && hw.Arch.SM100Family() && !hw.Heads64 {
 		return 128, 1, ""
@@ -134,7 +134,7 @@ func flashSparseTopK(hw *plan.Hardware, k int) string {
 	return plan.MultipleOf(k, 64)
 }
 
-// q8Heads: heads must divide 64 or be a multiple of it.
+// q8Heads refuses head counts that do not divide 64 and are not a multiple of 64.
 func q8Heads(_ *plan.Hardware, heads int) (int, int, string) {
 	switch {
 	case heads > 0 && 64%heads == 0:
@@ -147,7 +147,7 @@ func q8Heads(_ *plan.Hardware, heads int) (int, int, string) {
 	return 0, 0, fmt.Sprintf("%d heads per rank do not divide 64 and are not a multiple of it", heads)
 }
 
-// aiterHeads: fewer than 16 heads are repeated, more must be a multiple of 16.
+// aiterHeads repeats heads if there are fewer than 16; 16 or more must be a multiple of 16.
 func aiterHeads(_ *plan.Hardware, heads int) (int, int, string) {
 	switch {
 	case heads > 128:
@@ -164,7 +164,7 @@ func objection(code plan.Code, text string) []plan.Objection {
 	return []plan.Objection{{Code: code, Text: text}}
 }
 
-// loadSplits are kernels that always cut the key range by load.
+// loadSplits has the kernels that always cut the key range by load.
 var loadSplits = plan.SetOf(plan.TRTLLM)
 
 // objections returns the objections to a kernel that follow from other settings.
@@ -176,7 +176,7 @@ func (r *resolver) objections(k plan.Kernel, p plan.Phase) []plan.Objection {
 	if k != plan.FlashMLASparseQ8 {
 		return nil
 	}
-	var list []plan.Objection // to its fused query
+	var list []plan.Objection // objections to the fused query of the kernel
 	if r.policy.CP.Kind != CPNone {
 		list = append(list, objection(plan.E10, "it excludes context parallelism")...)
 	}

@@ -19,8 +19,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		plan.TRTLLM:           "runs on sm100, sm103, not on sm90",
 		plan.FlashMLAKV:       "cannot read rows of the layout bf16-1152",
 		plan.FlashMLASparseQ8: "does not serve decode",
-		plan.TileLang:         "fits, but fa3 comes first",
-		plan.Reference:        "only on request",
+		plan.TileLang:         "fits, but fa3 is preferred",
+		plan.Reference:        "used only if it is named",
 	} {
 		if !strings.Contains(reasons[k], text) {
 			t.Errorf("%s was rejected because %q, want %q", k, reasons[k], text)
@@ -43,6 +43,29 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		want(t, "mixed", cfg.MixedAllowed, false)
 		want(t, "running", cfg.MaxRunning, 48)
 		want(t, "running v4", newSetup(t, "sm90", family(t, "deepseek_v4")).resolve(t).MaxRunning, 256)
+	})
+	t.Run("a number of running sequences is kept", func(t *testing.T) {
+		most := wish(func(p *Policy) { p.Running = 7 })
+		for name, s := range map[string]*setup{"v32": newSetup(t, "sm90", most),
+			"v4":     newSetup(t, "sm90", most, family(t, "deepseek_v4")),
+			"drafts": newSetup(t, "sm90", most, drafts(4))} {
+			want(t, name, s.resolve(t).MaxRunning, 7)
+		}
+	})
+	t.Run("a rejection names a layout only where there is one", func(t *testing.T) {
+		for _, r := range newSetup(t, "sm100").resolve(t).Rejected {
+			if r.Kernel == plan.FlashMLASparse && r.Phase == plan.PhaseDecode {
+				want(t, "reason", r.Reason, "it cannot read fp8_e4m3 rows in decode")
+			}
+		}
+	})
+	t.Run("a model without a dense form has no other reason against it", func(t *testing.T) {
+		for _, s := range []*setup{newSetup(t, "sm120", family(t, "deepseek_v4")),
+			newSetup(t, "sm90", family(t, "deepseek_v4"), wish(func(p *Policy) {
+				p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall
+			}))} {
+			want(t, "reasons", strings.Join(s.resolve(t).DenseAgainst, "; "), "deepseek_v4 has no dense form")
+		}
 	})
 	t.Run("hisparse decode is not fused", func(t *testing.T) {
 		cfg := newSetup(t, "sm90", kv("fp8"), wish(func(p *Policy) { p.HiSparse = true })).resolve(t)

@@ -94,7 +94,7 @@ func (f Filler) sums(name ArrayName, dst []int32, n int, value func(i int) int) 
 
 func one(int) int { return 1 }
 
-// CacheSeqlens: [B] keys per request after this step.
+// CacheSeqlens writes [B] keys per request after this step.
 func (f Filler) CacheSeqlens(dst []int32) error {
 	if err := f.sized(CacheSeqlens, dst, f.s.Requests); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (f Filler) CacheSeqlens(dst []int32) error {
 	return nil
 }
 
-// CuSeqlensK: [B+1] prefix sums of CacheSeqlens.
+// CuSeqlensK writes [B+1] prefix sums of CacheSeqlens.
 func (f Filler) CuSeqlensK(dst []int32) error { return f.sums(CuSeqlensK, dst, f.s.Requests, f.keys) }
 
 // CuSeqlensQ writes [B+1] query offsets of a prompt segment, or [R+1] counting up in a decode-like one, where every
@@ -122,17 +122,17 @@ func (f Filler) CuSeqlensQ(dst []int32) error {
 	})
 }
 
-// SeqlensExpanded: [R] keys visible to each row.
+// SeqlensExpanded writes [R] keys visible to each row.
 func (f Filler) SeqlensExpanded(dst []int32) error {
 	return f.perRow(SeqlensExpanded, dst, func(_, visible int) int { return visible })
 }
 
-// DSACacheSeqlens: [R] keys each row attends to, at most K; 0 for padding.
+// DSACacheSeqlens writes [R] keys that each row attends to, at most K; 0 for padding.
 func (f Filler) DSACacheSeqlens(dst []int32) error {
 	return f.perRow(DSACacheSeqlens, dst, func(_, visible int) int { return min(visible, f.cfg.Model.K) })
 }
 
-// DSACuK: [R+1] prefix sums of DSACacheSeqlens.
+// DSACuK writes [R+1] prefix sums of DSACacheSeqlens.
 func (f Filler) DSACuK(dst []int32) error {
 	if err := f.sized(DSACuK, dst, f.s.KernelRows+1); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (f Filler) DSACuK(dst []int32) error {
 	return nil
 }
 
-// DSACuQ: [R+1] counting up.
+// DSACuQ writes [R+1] the numbers from 0 on.
 func (f Filler) DSACuQ(dst []int32) error { return f.sums(DSACuQ, dst, f.s.KernelRows, one) }
 
 // starts fills an array from the sum of index keys of earlier spans and the index keys of each row: tokens, or
@@ -164,12 +164,12 @@ func (f Filler) starts(name ArrayName, dst []int32, value func(start, visible in
 	})
 }
 
-// KStart: [R] first gathered index key of each row's request.
+// KStart writes [R] the index of the first gathered index key of each row's request.
 func (f Filler) KStart(dst []int32) error {
 	return f.starts(KStart, dst, func(start, _ int) int { return start })
 }
 
-// KEnd writes [R] KStart plus the index keys of the row.
+// KEnd writes [R] KStart plus the number of index keys of the row.
 func (f Filler) KEnd(dst []int32) error {
 	return f.starts(KEnd, dst, func(start, visible int) int { return start + visible })
 }
@@ -180,7 +180,7 @@ func (f Filler) TopKOffset(dst []int32) error {
 	return f.starts(TopKOffset, dst, func(start, _ int) int { return start })
 }
 
-// TokenToRequest: [R] index into Batch.Requests; padding rows repeat the last.
+// TokenToRequest writes [R] the index of each row's request in Batch.Requests; padding rows repeat the last request.
 func (f Filler) TokenToRequest(dst []int32) error {
 	last := 0
 	return f.perRow(TokenToRequest, dst, func(span, _ int) int {
@@ -216,10 +216,9 @@ func (f Filler) CtxLens2D(dst []int32) error {
 // cache.
 const scheduleSplit = 256
 
-// PagedSchedule: [SMs+1, 2]. Entry i is the (row of CtxLens2D, split of that
-// row) at which multiprocessor i starts; entry SMs is the end. ctx must be the
-// array CtxLens2D filled for this very segment: a schedule made from other
-// lengths can hang a GPU.
+// PagedSchedule writes [SMs+1, 2]. Entry i is the (row of CtxLens2D, split of that row) at which multiprocessor i
+// starts; entry SMs is the end. ctx must be the array that CtxLens2D wrote for the same segment: a schedule made from
+// other lengths can hang a GPU.
 func (f Filler) PagedSchedule(dst, ctx []int32) error {
 	sms := f.cfg.Hardware.SMs
 	if err := f.sized(PagedSchedule, dst, (sms+1)*2); err != nil {
@@ -249,7 +248,7 @@ func (f Filler) PagedSchedule(dst, ctx []int32) error {
 		}
 	}
 	each, extra := total/max(sms, 1), total%max(sms, 1)
-	entry, before := 0, 0 // splits of entries below entry
+	entry, before := 0, 0 // before: number of splits in rows before entry
 	for sm := range sms + 1 {
 		start := sm*each + min(sm, extra)
 		for entry < entries && before+splits(entry) <= start {

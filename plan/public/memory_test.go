@@ -1,6 +1,7 @@
 package public
 
 import (
+	"slices"
 	"testing"
 
 	"sparrow/plan"
@@ -51,5 +52,9 @@ func TestMemory(t *testing.T) {
 		}
 		cfg := newSetup(t, "sm90", wish(func(p *Policy) { p.DP = 4 })).resolve(t)
 		want(t, "with data parallelism", cfg.ChunkedPrefill, 2048)
+		want(t, "reason", slices.ContainsFunc(cfg.Reasons, func(r plan.Reason) bool {
+			return r.Text == "prompts in chunks of 2048 tokens, the 8192 by device memory divided by 4 data-parallel "+
+				"ranks"
+		}), true)
 	})
 }

@@ -19,7 +19,7 @@ const (
 	TopKTorch      TopK = "torch"
 )
 
-// TieBreak states which of two equal scores is selected first.
+// TieBreak states which of two positions with equal scores is selected first.
 type TieBreak string
 
 // TieNone leaves the order to the kernel.
@@ -76,8 +76,8 @@ type Policy struct {
 	Page    int    `json:"page,omitempty"` // tokens per page
 
 	Dense          plan.Switch `json:"dense,omitempty"`           // the dense form for short prompts
-	DenseThreshold int         `json:"dense_threshold,omitempty"` // T
-	ChunkCapacity  int         `json:"chunk_capacity,omitempty"`  // C, keys of one dense call
+	DenseThreshold int         `json:"dense_threshold,omitempty"` // T: maximum keys of a dense prompt row
+	ChunkCapacity  int         `json:"chunk_capacity,omitempty"`  // C: maximum keys of one dense call
 	Deterministic  bool        `json:"deterministic,omitempty"`
 	// AutomaticSplits off fixes splits; otherwise kernels cut the key range by load.
 	AutomaticSplits plan.Switch `json:"automatic_splits,omitempty"`
@@ -103,20 +103,23 @@ type Policy struct {
 	HiSparse    bool             `json:"hisparse,omitempty"`
 	RadixCache  bool             `json:"radix_cache,omitempty"`
 	Speculation plan.Speculation `json:"speculation,omitzero"`
-	TBO         bool             `json:"tbo,omitempty"` // two-batch overlap
+	// Running is the maximum number of sequences in a batch; 0 means that of these engines.
+	Running int  `json:"max_running,omitempty"`
+	TBO     bool `json:"tbo,omitempty"` // two-batch overlap
 	// CarryIndices reports that each sub-batch and each pipeline stage passes selected indices on to the layers that
 	// share them.
 	CarryIndices bool `json:"carry_indices,omitempty"`
 	// PipelineCuts lists the first layer of every stage but the first.
 	PipelineCuts []int `json:"pipeline_cuts,omitempty"`
 
-	// V4SparsePrefill states which V4 prompts go through a gathered workspace,
-	// V4Schedule which kernel plans the indexer's paged scores; V4Q8 selects
-	// the FP8 variant of the former.
+	// V4SparsePrefill states which V4 prompts use a gathered workspace. V4Schedule is the kernel that plans the
+	// indexer's paged scores. V4Q8 selects the FP8 variant of the sparse prefill.
 	V4SparsePrefill plan.SparsePrefill `json:"v4_sparse_prefill,omitempty"`
 	V4Schedule      plan.Schedule      `json:"v4_schedule,omitempty"`
 	V4Q8            bool               `json:"v4_q8,omitempty"`
-	// ChunkedPrefill is the most prompt tokens of one step; 0 means by memory.
+	// FP4Index keeps the indexer keys of V4 in four bits.
+	FP4Index bool `json:"fp4_index,omitempty"`
+	// ChunkedPrefill is the maximum number of prompt tokens of one step; 0 derives it from the device's memory.
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
 
@@ -140,18 +143,19 @@ type Config struct {
 	MixedAllowed   bool     `json:"mixed_allowed,omitempty"`
 	ChunkedPrefill int      `json:"chunked_prefill,omitempty"`
 	MaxRunning     int      `json:"max_running,omitempty"`
-	// SparsePrefill is set only for V4. Schedule is the kernel that plans its paged scores, unset where size decides.
+	// SparsePrefill is set only for V4. Schedule is the kernel that plans V4's paged scores; it is unset if the number
+	// of rows decides.
 	SparsePrefill plan.SparsePrefill `json:"sparse_prefill,omitempty"`
 	Schedule      plan.Schedule      `json:"schedule,omitempty"`
 }
 
-// check refuses words and numbers that mean nothing.
+// check refuses unknown words and negative numbers.
 func (p *Policy) check() error {
 	if p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0 || p.ScoreCap < 0 ||
-		p.MaxTransient < 0 {
+		p.MaxTransient < 0 || p.Running < 0 {
 		return fmt.Errorf("public: policy: dense threshold %d, chunk capacity %d, page %d, chunked prefill %d, score "+
-			"cap %d and transient reserve %d must not be negative", p.DenseThreshold, p.ChunkCapacity, p.Page,
-			p.ChunkedPrefill, p.ScoreCap, p.MaxTransient)
+			"cap %d, transient reserve %d and running sequences %d must not be negative", p.DenseThreshold,
+			p.ChunkCapacity, p.Page, p.ChunkedPrefill, p.ScoreCap, p.MaxTransient, p.Running)
 	}
 	for _, err := range []error{
 		oneOf(plan.E09, "selection", p.TopK, TopKUnset, TopKSGL, TopKFlashInfer, TopKTorch),

@@ -14,15 +14,15 @@ func Resolve(hw plan.Hardware, m plan.Model, p Policy) (Config, []plan.Notice, e
 	hw, m = hw.Clone(), m.Clone()
 	p.PipelineCuts = slices.Clone(p.PipelineCuts)
 	r := &resolver{hw: &hw, model: &m, policy: &p}
-	r.cfg = Config{MixedAllowed: true, Wishes: p, HiSparse: p.HiSparse, TBO: p.TBO, Role: p.Role,
-		Unsliced: p.Slicing == plan.SwitchOff, DecodeSkip: p.DecodeSkip == plan.SwitchOn,
+	r.cfg = Config{MixedAllowed: true, MaxRunning: p.Running, Wishes: p, HiSparse: p.HiSparse, TBO: p.TBO,
+		Role: p.Role, Unsliced: p.Slicing == plan.SwitchOff, DecodeSkip: p.DecodeSkip == plan.SwitchOn,
 		Config: plan.Config{Catalog: plan.CatalogPublic, Hardware: hw, Model: m,
 			C:            cmp.Or(p.ChunkCapacity, plan.DefaultChunkCapacity),
 			ScoreCap:     cmp.Or(p.ScoreCap, plan.DefaultScoreCap),
 			MaxTransient: p.MaxTransient, Shared: m.SharedLayers(), IndexLayout: plan.IndexPage132}}
 	for _, step := range []func() error{
-		r.inputs, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels, r.page, r.selection, r.offload,
-		r.v4Prefill, r.chunk, r.denseForm, r.determinism, r.checkReserve,
+		r.inputs, r.indexKeys, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels, r.page, r.selection,
+		r.offload, r.v4Prefill, r.chunk, r.denseForm, r.determinism, r.checkReserve,
 	} {
 		if err := step(); err != nil {
 			return Config{}, r.Notices, err
@@ -78,12 +78,26 @@ func (r *resolver) inputs() error {
 	return nil
 }
 
-// speculation settles n, the rows verified per request (dispatch 12, 16).
+// indexKeys sets the layout of the indexer keys (dispatch 9).
+func (r *resolver) indexKeys() error {
+	if !r.policy.FP4Index && !r.model.IndexFP4 {
+		return nil
+	}
+	if r.model.Family != plan.DeepSeekV4 {
+		return &plan.Error{Code: plan.E05, Asked: "four-bit indexer keys for " + r.model.Family.String(),
+			Supported: "four-bit keys of " + plan.DeepSeekV4.String(), Try: "8-bit keys"}
+	}
+	r.model.IndexFP4, r.cfg.Model.IndexFP4, r.cfg.IndexLayout = true, true, plan.IndexPage68
+	r.Because("dispatch 9", "indexer keys in four bits, as requested")
+	return nil
+}
+
+// speculation sets n, the rows verified per request (dispatch 12, 16).
 func (r *resolver) speculation() (err error) {
 	if r.cfg.N, err = r.policy.Speculation.Chain(&r.Notes); err != nil || r.cfg.N == 1 {
 		return err
 	}
-	r.cfg.MixedAllowed, r.cfg.MaxRunning = false, 48
+	r.cfg.MixedAllowed, r.cfg.MaxRunning = false, cmp.Or(r.cfg.MaxRunning, 48)
 	r.Notice(plan.NoticeInfo, "dispatch 2", "speculation turns mixed batches off")
 	return nil
 }
@@ -188,7 +202,8 @@ func (r *resolver) kernels() error {
 	c.Prefill, c.Decode, c.Layout, c.Rejected = choice.Prefill, choice.Decode, choice.Layout, choice.Rejected
 	if r.model.V4() && p.V4Q8 && c.Prefill != plan.FlashMLASparseQ8 {
 		return &plan.Error{Code: plan.E02, Asked: fmt.Sprintf("the FP8 sparse prefill of %s on %s with prefill %s",
-			r.model.Family, r.hw.Arch, c.Prefill), Supported: "it on sm90", Try: "the bf16 sparse prefill"}
+			r.model.Family, r.hw.Arch, c.Prefill), Supported: "the FP8 sparse prefill on sm90",
+			Try: "the bf16 sparse prefill"}
 	}
 	return nil
 }
@@ -234,8 +249,13 @@ func (r *resolver) page() error {
 // chunk settles the prompt tokens of a step (dispatch 16).
 func (r *resolver) chunk() error {
 	if r.cfg.ChunkedPrefill = r.policy.ChunkedPrefill; r.cfg.ChunkedPrefill == 0 {
-		r.cfg.ChunkedPrefill = chunkByMemory(r.hw.MemoryBytes) / max(r.policy.DP, 1)
-		r.Because("dispatch 16", "prompts in chunks of %d tokens, by device memory", r.cfg.ChunkedPrefill)
+		all := chunkByMemory(r.hw.MemoryBytes)
+		r.cfg.ChunkedPrefill = all / max(r.policy.DP, 1)
+		why := "by device memory"
+		if r.policy.DP > 1 {
+			why = fmt.Sprintf("the %d by device memory divided by %d data-parallel ranks", all, r.policy.DP)
+		}
+		r.Because("dispatch 16", "prompts in chunks of %d tokens, %s", r.cfg.ChunkedPrefill, why)
 	}
 	return nil
 }
@@ -263,11 +283,15 @@ func (r *resolver) denseForm() error {
 		r.Threshold(p.DenseThreshold, r.model.K)
 	}
 	c.DenseAgainst = plan.AgainstDense(p.Dense, p.Deterministic, r.model)
+	if r.model.V4() {
+		c.DenseOK = r.Dense(&c.Config, p.Dense, "")
+		return nil
+	}
 	against := func(text string) { c.DenseAgainst = append(c.DenseAgainst, text) }
 	if arch != plan.SM90 && !arch.SM100Family() && arch != plan.GFX95 {
 		against(fmt.Sprintf("%s is neither sm90, sm100 to sm109 nor gfx95", arch))
 	}
-	if r.model.Heads < 2 && !r.model.V4() {
+	if r.model.Heads < 2 {
 		against("the dense kernel needs more than one head")
 	}
 	if c.CP.Kind != CPNone {
@@ -277,11 +301,11 @@ func (r *resolver) denseForm() error {
 		against("HiSparse is on")
 	}
 	if c.Prefill == plan.Reference && p.Dense != plan.SwitchOn {
-		against("prefill reference proves the sparse form")
+		against("prefill reference is for checks of the sparse form")
 	}
 	why := ""
 	if p.DenseThreshold > 0 {
-		why = ": asked for"
+		why = ": requested by the user"
 	}
 	c.DenseOK = r.Dense(&c.Config, p.Dense, why)
 	return nil

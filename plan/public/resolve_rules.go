@@ -60,8 +60,8 @@ func (r *resolver) offload() error {
 	return nil
 }
 
-// v4Prefill sets the fields of V4 prompts (dispatch 13). Where the sparse prefill was switched off for a reason, asking
-// for it is refused, never answered by a size rule.
+// v4Prefill sets the fields of V4 prompts (dispatch 13). If the sparse prefill is not available, a request for it is
+// refused and not replaced by the choice by size.
 func (r *resolver) v4Prefill() error {
 	c, p := &r.cfg, r.policy
 	if !r.model.V4() {
@@ -71,7 +71,8 @@ func (r *resolver) v4Prefill() error {
 	if p.V4SparsePrefill == plan.SparsePrefillOn && !gathers {
 		return &plan.Error{Code: plan.E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s",
 			r.model.Family, c.Prefill, r.hw.Arch),
-			Supported: "it on sm90 and sm100 without context parallelism", Try: "--v4-sparse-prefill off"}
+			Supported: "the sparse prefill on sm90 and sm100 without context parallelism",
+			Try:       "--v4-sparse-prefill off"}
 	}
 	c.SparsePrefill = plan.SparsePrefillOff
 	if gathers {
@@ -82,8 +83,8 @@ func (r *resolver) v4Prefill() error {
 	return nil
 }
 
-// schedule settles the kernel that plans V4's paged scores (dispatch 13): the
-// engine's own unless size decides, and none off CUDA.
+// schedule sets the kernel that plans V4's paged scores (dispatch 13): the engine's own kernel, unless the number of
+// rows decides, and none without CUDA.
 func (r *resolver) schedule() {
 	c, p := &r.cfg, r.policy
 	switch {
@@ -93,7 +94,7 @@ func (r *resolver) schedule() {
 		r.Because("dispatch 13", "schedule by the library: four-bit keys on %s are split otherwise", r.hw.Arch)
 	case p.V4Schedule != plan.ScheduleUnset:
 		c.Schedule = p.V4Schedule
-		r.Because("dispatch 13", "schedule kernel %s: asked for", c.Schedule)
+		r.Because("dispatch 13", "schedule kernel %s: requested by the user", c.Schedule)
 	case p.V4SparsePrefill != plan.SparsePrefillAuto || r.hw.Arch.SM12x():
 		c.Schedule = plan.ScheduleOwn
 		r.Because("dispatch 13", "schedule by the engine's own kernel, which holds any number of lengths")
@@ -129,7 +130,7 @@ func (r *resolver) determinism() error {
 	return nil
 }
 
-// stableSelection are flags for a selection that no batch changes.
+// stableSelection has flags for a selection that does not depend on the batch.
 const stableSelection = "--topk flashinfer --tie-break small"
 
 // nearestFixed returns a pair whose splits can be fixed.

@@ -91,6 +91,7 @@ func TestStartRefusals(t *testing.T) {
 // TestBatchRefusals checks that batches that contradict the rules for whole batches are refused.
 func TestBatchRefusals(t *testing.T) {
 	theirs := newSetup(t, "sm90", kv("fp8")).resolve(t)
+	onCPU := newSetup(t, "cpu", kernelsOf("reference", "reference")).resolve(t)
 	speculating := newSetup(t, "sm90", drafts(2)).resolve(t)
 	unsliced := newSetup(t, "sm90", kv("fp8"), wish(func(p *Policy) { p.Slicing = plan.SwitchOff })).resolve(t)
 	for _, c := range []struct {
@@ -104,6 +105,10 @@ func TestBatchRefusals(t *testing.T) {
 			plan.VerifyRequest(2, 5)), plan.E20},
 		{"verify widths that differ", theirs,
 			plan.NewBatch(plan.ModeVerify, plan.VerifyRequest(2, 5), plan.VerifyRequest(3, 5)), plan.E26},
+		{"a captured decode on a cpu", onCPU, inGraph(plan.GraphCapture, decode(5)), plan.E25},
+		{"a replayed decode on a cpu", onCPU, inGraph(plan.GraphReplay, decode(5)), plan.E25},
+		{"a piecewise prompt on a cpu", onCPU, inGraph(plan.GraphPiecewise, extendOver(5, 0)), plan.E25},
+		{"a captured prompt", theirs, inGraph(plan.GraphCapture, extendOver(5, 0)), plan.E25},
 		{"a piecewise decode", theirs, inGraph(plan.GraphPiecewise, decode(5)), plan.E25},
 		{"more rows than a launch takes with slicing off", unsliced, extendOver(12000, 5000), plan.E24},
 	} {

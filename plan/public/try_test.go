@@ -23,6 +23,10 @@ func apply(p *Policy, try string) bool {
 			p.Prefill = words[i+1]
 		case "--decode":
 			p.Decode = words[i+1]
+		case "--topk":
+			p.TopK = TopK(words[i+1])
+		case "--tie-break":
+			p.TieBreak = TieBreak(words[i+1])
 		default:
 			return false
 		}
@@ -71,5 +75,25 @@ func TestEverySuggestionWorks(t *testing.T) {
 	}
 	if tried < 1000 || accepted < 200 {
 		t.Errorf("%d suggestions tried, %d configurations accepted: the walk is too small", tried, accepted)
+	}
+}
+
+// Kernels that are named only on request are not suggested where another pair serves the model.
+func TestSuggestionsComeBeforeTheReference(t *testing.T) {
+	s := newSetup(t, "sm90", kv("bf16"), heads(130))
+	want(t, "130 heads", s.refused(t, plan.E08).Try, "--kv bf16 --prefill fa3 --decode fa3")
+}
+
+// If deterministic mode is refused, the suggestion contains every flag that it needs.
+func TestSuggestionsOfDeterministicModeAreWhole(t *testing.T) {
+	for _, hw := range []string{"sm90", "sm100", "sm103", "gfx95"} {
+		for _, kvName := range []string{"bf16", "fp8"} {
+			s := newSetup(t, hw, kv(kvName), wish(func(p *Policy) { p.Deterministic = true }))
+			e := s.refused(t, plan.E13)
+			if !apply(&s.policy, e.Try) {
+				t.Fatalf("%s %s suggests %q", hw, kvName, e.Try)
+			}
+			want(t, hw+" "+kvName+" with "+e.Try, s.resolve(t).Deterministic, true)
+		}
 	}
 }

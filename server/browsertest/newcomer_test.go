@@ -237,7 +237,7 @@ func (w *world) keyLater(t *testing.T) {
 	give(p)
 	p.wait(lastAnswer + `.includes("Sparrow") && document.querySelector(".stats")`)
 	p.press("Forget key")
-	p.wait(`document.getElementById("trouble").innerText.includes("forgotten")`)
+	p.wait(`document.getElementById("trouble").innerText.includes("was removed")`)
 	var kept bool
 	if p.eval(`[localStorage, sessionStorage].some((s) => Object.values(s).includes("k-right"))`, &kept); kept {
 		t.Error("a forgotten key is still stored")

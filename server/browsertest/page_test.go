@@ -254,7 +254,7 @@ func (w *world) keyAsked(t *testing.T) {
 	p.wait(`document.getElementById("key").open`)
 	p.enter("k-wrong")
 	p.key("Enter", 0)
-	p.wait(`document.getElementById("key").open && document.getElementById("key-why").textContent.includes("does not know")`)
+	p.wait(`document.getElementById("key").open && document.getElementById("key-why").textContent.includes("does not accept this key")`)
 	p.enter("k-right")
 	p.key("Enter", 0)
 	p.wait(`!document.getElementById("key").open && document.getElementById("model").textContent === "sparrow-tiny"`)

@@ -231,7 +231,8 @@ func (p *tab) click(selector string) {
 func (p *tab) press(name string) {
 	p.t.Helper()
 	p.clickOn(fmt.Sprintf(`[...document.querySelectorAll("button, a, summary")].find((b) =>
-		(b.innerText.trim() === %q || b.ariaLabel === %q) && b.offsetParent && !b.disabled)`, name, name))
+		(b.innerText.trim() === %q || b.ariaLabel === %q) && !b.disabled &&
+		b.checkVisibility({ visibilityProperty: true }))`, name, name))
 }
 
 func (p *tab) clickOn(element string) {

@@ -21,11 +21,11 @@ import (
 // mix holds the requests that one client sends repeatedly while another asks a short question.
 type mix struct {
 	name    string
-	clients int // at a time, each on a connection of its own
+	clients int // concurrent clients, each with its own connection
 	path    string
 	body    func(d *rand.Rand, i int) string
-	leaves  bool // clients leave while they are served
-	replays bool // what an answer has recorded is sent back
+	leaves  bool // whether clients disconnect while they are served
+	replays bool // whether the recorded choices of an answer are sent back
 }
 
 // mixes lists loads that a single client can produce.
@@ -53,7 +53,7 @@ var mixes = []mix{
 	}},
 	{name: "alternatives", clients: 4, path: "/v1/chat/completions", body: func(d *rand.Rand, i int) string {
 		var b strings.Builder
-		for range 1000 { // fewer than any schema may have, more than can be distinguished
+		for range 1000 { // fewer than the maximum of a schema, but more than can be distinguished
 			fmt.Fprintf(&b, `,{"type":"object","required":["k"],"properties":{"k":{"const":"%s"},"%s":{}}}`, name(d),
 				name(d))
 		}
@@ -113,7 +113,7 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 		return err
 	}
 	defer s.Kill()
-	if _, _, err := firstTokens(ctx, s, asks/4+1); err != nil { // until it is warm
+	if _, _, err := firstTokens(ctx, s, asks/4+1); err != nil { // warms the server up
 		return err
 	}
 	idle, _, err := firstTokens(ctx, s, asks)
@@ -131,7 +131,7 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 			clients.Go(func() { m.flood(ctx, s.URL, d, &sent) })
 		}
 	}
-	time.Sleep(3 * time.Second) // until the load is there
+	time.Sleep(3 * time.Second) // waits until the load has begun
 	loaded, step, err := firstTokens(ctx, s, asks)
 	if err == nil {
 		err = judge(names, idle, loaded, step, &sent)
@@ -216,7 +216,7 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 		return nil
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(resp.Body) // its status is counted; a client that left has no answer
+	answer, _ := io.ReadAll(resp.Body) // the status is counted; a client that disconnected has no answer
 	sent.add(resp.StatusCode, false)
 	return answer
 }
@@ -241,7 +241,7 @@ func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Dur
 	return list, step, nil
 }
 
-// stranger dials from the address of the short question: without keys, addresses are tenants.
+// stranger connects from a different address for the short question, because without keys each address is a tenant.
 var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
 func firstToken(ctx context.Context, url string, i int) (time.Duration, error) {

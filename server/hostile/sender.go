@@ -16,7 +16,7 @@ import (
 type sender struct {
 	*trial
 	draw   *rand.Rand
-	ending bool // the server is being ended: it may refuse, and streams may break
+	ending bool // whether the server is being stopped, so that it may refuse requests and streams may break
 }
 
 // one sends one request of a random kind. An error means that the server violated a rule.
@@ -104,7 +104,7 @@ func (a *sender) excuse(ctx context.Context, method, path, body string, err erro
 		return err // stops this client
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return nil
-	case len(body) > 1<<20: // the server may close while a body that it refuses is still sent
+	case len(body) > 1<<20: // the server may close the connection while a body that it refuses is still sent
 		return nil
 	}
 	if gone := a.server.Running(); gone != nil {
@@ -113,14 +113,14 @@ func (a *sender) excuse(ctx context.Context, method, path, body string, err erro
 	return fmt.Errorf("%s %s: %w; the body was %.2000s", method, path, err, body)
 }
 
-// most is the maximum size of a response that is kept for inspection.
+// most is the maximum number of bytes of a response that are kept for inspection.
 const most = 1 << 20
 
 // read reads a response: at once, byte by byte, or only its beginning.
 func (a *sender) read(resp *http.Response) (string, error) {
 	body := io.LimitReader(resp.Body, most)
 	switch a.draw.IntN(10) {
-	case 0: // slowly, then no more
+	case 0: // reads slowly and then stops
 		var b [1]byte
 		var out strings.Builder
 		for range 20 {
@@ -135,7 +135,7 @@ func (a *sender) read(resp *http.Response) (string, error) {
 			return out.String() + string(rest), err
 		}
 		return out.String(), nil
-	case 1: // the beginning
+	case 1: // reads only the beginning
 		if resp.StatusCode < 400 {
 			_, err := io.CopyN(io.Discard, body, 10)
 			if errors.Is(err, io.EOF) {
@@ -173,16 +173,16 @@ func (a *sender) raw(ctx context.Context) error {
 		whole = "GET / HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-A: b\r\n", a.draw.IntN(100000))
 	}
 	a.tally.add(0, true)
-	for len(whole) > 0 { // in pieces
+	for len(whole) > 0 { // sends it in pieces
 		n := min(1+a.draw.IntN(len(whole)), len(whole))
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 		if _, err := io.WriteString(conn, whole[:n]); err != nil {
-			return nil // the server may close on nonsense
+			return nil // the server may close the connection on invalid data
 		}
 		whole = whole[n:]
 		time.Sleep(time.Duration(a.draw.IntN(3000)) * time.Microsecond)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Duration(a.draw.IntN(50)) * time.Millisecond))
-	_, _ = io.CopyN(io.Discard, conn, 1000) // whatever comes
+	_, _ = io.CopyN(io.Discard, conn, 1000) // reads any response
 	return nil
 }

@@ -28,7 +28,7 @@ type trial struct {
 	tally   *tally
 	server  *process.Server
 	client  *http.Client
-	answer  string // of the question that has one answer
+	answer  string // answer to the question that has only one answer
 }
 
 // tally counts requests and responses.
@@ -36,11 +36,11 @@ type tally struct {
 	mu       sync.Mutex
 	requests int
 	statuses map[int]int
-	left     int // clients that left before the end of the answer
-	asked    int // questions with one answer
+	left     int // clients that disconnected before the end of the answer
+	asked    int // questions that have only one answer
 	terms    int
 	kills    int
-	most     map[string]float64 // of what was held after bad requests
+	most     map[string]float64 // maximum resources in use after bad requests
 }
 
 func (t *tally) add(status int, left bool) {
@@ -116,7 +116,7 @@ func (b *trial) run(ctx context.Context, number int) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := b.send(ctx, b.length/5); err != nil { // the memory that the first requests take stays
+	if err := b.send(ctx, b.length/5); err != nil { // memory that the first requests allocate is kept
 		return err
 	}
 	before, err := b.held(ctx)
@@ -143,7 +143,7 @@ func (b *trial) end(ctx context.Context, kill bool) error {
 	for range b.workers {
 		a := &sender{trial: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2)), ending: true}
 		clients.Go(func() {
-			for ctx.Err() == nil && a.one(ctx) == nil { // a server that ends refuses
+			for ctx.Err() == nil && a.one(ctx) == nil { // a server that shuts down refuses requests
 			}
 		})
 	}
@@ -282,7 +282,7 @@ func compare(before, after map[string]float64) error {
 		most := was
 		switch name {
 		case "goroutines", "files":
-			most = was + 2 // the connection that asks, and a worker that the first request starts
+			most = was + 2 // allows the connection that asks, and a worker that the first request starts
 		case "resident bytes":
 			most = was + growth + before[reserved]
 		case "heap bytes":

@@ -70,7 +70,7 @@ func (f *File) openSplits(path string, named *File, count int) error {
 		return fmt.Errorf("gguf: %s: %w: split.count is %d; at most %d parts are "+
 			"supported", path, ErrMalformed, count, most)
 	}
-	number, _ := named.Metadata.Int("split.no") // from 0
+	number, _ := named.Metadata.Int("split.no") // number of the split, from 0
 	suffix := splitSuffix(int(number), count)
 	stem, ok := strings.CutSuffix(filepath.Base(path), suffix)
 	if !ok {
@@ -119,7 +119,7 @@ const Extension = ".gguf"
 
 var splitName = regexp.MustCompile(`^(.+)-[0-9]{5}-of-[0-9]{5}$`)
 
-// Stem returns the name of a file without its extension, and without its number where it is a split.
+// Stem returns the name of a file without its extension and, for a split, without its number.
 func Stem(name string) string {
 	name = strings.TrimSuffix(name, filepath.Ext(name))
 	if m := splitName.FindStringSubmatch(name); m != nil {
@@ -140,7 +140,7 @@ func Begins(path string) bool {
 	return err == nil && string(magic[:]) == magicNumber
 }
 
-// add maps one file and parses it.
+// add maps a file and parses it.
 func (f *File) add(path string) (*File, error) {
 	m, err := mmap.Open(path)
 	if err != nil {
@@ -165,7 +165,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// insteadOf returns a description of what a failed download may have left under the name of a model.
+// insteadOf returns a description of the file that a failed download may have left in place of a model.
 func insteadOf(data []byte) string {
 	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
 	switch {

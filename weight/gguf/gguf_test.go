@@ -254,6 +254,29 @@ func TestTensorsMustNotOverlap(t *testing.T) {
 	}
 }
 
+// Tensors without values take no bytes: they may begin where another tensor begins or ends, in any order.
+func TestEmptyTensorsShareNoBytes(t *testing.T) {
+	full, none := source("all values", F32, 16), func(name string) Source { return source(name, F32, 0, 16) }
+	for _, list := range [][]Source{
+		{none("no values 1"), full}, {full, none("no values 1")},
+		{none("no values 1"), none("no values 2"), full, none("no values 3")},
+	} {
+		data := fileBytes(t, nil, list...)
+		f, err := Parse("x", data)
+		if err != nil || len(f.Tensors) != len(list) {
+			t.Fatalf("%d tensors: %v", len(list), err)
+		}
+		// The same tensors, all at the beginning of the data.
+		for i := range list {
+			at := bytes.Index(data, []byte(list[i].Name)) + len(list[i].Name) + 4 + 8*len(list[i].Shape) + 4
+			binary.LittleEndian.PutUint64(data[at:], 0)
+		}
+		if _, err := Parse("x", data); err != nil {
+			t.Errorf("%d tensors at one offset: %v", len(list), err)
+		}
+	}
+}
+
 // Files of every block type are refused if rows are not whole blocks, if bytes are missing, or if tensors overlap.
 func TestHostileFilesOfEveryType(t *testing.T) {
 	for _, f := range block.Formats() {

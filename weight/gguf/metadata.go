@@ -39,7 +39,7 @@ func (m Metadata) Ints(key string) ([]int64, bool) { return get[[]int64](m, key)
 // Floats returns the array of numbers of a key; the second result is false if there is none.
 func (m Metadata) Floats(key string) ([]float64, bool) { return get[[]float64](m, key) }
 
-// Describe returns a value in words, for errors: its type, and the value where it is short.
+// Describe returns a description of a value for errors: its type, and the value if it is short.
 func (m Metadata) Describe(key string) string {
 	switch v := m[key].(type) {
 	case nil:

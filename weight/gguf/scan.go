@@ -14,7 +14,7 @@ var (
 	ErrUnsupported = errors.New("unsupported GGUF file")
 )
 
-// incomplete is the likely reason for a file that ends early.
+// incomplete is the likely reason why a file ends early.
 const incomplete = "the download may be incomplete"
 
 // Limits of a file. They are far above real files, and keep a hostile one from using much memory: a value takes at
@@ -118,7 +118,7 @@ const (
 	types
 )
 
-// sizes are the bytes of a value of each fixed-size type; a string and an array take at least these.
+// sizes has the bytes of a value of each fixed-size type. For strings and arrays it has the minimum.
 var sizes = [types]int{typeU8: 1, typeI8: 1, typeU16: 2, typeI16: 2, typeU32: 4, typeI32: 4, typeF32: 4, typeBool: 1,
 	typeString: 8, typeArray: 12, typeU64: 8, typeI64: 8, typeF64: 8}
 

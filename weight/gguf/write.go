@@ -86,7 +86,7 @@ func (t *Source) bytes() (int64, error) {
 	return (&Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape}).bytes()
 }
 
-// header is everything before the data, without the padding.
+// header returns all bytes before the data, without padding.
 func header(pairs []Pair, tensors []Source) ([]byte, error) {
 	b := []byte(magicNumber)
 	b = binary.LittleEndian.AppendUint32(b, 3)

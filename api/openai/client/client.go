@@ -20,7 +20,7 @@ import (
 
 const (
 	maxAnswerBytes  = 16 << 20
-	maxMessageBytes = 4 << 10 // of an answer other than 200
+	maxMessageBytes = 4 << 10 // maximum bytes of the body of a response with a status other than 200
 )
 
 // ErrAddress means that an address is not a valid URL of an HTTP server.
@@ -32,7 +32,7 @@ var ErrNoModel = errors.New("the server lists no model; name one")
 // StatusError is a response with a status other than 200.
 type StatusError struct {
 	Code int
-	Text string // the answer's body, cut short
+	Text string // beginning of the response's body
 }
 
 // Error returns the status and the body.
@@ -40,7 +40,7 @@ func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Cod
 
 // Client sends requests to one server. It is safe for concurrent use.
 type Client struct {
-	base string // without a version
+	base string // address without a version
 	key  string
 	http *http.Client
 }
@@ -57,7 +57,8 @@ func CheckAddress(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// New makes a client for the server at an address, whose last part may be /v1. An empty key sends none.
+// New makes a client for the server at an address, whose last part may be /v1. With an empty key, requests have no
+// key.
 func New(address, key string, transport http.RoundTripper) (*Client, error) {
 	if _, err := CheckAddress(address); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (c *Client) FirstModel(ctx context.Context) (string, error) {
 	return list.Data[0].ID, nil
 }
 
-// Call sends a request and decodes the JSON response into out. A nil body sends none.
+// Call sends a request and decodes the JSON response into out. With a nil body, the request has no body.
 func (c *Client) Call(ctx context.Context, method, path string, body, out any) error {
 	r, err := c.Send(ctx, method, path, body)
 	var status *StatusError
@@ -92,7 +93,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 		return fmt.Errorf("%s %s: %w", method, c.base+path, err)
 	}
 	if err != nil {
-		return err // names the request
+		return err // the error already names the request
 	}
 	defer r.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswerBytes)).Decode(out); err != nil {
@@ -131,7 +132,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body any) (*http
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxMessageBytes)) // a part of a message is still of use
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxMessageBytes)) // a part of it is useful, too
 		return nil, &StatusError{answer.StatusCode, string(bytes.TrimSpace(text))}
 	}
 	return answer, nil

@@ -14,10 +14,10 @@ import (
 	"sparrow/plan"
 )
 
-// Ratios of the compressed streams: tokens of an entry.
+// Ratios of the compressed streams: tokens per entry.
 const (
-	IndexRatio = 4   // of the stream the indexer selects from
-	HeavyRatio = 128 // of the stream that every query reads whole
+	IndexRatio = 4   // stream from which the indexer selects
+	HeavyRatio = 128 // stream that every query reads whole
 )
 
 // Params are the properties of a model that attention uses.
@@ -26,12 +26,12 @@ type Params struct {
 	QLora, OLora, OGroups int
 	Window                int
 	IndexHeads, TopK      int
-	MostHeavy             int // indices of the heavy stream of the longest sequence
+	MostHeavy             int // maximum number of indices of the heavy stream for a sequence
 	Eps                   float32
 	PlainHeads            bool // heads of queries are not normalised
-	// V4.1: number of entries of a candidate block, and maximum number of blocks; 0 where selections have one level.
+	// V4.1: number of entries of a candidate block, and maximum number of blocks; 0 if selections have one level.
 	BlockKeys, Blocks int
-	MainFreq, FarFreq []float32 // angles per position: of layers without a compressed stream, and of the others
+	MainFreq, FarFreq []float32 // angles per position: for layers without a compressed stream, and for the other layers
 }
 
 // Weights are the matrices of one layer.
@@ -42,42 +42,43 @@ type Weights struct {
 	OB            kernel.Matrix
 	QNorm, KVNorm kernel.Tensor
 	Sinks         kernel.Tensor // f32 [1, heads]
-	Compress      *Compressor   // nil where the layer has no compressed stream
-	Index         *Index        // nil for ratios other than 4
+	Compress      *Compressor   // nil if the layer has no compressed stream
+	Index         *Index        // nil if the ratio is not 4
 }
 
-// Compressor holds the matrices that make entries of Dim values.
+// Compressor holds the matrices that compute entries of Dim values.
 type Compressor struct {
 	Dim, Ratio    int
 	Values, Gates kernel.Matrix // [halves*Dim, hidden]
 	APE, Norm     kernel.Tensor
 }
 
-// width returns the size of a raw row's values, and of its gates.
+// width returns the number of values of a raw row, which is also the number of its gates.
 func (c *Compressor) width() int { return c.Values.Out() }
 
-// Overlapped reports whether groups of a ratio also read the group before them (v4 spec, 2.4).
+// Overlapped reports whether groups of a ratio also read the rows of the previous group (v4 spec, 2.4).
 func Overlapped(ratio int) bool { return ratio == IndexRatio }
 
 // Index holds the matrices that score entries.
 type Index struct {
 	Q, Weights kernel.Matrix
-	Compress   Compressor // of keys; V4.1 derives them from entries instead:
+	Compress   Compressor // compressor of keys; V4.1 computes keys from entries instead:
 	Key        kernel.Matrix
 	KeyNorm    kernel.Tensor // f32 [1, 128]
 }
 
-// Cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys;
-// window entries and the raw rows a page ends with have window pages.
+// Cache is the paged memory of one layer. One page number refers to one range of tokens in the pools of groups and of
+// keys. Window entries, and the raw rows at the end of a page, have separate window pages.
 type Cache struct {
 	Window kernel.Pool // an entry for each token
 	Extra  kernel.Pool // an entry for each group; not given for ratio 0
 	Index  kernel.Pool // an indexer key for each group; given for ratio 4
-	Tails  Rings       // raw rows that window pages end with, TailRows for each; given for ratio 4
+	Tails  Rings       // raw rows at the end of window pages, TailRows for each; given for ratio 4
 }
 
-// TailRows is the number of raw rows at the end of a page that the first group of the next page reads: a group of
-// ratio 4 also reads the group before it. Groups of ratio 128 read only their own tokens and do not cross a page's end.
+// TailRows is the number of raw rows at the end of a page that the first group of the next page reads: a group of ratio
+// 4 also reads the rows of the previous group. Groups of ratio 128 read only their own tokens and do not cross the end
+// of a page.
 const TailRows = IndexRatio
 
 // Layouts are the byte layouts of a cache.
@@ -91,18 +92,18 @@ type Attention struct {
 	scale      float32
 	index      attn.Indexer
 	main, far  kernel.Tensor // f32 [1, rope/2]
-	used       map[int]bool  // ratios that some layer has
+	used       map[int]bool  // ratios that at least one layer has
 	States     *States
-	rawWidth   map[int]int // of a ratio's compressor
+	rawWidth   map[int]int // by ratio: width of the compressor's raw rows
 	indexWidth int
 }
 
 // New prepares attention for a model whose passes are made by the builder.
 func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (*Attention, error) {
 	a := &Attention{list: list, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
-		// Heads are normalised, and YaRN changes nothing here.
+		// Query heads are normalised, and the scale of YaRN is not applied.
 		scale: float32(1 / math.Sqrt(float64(p.Dim))),
-		// The rotated half of a head is its last; query scales are not rounded to powers of two (v4 spec, 2.5).
+		// The rotated half of a head is the last one; query scales are not rounded to powers of two (v4 spec, 2.5).
 		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim,
 			Pairing: kernel.Interleaved, Scales: num.ScaleF32, Plain: p.BlockKeys > 0, Block: p.BlockKeys}}
 	for _, w := range layers {
@@ -143,60 +144,60 @@ type Pass struct {
 	closing map[int]*closing
 
 	mainAngles, farAngles kernel.Tensor // f32 [T, 64]
-	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4, as the latest indexer chose them
-	scores                kernel.Tensor // f32 [T, K]: their scores, where they are recorded
-	all                   selection     // of all rows of the pass; the rank's are the two above
-	tap                   attn.Tap      // of the layer in progress
+	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4 that the latest indexer selected
+	scores                kernel.Tensor // f32 [T, K]: scores of selected, if they are recorded
+	all                   selection     // selection for all rows of the pass; selected and scores are the rank's part
+	tap                   attn.Tap      // tap of the layer in progress
 	projected             projected
-	raw                   map[int]rawRows // of a ratio's compressor
-	key                   rawRows         // of the indexer's
+	raw                   map[int]rawRows // by ratio: raw rows of the compressor
+	key                   rawRows         // raw rows of the indexer's compressor
 	launches              []launch
 	// Kept is the arena's mark after the tensors that later layers read. Other parts of a layer may use the memory
-	// after it.
+	// after the mark.
 	Kept int64
 
 	fill filler
 }
 
-// selection is groups i32 [rows of the pass, K] and their scores f32, where they are recorded.
+// selection holds the selected groups, i32 [rows of the pass, K], and their scores, f32, if they are recorded.
 type selection struct{ groups, scores kernel.Tensor }
 
-// closing are the groups of one ratio that close in a pass, of the rank's sequences.
+// closing describes the groups of one ratio that close in a pass, in the rank's sequences.
 type closing struct {
 	closingArrays[kernel.Tensor]
 	angles  kernel.Tensor // f32 [n, 64]
 	entries kernel.Tensor // [n, dim]
-	keys    kernel.Tensor // [n, 128]: of the indexer
+	keys    kernel.Tensor // [n, 128]: indexer keys
 }
 
-// rawRows are the rows that compressed entries are made of, f32 [T, 2*halves*dim]: values, then gates, as rings hold
-// them.
+// rawRows are the rows from which compressed entries are computed, f32 [T, 2*halves*dim]: values, then gates, as in
+// rings.
 type rawRows struct{ kernel.Tensor }
 
 func (r rawRows) values() kernel.Tensor { return r.Columns(0, r.Cols/2) }
 func (r rawRows) gates() kernel.Tensor  { return r.Columns(r.Cols/2, r.Cols) }
 
-// projected has the tensors that attention of a layer reads and writes, with all rows of the pass.
+// projected holds the tensors that the attention of a layer reads and writes, with all rows of the rank.
 type projected struct {
 	q   kernel.Tensor // [T, heads*dim], rotated
 	qr  kernel.Tensor // [T, q_lora]
 	kv  kernel.Tensor // [T, dim]
 	out kernel.Tensor // [T, heads*dim]
 	z   kernel.Tensor // [T, groups*o_lora]
-	// Raw indexer queries and head weights of all rows, where the plan computes them at once.
+	// Raw indexer queries and head weights of all rows, if the plan computes them in one product.
 	joint attn.Queries
 }
 
-// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in.
+// launch is one launch of a segment: rows first to last of the rank's rows, and the memory of the launch.
 type launch struct {
 	segment               *plan.Segment
-	stage                 string // stage of its operations, for errors
+	stage                 string // stage of the launch's operations, for errors
 	first, last           int
-	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots it gathers
+	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots that the launch gathers
 	space                 attn.IndexSpace
-	indices               kernel.Tensor         // i32 [n, K]: places of selected groups
-	workspace             kernel.Tensor         // gathered entries, of the window and then of a stream
-	combined              map[int]kernel.Tensor // i32 [n, width]: rows of the workspace, by ratio
+	indices               kernel.Tensor         // i32 [n, K]: slots of the selected groups, or rows of the workspace
+	workspace             kernel.Tensor         // gathered entries: first of the window, then of a compressed stream
+	combined              map[int]kernel.Tensor // by ratio: i32 [n, width] rows of the workspace
 	lengths               kernel.Tensor         // i32 [n, 1]
 }
 
@@ -248,7 +249,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 			if err != nil {
 				return nil, err
 			}
-			if x.first < x.last { // no kernel runs for padding alone
+			if x.first < x.last { // no kernel runs if all rows are padding
 				s.launches = append(s.launches, x)
 			}
 		}
@@ -256,7 +257,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 	return s, nil
 }
 
-// rows returns the rank's rows of a tensor over all rows of the pass.
+// rows returns the rank's rows of a tensor that has all rows of the pass.
 func (s *Pass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
 }
@@ -267,7 +268,7 @@ func takeRaw(mem *kernel.Arena, rows, width int) rawRows {
 
 func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
 	p := &a.params
-	latents := mem.Take(a.act, rows, p.QLora+p.Dim) // neighbouring columns: a device may compute them as one product
+	latents := mem.Take(a.act, rows, p.QLora+p.Dim) // adjacent columns: a device may compute both in one product
 	x.qr, x.kv = latents.Columns(0, p.QLora), latents.Columns(p.QLora, p.QLora+p.Dim)
 	x.q = mem.Take(a.act, rows, p.Heads*p.Dim)
 	x.out, x.z = mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.OGroups*p.OLora)
@@ -289,7 +290,8 @@ func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
 	s.closing[ratio] = c
 }
 
-// arrangeLaunch lays out one launch. Selection ends before attention begins, so both use the same memory.
+// arrangeLaunch lays out one launch. Selection and attention use one part of memory, because selection ends before
+// attention begins.
 func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch,
 	err error) {
 	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
@@ -330,7 +332,8 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Begin adds the operations whose results every layer reads: the rotations of rows and of groups that close.
+// Begin adds the operations whose results every layer reads: the rotations of rows, and of the entries of groups that
+// close.
 func (s *Pass) Begin() {
 	if s.own.Rows == 0 {
 		return
@@ -344,8 +347,8 @@ func (s *Pass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; with several
-// ranks, each writes the output of its heads, or of its rows. Its selection goes through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out. With several
+// ranks, each rank writes the output of its heads, or of its rows. tap records or replaces the layer's selection.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
 	s.tap = tap
 	if s.own.Rows > 0 {
@@ -357,8 +360,8 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before
-// any row attends, so that a query that completes a group attends to the new entry.
+// attendOwn writes the attention output of the rank's rows. It stores everything that the pass adds to the caches
+// before any row attends, so that a query that completes a group attends to the new entry.
 func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 	angles := s.farAngles
 	if w.Ratio == 0 {
@@ -397,8 +400,8 @@ func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Proj
 	return append(to, kernel.Projection{Out: r.values(), W: c.Values}, kernel.Projection{Out: r.gates(), W: c.Gates})
 }
 
-// choose fills a launch's part of the selection by the plan's indexer path. Groups are selected, numbered within the
-// sequence; keys have the slots of their groups' entries.
+// choose fills the launch's part of the selection with the indexer path of the plan. It selects groups, numbered in the
+// sequence; the key of a group has the slot of the group's entry.
 func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
 	s.index.Select(s.list, &attn.Selection{
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,

@@ -10,8 +10,8 @@ import (
 )
 
 // Context stores the data that a drafting stage needs for the pass's tokens (dspark spec, 3.2): an entry for each
-// token, computed from u [T, hidden] by the stage's projection, in the stage's pool of window entries. Rows of
-// rejected drafts are overwritten when their position is computed again, like window entries of layers.
+// token, computed from u [T, hidden] by the stage's projection, in the stage's pool of window entries. When the
+// position of a rejected draft is computed again, its entry is overwritten, like window entries of layers.
 func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 	if s.own.Rows == 0 {
 		return
@@ -27,11 +27,11 @@ func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 type BlockPass struct {
 	*Attention
 	plan                       *plan.Plan
-	own                        plan.Run // the rank's rows; all of them unless ranks share by requests
+	own                        plan.Run // the rank's rows; all rows unless ranks divide attention by requests
 	place, slots, lens, window kernel.Tensor
 	blockLens, block           kernel.Tensor
 	angles                     kernel.Tensor // f32 [R, 64]
-	scratch                    kernel.Pool   // an entry for each row
+	scratch                    kernel.Pool   // one entry for each row
 	projected                  projected
 	// Kept is the arena's mark after the tensors that the pass reads until its end.
 	Kept int64
@@ -56,12 +56,12 @@ func (a *Attention) ArrangeBlock(p *plan.Plan, in attn.Inputs, mem *kernel.Arena
 	return s
 }
 
-// rows returns the rank's rows of a tensor over all rows.
+// rows returns the rank's rows of a tensor that has all rows.
 func (s *BlockPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.First, s.own.Count)
 }
 
-// Begin adds the operations whose results every stage reads: the rotations of rows.
+// Begin adds the operation whose result every stage reads: the rotations of rows.
 func (s *BlockPass) Begin() {
 	if s.own.Count > 0 {
 		s.list.Add(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
@@ -85,7 +85,7 @@ func (s *BlockPass) Attend(w *Weights, window kernel.Pool, out, x kernel.Tensor)
 // BlockBatch is a planned batch of blocks with the window pages of its sequences.
 type BlockBatch struct {
 	*attn.Batch
-	Windows [][]int32 // as those of Batch
+	Windows [][]int32 // window pages of each request, as in Batch
 	Pages   int       // window pages of the cache
 }
 
@@ -100,7 +100,7 @@ func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, req
 	pages := Batch{Batch: b.Batch, Windows: b.Windows, Pages: b.Pages}
 	return b.Batch.Batch.ByRank(b.Config, func(r int) error {
 		n, padding := b.Batch.Batch.Rows(b.Config, r), b.Batch.Batch.Requests[r].Padding
-		first := b.Batch.Batch.FirstPosition(b.Config, r) // of the block
+		first := b.Batch.Batch.FirstPosition(b.Config, r) // first position of the block
 		from := max(first-s.params.Window, 0)
 		if !padding {
 			if err := pages.holds(r, from, first); err != nil {
@@ -120,7 +120,7 @@ func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, req
 			if !padding {
 				position[i], slots[i] = int32(first+t), int32(i)
 				lens[i], blockLens[i] = int32(first-from), int32(n)
-				for p := from; p < first; p++ { // a block further on sees all but a few tokens at the same place
+				for p := from; p < first; p++ { // a later block attends to nearly the same tokens
 					seen[p%s.params.Window] = pages.windowSlot(r, p)
 				}
 				for k := range n {
@@ -136,7 +136,7 @@ func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, req
 	})
 }
 
-// holds checks that positions from to end of request r have window pages.
+// holds checks that the positions [from, end) of request r have window pages.
 func (b *Batch) holds(r, from, end int) error {
 	tables := b.windows(r)
 	for p := from; p < end; p = (p/b.PageTokens + 1) * b.PageTokens {

@@ -92,9 +92,9 @@ func (p *promptBench) form(pass *Pass) turns.Form {
 	return f
 }
 
-// prompt times a prompt of n tokens in chunks of 2048 on a CPU, or of 8192 on a GPU. It sums over chunks the time of
-// the gathered form, including its gather, and of the form in place. At most four evenly spaced chunks are timed;
-// each represents the chunks around it.
+// prompt measures a prompt of n tokens in chunks of 2048 on a CPU, or of 8192 on a GPU. It adds up the times of all
+// chunks, for the gathered form including its gather, and for the form in place. At most four evenly spaced chunks are
+// measured; each represents the chunks around it.
 func (p *promptBench) prompt(n int) {
 	p.Helper()
 	size := 8192
@@ -128,7 +128,7 @@ func (p *promptBench) prompt(n int) {
 	p.Report(sums[:], forms...)
 }
 
-// BenchmarkPrompt compares both prefill forms of DeepSeek-V4 in layers with each compressed stream.
+// BenchmarkPrompt compares the two prefill forms of DeepSeek-V4 in layers with each compressed stream.
 func BenchmarkPrompt(b *testing.B) {
 	const longest = 30 << 10
 	turns.EachDevice(b, func(t turns.Bench) {

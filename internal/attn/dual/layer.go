@@ -7,15 +7,15 @@ import (
 
 // projection holds the inputs of project.
 type projection struct {
-	window    kernel.Pool         // takes the pass's window entries
+	window    kernel.Pool         // receives the pass's window entries
 	x, angles kernel.Tensor       // normalised rows, and their angles
-	slots     kernel.Tensor       // of their entries
-	joint     bool                // indexer queries are computed with the others
-	to        []kernel.Projection // other products of x
-	then      func()              // adds what only these products are needed for; nil: nothing
+	slots     kernel.Tensor       // slots of the window entries
+	joint     bool                // indexer queries are computed in the list of products
+	to        []kernel.Projection // further products of x
+	then      func()              // adds the operations that need only these products; nil for none
 }
 
-// project computes queries and their latents, and stores the pass's window entries. Products of the same rows go
+// project computes queries and their latents, and stores the pass's window entries. Products of x are computed
 // together.
 func (a *Attention) project(p *projected, w *Weights, in projection) {
 	to := append(in.to, kernel.Projection{Out: p.qr, W: w.QA}, kernel.Projection{Out: p.kv, W: w.KV})
@@ -46,8 +46,8 @@ func (a *Attention) rotate(x, angles kernel.Tensor, inverse bool) {
 		Pairing: kernel.Interleaved, Inverse: inverse})
 }
 
-// output applies the inverse rotation to the heads, because values are rotated like keys, and projects group by group.
-// Of several ranks each has the groups of its heads.
+// output applies the inverse rotation to the heads, because values are rotated like keys, and projects each group of
+// heads. With several ranks, each rank has the groups of its heads.
 func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) {
 	a.rotate(p.out, angles, true)
 	width, n := p.out.Cols/a.params.OGroups, a.params.OLora
@@ -58,8 +58,8 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 }
 
 // closeAll computes the entries, and for the indexer the keys, of every group that ends in this pass. Padding entries
-// have no source. It needs only the first matrix products of the layer, so a device may run it together with the
-// operations after them.
+// have no source. It needs only the first matrix products of the layer, so a device may run it in parallel with the
+// following operations.
 func (s *Pass) closeAll(layer int, w *Weights) {
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	s.list.At("compressor", layer)
@@ -94,14 +94,14 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 		s.list.Add(kernel.KeyStoreArgs{Keys: e.keys, Norm: x.Norm, Eps: s.params.Eps, Angles: e.angles,
 			Hadamard: attn.Hadamard(c.Index.Layout), Slots: e.slots, Pool: c.Index})
 	}
-	// A device may copy them in one launch.
+	// A device may copy both in one launch.
 	s.keepRows(rings.Main, raw, e.keep)
 	s.keepRows(c.Tails.Main, raw, e.tail)
 	s.keepRows(rings.Index, s.key, e.keep)
 	s.keepRows(c.Tails.Index, s.key, e.tail)
 }
 
-// closeGroups computes entries from the pass's rows and the ring.
+// closeGroups computes the entries of groups from the pass's rows and from the ring.
 func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, raw rawRows) {
 	if out.Rows > 0 {
 		s.list.Add(kernel.CompressArgs{Out: out, Values: raw.values(), Gates: raw.gates(), State: ring, APE: c.APE,
@@ -109,12 +109,12 @@ func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, r
 	}
 }
 
-// keepRows stores raw rows at given positions.
+// keepRows stores raw rows at the given positions; negative positions are skipped.
 func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
 	s.list.Add(kernel.PutArgs{Out: to, X: raw.Tensor, Rows: places})
 }
 
-// paged attends over the pools in place.
+// paged computes attention over the pools in place.
 func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,
@@ -131,8 +131,8 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	s.list.Add(a)
 }
 
-// flat gathers the entries that the launch's rows attend to into one workspace, window entries first, and attends
-// over it.
+// flat gathers the entries that the launch's rows attend to into one workspace, window entries first, and computes
+// attention over it.
 func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	join := kernel.CombineArgs{Out: l.combined[w.Ratio], Lens: l.lengths, Window: rows(s.window),

@@ -11,12 +11,12 @@ import (
 // Batch is a planned batch with the window pages of its sequences and their states.
 type Batch struct {
 	*attn.Batch
-	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
-	Pages   int       // window pages of the cache
-	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
+	Windows [][]int32 // window pages of each request; nil if they have the numbers of the pages
+	Pages   int       // number of window pages of the cache
+	States  []*State  // nil for padding requests: their rows store nothing and attend to nothing
 }
 
-// windows returns the window pages of request r, one for each of its pages.
+// windows returns the window pages of request r, one for each page of its table.
 func (b *Batch) windows(r int) []int32 {
 	if len(b.Windows) == 0 || b.Windows[r] == nil {
 		return b.Tables[r]
@@ -32,7 +32,7 @@ type inputArrays[T any] struct {
 	groupStart                              T // [T, 1]
 	window, heavy                           T // [T, width]
 	table                                   T // [requests, width]
-	gatherWindow, gatherGroups, gatherHeavy T // slots, launch after launch
+	gatherWindow, gatherGroups, gatherHeavy T // slots of all launches, one after the other
 }
 
 func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
@@ -44,13 +44,13 @@ func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
 		gatherGroups: array(plan.GroupSlots), gatherHeavy: array(plan.HeavySlots)}
 }
 
-// closingArrays are the input arrays of the groups of one ratio that close in a pass.
+// closingArrays are the input arrays for the groups of one ratio that close in a pass.
 type closingArrays[T any] struct {
 	sources T // [n, slots of an entry]
 	slots   T // [n, 1]
 	place   T // [n, 1]: first position of the group
 	keep    T // [T, 1]
-	tail    T // [T, 1]; without rows for ratio 128
+	tail    T // [T, 1]; no rows for ratio 128
 }
 
 func closingOf[T any](ratio int, array func(plan.ArrayName) T) closingArrays[T] {
@@ -73,11 +73,12 @@ type filler struct {
 	windowWidth, heavyWidth int
 
 	rowAt   []int32 // row of each new token, request after request
-	rowBase []int   // where each request's part of rowAt begins
+	rowBase []int   // start of each request's part of rowAt
 	tables  [][]int32
 }
 
-// Prepare fills the arrays that attention reads. It reads the batch, its page tables and states and touches no device.
+// Prepare fills the arrays that attention reads. It reads the batch, its page tables and its states, and does not use
+// the device.
 func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	f := &s.fill
 	keep := *f
@@ -179,7 +180,7 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	return nil
 }
 
-// place returns the slot of position p of request r in a pool with an entry for every ratio tokens.
+// place returns the slot of position p of request r in a pool with one entry for every ratio tokens.
 func (f *filler) place(r, p, ratio int) int32 {
 	n := f.batch.PageTokens
 	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
@@ -191,7 +192,7 @@ func (f *filler) windowPlace(r, p int) int32 {
 	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
 }
 
-// launch lists the inputs of one launch: indices of the window and of the heavy stream for every row and, where it
+// launch lists the inputs of one launch: indices of the window and of the heavy stream for every row and, if the launch
 // gathers a workspace or keys, their slots.
 func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(g, l)
@@ -222,7 +223,7 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 		f.lists(first, last, flat)
 		return
 	}
-	var wait sync.WaitGroup // a device waits for the lists of a prompt: 200 numbers a row
+	var wait sync.WaitGroup // the device waits for the lists of a prompt: 200 numbers a row
 	for r := first; r < last; r += listedRows {
 		wait.Go(func() { f.lists(r, min(r+listedRows, last), flat) })
 	}
@@ -232,15 +233,15 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 // listedRows is the number of rows whose lists one goroutine writes.
 const listedRows = 512
 
-// lists writes the indices of some rows.
+// lists writes the indices of the rows [first, last).
 func (f *filler) lists(first, last int, flat bool) {
 	for r := first; r < last; r++ {
 		f.indices(r, flat)
 	}
 }
 
-// indices writes a row's window and heavy indices: slots of the pools, or, for a workspace, indices into the rows
-// gathered for the row's request, from the start of its part.
+// indices writes a row's window and heavy indices: slots of the pools, or, for a workspace, indices in the rows
+// gathered for the row's request.
 func (f *filler) indices(r int, flat bool) {
 	q, n := int(f.request[r]), int(f.windowLen[r])
 	from := int(f.position[r]) - n + 1
@@ -248,7 +249,7 @@ func (f *filler) indices(r int, flat bool) {
 	heavy := f.heavy[r*f.heavyWidth : (r+1)*f.heavyWidth]
 	groups := min(int(f.heavyLen[r]), len(heavy))
 	if flat {
-		count(window[:n], from) // windowBase subtracts the positions that were not gathered
+		count(window[:n], from) // windowBase subtracts the number of positions that were not gathered
 		count(heavy[:groups], 0)
 	} else {
 		for i := range n {
@@ -262,14 +263,14 @@ func (f *filler) indices(r int, flat bool) {
 	fill(heavy[groups:], -1)
 }
 
-// count writes numbers from one on.
+// count writes from, from+1, and so on to `to`.
 func count(to []int32, from int) {
 	for i := range to {
 		to[i] = int32(from + i)
 	}
 }
 
-// gather lists the slots of every window entry that rows first to last attend to, request by request. Rows of one
+// gather lists the slots of every window entry that the rows [first, last) attend to, request by request. Rows of one
 // request are adjacent, in ascending order.
 func (f *filler) gather(to []int32, first, last int) {
 	at := 0
@@ -287,15 +288,15 @@ func (f *filler) gather(to []int32, first, last int) {
 	}
 }
 
-// closing lists the groups of one ratio that close in the pass, and where raw rows are stored for groups that close
-// later. A token that ends a group closes it; requests whose rows could close more are padded with entries without
-// source and slot.
+// closing lists the groups of one ratio that close in the pass, and the places where raw rows are stored for groups
+// that close later. A token that ends a group closes it. A request may have fewer groups that close than its number of
+// rows allows; the remaining entries are padding without source and slot.
 func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	c := closingOf(ratio, block.Array)
 	width := s.closing[ratio].sources.Cols
 	fill(c.keep, -1)
 	ring, n, b := ringOf(ratio), 0, f.batch
-	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // which returns no error
+	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // visit never returns an error
 		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
 		n = f.closed(c, closer{request: r, ratio: ratio, ring: ring, width: width,
 			own: int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)}, n)
@@ -310,15 +311,15 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	}
 }
 
-// closer is a request whose groups of a ratio close.
+// closer describes a request whose groups of one ratio may close.
 type closer struct {
 	request, ratio int
-	ring           int   // rows that are kept for the ratio
-	width          int   // sources of an entry
-	own            int32 // first row of its rank: sources are counted from there
+	ring           int   // number of rows in the ratio's ring
+	width          int   // number of sources of an entry
+	own            int32 // first row of the rank, from which sources are counted
 }
 
-// closed lists the groups that one request closes, from entry n on, and returns the entry after them.
+// closed lists the groups that one request closes, starting at entry n, and returns the number of the next entry.
 func (f *filler) closed(c closingArrays[[]int32], x closer, n int) int {
 	b, r, st := f.batch, x.request, f.batch.States[x.request]
 	if st == nil {
@@ -349,7 +350,7 @@ func fill(to []int32, v int32) {
 	}
 }
 
-// tails lists the rows at the end of pages, which other sequences need to continue after the page.
+// tails lists the rows at the end of pages, which another sequence needs if it continues after the page.
 func (f *filler) tails(to []int32) {
 	fill(to, -1)
 	b, page := f.batch, f.batch.PageTokens
@@ -367,8 +368,8 @@ func (f *filler) tails(to []int32) {
 	}
 }
 
-// source returns the raw row of position q of request r: a row of this pass, one of the rings, or none before the
-// sequence begins.
+// source returns the source number of the raw row of position q of request r: a row of this pass or of the ring, or -1
+// before the beginning of the sequence.
 func (f *filler) source(r, q int, st *State, ring int) int32 {
 	switch {
 	case q < 0:

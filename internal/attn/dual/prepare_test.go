@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// facts returns the facts of a model with one layer of each ratio.
+// facts returns the plan's description of a model with one layer of each ratio.
 func facts(topK int) plan.Model {
 	return plan.Model{Family: plan.DeepSeekV4, Heads: 4, K: topK, IndexHeads: 4, QKDim: 512, VDim: 512, Layers: 3,
 		Context: 1 << 20, Window: 128, Ratios: []int{0, 4, 128}}
@@ -83,7 +83,7 @@ func (a arrays) row(name plan.ArrayName, r int) []int32 {
 	return a.of(name)[r*n:][:n]
 }
 
-// at returns the row of a position.
+// at returns the row that has a position.
 func (a arrays) at(position int32) int { return slices.Index(a.of(plan.Positions), position) }
 
 func (a arrays) equal(name plan.ArrayName, want ...int32) {
@@ -164,8 +164,8 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// A workspace holds, for each launch, the window entries and groups that its rows attend to; combined indices refer
-// to them at their positions in the workspace.
+// For each launch, a workspace holds the window entries and groups that the launch's rows attend to, and combined
+// indices refer to their positions in the workspace.
 func TestWorkspacePlaces(t *testing.T) {
 	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(10, 300))
 	if len(h.plan.Segments) != 1 || len(h.plan.Segments[0].Launches) != 1 {
@@ -234,8 +234,8 @@ func TestEntrySources(t *testing.T) {
 	}
 }
 
-// A decode pass has an entry of each ratio, whether or not its token completes a group. If it does not, the entry has
-// neither a source nor a slot.
+// A decode pass has one entry of each ratio, whether or not its token completes a group. If the token does not, the
+// entry has neither a source nor a slot.
 func TestDecodePadsGroups(t *testing.T) {
 	decode := func(cached int) arrays {
 		return prepared(t, plan.Policy{KV: "fp8"}, 64, plan.DecodeRequest(cached+1))
@@ -271,7 +271,7 @@ func TestDecodePadsGroups(t *testing.T) {
 	h.equal(plan.HeavyCloses, 10*2)
 }
 
-// The rings hold the rows that an open group needs after any length, also after nine tokens were truncated.
+// The rings hold the rows that an open group needs for any length, including after nine tokens were truncated.
 func TestRingsAreLongEnough(t *testing.T) {
 	states := &States{layers: []*Weights{{Ratio: 0}, {Ratio: 4}, {Ratio: 128}}}
 	for n := range 1100 {
@@ -287,7 +287,7 @@ func TestRingsAreLongEnough(t *testing.T) {
 	}
 }
 
-// The offsets of tensors depend only on the plan: when a pass is laid out twice, all tensors have the same offsets.
+// The offsets of tensors depend only on the plan: if a pass is laid out twice, all tensors have equal offsets.
 func TestPlacesAreThePlansAlone(t *testing.T) {
 	b := build(t, plan.Policy{KV: "fp8"}, 64, plan.PassTarget, plan.ExtendRequest(500, 300))
 	a := attention(t, 64)

@@ -9,19 +9,19 @@ import (
 	"sparrow/plan"
 )
 
-// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4). Each layer has its own window. There are also entries of one or
-// two tokens: a few layers make them, and all following layers read them, up to the next layer that makes entries.
-// Even fewer layers select; the others use the latest selection. One layer selects the best blocks of entries, inside
-// which later layers select.
+// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4). Each layer has its own window. In addition there are entries of
+// one or two tokens: a few layers make entries, and the following layers read them, up to the next layer that makes
+// entries. Still fewer layers select entries; the other layers use the latest selection. One layer selects the best
+// blocks of entries, and later layers select only inside these blocks.
 
 // SharedLayer describes the data that a layer reads from other layers.
 type SharedLayer struct {
-	*Weights             // Compress is given where the layer makes entries, Index where it selects
-	Entries  kernel.Pool // of the layer it shares with, or its own
-	Keys     kernel.Pool // the same, for indexer keys
+	*Weights             // Compress is given if the layer makes entries, and Index if it selects
+	Entries  kernel.Pool // entries of this layer, or of the layer whose entries it reads
+	Keys     kernel.Pool // indexer keys of this layer, or of the layer whose entries it reads
 	Window   kernel.Pool
-	Publish  bool // keeps candidates
-	Within   bool // selects inside them
+	Publish  bool // keeps candidate blocks
+	Within   bool // selects only inside candidate blocks
 }
 
 // SharedPass is the attention of every layer in one forward pass. T is the number of rows for which the rank computes
@@ -36,18 +36,18 @@ type SharedPass struct {
 	closing   struct {
 		angles  kernel.Tensor // f32 [n, 64]
 		entries kernel.Tensor // [n, dim]
-		latents kernel.Tensor // [n, dim]: entries, normalised
+		latents kernel.Tensor // [n, dim]: entries, normalised and not rotated
 		keys    kernel.Tensor // [n, 128]
 	}
-	single struct { // the same of entries of one token, [T, ...]
+	single struct { // tensors for entries of one token, [T, ...]
 		entries, latents, keys kernel.Tensor
 	}
-	selected, scores kernel.Tensor // i32 and f32 [T, K]: entries, as the latest indexer chose them
-	all              selection     // of all rows of the pass
-	blocks           kernel.Tensor // i32 [rows of the pass, most blocks]: those that the layer of candidates keeps
+	selected, scores kernel.Tensor // i32 and f32 [T, K]: entries that the latest indexer selected, and their scores
+	all              selection     // selection for all rows of the pass
+	blocks           kernel.Tensor // i32 [rows of the pass, most blocks]: candidate blocks
 	candidates       attn.Candidates
 	projected        projected
-	raw              rawRows // of entries of two tokens
+	raw              rawRows // raw rows of entries of two tokens
 	launches         []launch
 	// Kept is the arena's mark after the tensors that later layers read.
 	Kept int64
@@ -109,7 +109,7 @@ func (a *Attention) ArrangeShared(p *plan.Plan, in attn.Inputs, mem *kernel.Aren
 			if x.space, err = s.index.Arrange(mem, p, g, &g.Launches[j], l.Index, s.act); err != nil {
 				return nil, err
 			}
-			mem.Reset(mark) // selection ends before attention begins
+			mem.Reset(mark) // selection ends before attention begins, so both use this memory
 			x.indices = mem.Take(kernel.I32, x.last-x.first, k)
 			if x.first < x.last {
 				s.launches = append(s.launches, x)
@@ -119,12 +119,13 @@ func (a *Attention) ArrangeShared(p *plan.Plan, in attn.Inputs, mem *kernel.Aren
 	return s, nil
 }
 
-// rows returns the rank's rows of a tensor over all rows of the pass.
+// rows returns the rank's rows of a tensor that has all rows of the pass.
 func (s *SharedPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
 }
 
-// Begin adds the operations whose results every layer reads: the rotations of rows and of groups that close.
+// Begin adds the operations whose results every layer reads: the rotations of rows, and of the entries of groups that
+// close.
 func (s *SharedPass) Begin() {
 	if s.own.Rows == 0 {
 		return
@@ -136,8 +137,8 @@ func (s *SharedPass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; with several
-// ranks, each writes the output of its heads, or of its rows. Its selection goes through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out. With several
+// ranks, each rank writes the output of its heads, or of its rows. tap records or replaces the layer's selection.
 func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	if s.own.Rows > 0 {
 		s.attendOwn(layer, w, s.rows(out), s.rows(x), tap)
@@ -149,7 +150,7 @@ func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap 
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// Context stores the data that a drafting stage needs for the tokens of the pass, as [Pass.Context] does.
+// Context stores the data that a drafting stage needs for the tokens of the pass; see [Pass.Context].
 func (s *SharedPass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 	if s.own.Rows == 0 {
 		return
@@ -159,8 +160,8 @@ func (s *SharedPass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 		Slots: s.slots, Pool: window})
 }
 
-// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
-// row attends: a query that completes a pair attends to the new entry.
+// attendOwn writes the attention output of the rank's rows. It stores everything that the pass adds to the caches
+// before any row attends, so that a query that completes a pair attends to the new entry.
 func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.far
 	if w.Ratio == 0 {
@@ -191,7 +192,7 @@ func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, 
 	s.output(p, w.Weights, out, angles)
 }
 
-// compress stores the entries of the pass and their indexer keys, which are made of the entries before rotation.
+// compress stores the entries of the pass and their indexer keys, which are computed from the entries before rotation.
 func (s *SharedPass) compress(layer int, w *SharedLayer) {
 	if w.Compress == nil {
 		return
@@ -219,7 +220,7 @@ func (s *SharedPass) compress(layer int, w *SharedLayer) {
 		Pool: w.Keys})
 }
 
-// choose fills a launch's part of the selection: entries, counted in the sequence.
+// choose fills the launch's part of the selection with entries, numbered in the sequence.
 func (s *SharedPass) choose(l *launch, w *SharedLayer, hidden, angles kernel.Tensor) {
 	x := attn.Selection{Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 		Q: w.Index.Q, W: w.Index.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint,
@@ -237,7 +238,7 @@ func (s *SharedPass) choose(l *launch, w *SharedLayer, hidden, angles kernel.Ten
 	s.index.Select(s.list, &x)
 }
 
-// attend reads the window and the selected entries in place.
+// attend computes attention over the window and the selected entries in place.
 func (s *SharedPass) attend(l *launch, w *SharedLayer) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,

@@ -11,11 +11,11 @@ import (
 type sharedArrays[T any] struct {
 	request, position, slots, windowLen    T // [T, 1]
 	window                                 T // [T, width]
-	groups, kept, keep                     T // [T, 1]: of entries of two tokens
-	entries, entriesKept, entrySlots       T // [T, 1]: of entries of one token
+	groups, kept, keep                     T // [T, 1]: for entries of two tokens
+	entries, entriesKept, entrySlots       T // [T, 1]: for entries of one token
 	blockCounts, candidateKeys, rowNumbers T // [T, 1]
 	table                                  T // [requests, width]
-	sources, closeSlots, place             T // [n, 2], [n, 1], [n, 1]: entries of two tokens that close
+	sources, closeSlots, place             T // [n, 2], [n, 1], [n, 1]: for entries of two tokens that close
 }
 
 func sharedArraysOf[T any](array func(plan.ArrayName) T) sharedArrays[T] {
@@ -27,7 +27,7 @@ func sharedArraysOf[T any](array func(plan.ArrayName) T) sharedArrays[T] {
 		sources: array(plan.CloseSources), closeSlots: array(plan.CloseSlots), place: array(plan.ClosePositions)}
 }
 
-// eachRow visits the arrays with a line for every row of the pass.
+// eachRow visits the arrays that have a line for every row of the pass.
 func (a *sharedArrays[T]) eachRow(visit func(*T)) {
 	for _, x := range []*T{&a.request, &a.position, &a.slots, &a.windowLen, &a.window, &a.groups, &a.kept, &a.keep,
 		&a.entries, &a.entriesKept, &a.entrySlots, &a.blockCounts, &a.candidateKeys, &a.rowNumbers} {
@@ -41,7 +41,8 @@ type sharedFiller struct {
 	filler // tables and window places
 }
 
-// Prepare fills the arrays that attention reads. It reads the batch, its page tables and states and touches no device.
+// Prepare fills the arrays that attention reads. It reads the batch, its page tables and its states, and does not use
+// the device.
 func (s *SharedPass) Prepare(b *Batch, block attn.Block) error {
 	f := &s.fill
 	keep := f.filler
@@ -53,7 +54,7 @@ func (s *SharedPass) Prepare(b *Batch, block attn.Block) error {
 		return err
 	}
 	sharing := &b.Config.Model.Sharing
-	blocks := 1 // tokens of an entry of the layer that keeps candidates
+	blocks := 1 // tokens per entry of the layer that keeps candidate blocks
 	if c := sharing.Candidates; c < len(b.Config.Model.Ratios) {
 		blocks = max(b.Config.Model.Ratios[c], 1)
 	}
@@ -104,7 +105,8 @@ func (f *sharedFiller) row(s *SharedPass, r attn.Row, sharing *plan.Sharing, rat
 	return nil
 }
 
-// close lists the pairs of tokens that the pass completes, and where raw rows are stored for incomplete pairs.
+// close lists the pairs of tokens that the pass completes, and the places where raw rows are stored for incomplete
+// pairs.
 func (f *sharedFiller) close(s *SharedPass) {
 	a, b, n := &f.sharedArrays, f.batch, 0
 	if len(a.keep) == 0 {
@@ -112,7 +114,7 @@ func (f *sharedFiller) close(s *SharedPass) {
 	}
 	const ratio = 2
 	c := closingArrays[[]int32]{sources: a.sources, slots: a.closeSlots, place: a.place, keep: a.keep}
-	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // which returns no error
+	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // visit never returns an error
 		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
 		n = f.closed(c, closer{request: r, ratio: ratio, ring: ringOf(ratio), width: ratio,
 			own: int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)}, n)

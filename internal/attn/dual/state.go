@@ -6,16 +6,16 @@ import (
 	"sparrow/kernel"
 )
 
-// A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, row p mod
-// ring for position p. A group that closes reads the rows it needs from this step and from the ring; the bits of an
-// entry do not depend on the source.
+// A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, where position
+// p has row p mod ring. A group that closes reads its rows from this step and from the ring; its entry does not depend
+// on where the rows come from.
 //
 // Rings hold twice the rows that a group needs, so that as many tokens as a group has can be truncated: rows are
 // addressed by position, and rows of truncated tokens are overwritten before they are read.
 const ringGroups = 2
 
-// ringOf returns the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the previous group, and
-// 256 for ratio 128.
+// ringOf returns the number of rows of a ring: 16 for ratio 4, whose groups also read the previous group, and 256 for
+// ratio 128.
 func ringOf(ratio int) int {
 	if Overlapped(ratio) {
 		return 2 * ringGroups * ratio
@@ -23,10 +23,11 @@ func ringOf(ratio int) int {
 	return max(ringGroups*ratio, leastRing)
 }
 
-// leastRing lets the states of small groups be truncated by a few tokens, too.
+// leastRing is the minimum number of rows of a ring, so that states with small groups can also be truncated by a few
+// tokens.
 const leastRing = 16
 
-// firstNeeded returns the first position whose raw row a sequence of n tokens still needs.
+// firstNeeded returns the first position whose raw row a sequence of n tokens may still read.
 func firstNeeded(n, ratio int) int {
 	first := n / ratio * ratio
 	if Overlapped(ratio) {
@@ -39,10 +40,10 @@ func firstNeeded(n, ratio int) int {
 type State struct {
 	of    *States
 	slot  int
-	len   int // tokens
-	low   int // no row before this position is in the rings
+	len   int // number of tokens
+	low   int // first position whose row may be in the rings
 	draft draftMark
-	high  int // one more than the last position ever written since the sequence began
+	high  int // highest position written since the sequence began, plus 1
 }
 
 // States holds the rings of all sequences, layer by layer. Slots are reused. Reserve allocates slots for the expected
@@ -53,7 +54,7 @@ type States struct {
 	slots  int
 	free   []int
 	rings  []Rings // one for each layer
-	// OnGrow, when set, is called with the new number of slots.
+	// OnGrow, if set, is called with the new number of slots.
 	OnGrow func(slots int) error
 }
 
@@ -85,8 +86,8 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues after n cached tokens, which are whole pages: the last of
-// their window pages contains the raw rows that the next group reads.
+// Restore makes the state of a sequence that continues after n cached tokens, which are whole pages. The last window
+// page of these tokens has the raw rows that the next group reads.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -125,13 +126,13 @@ func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache
 	return nil
 }
 
-// Held counts the states that were made and not released.
+// Held returns the number of states that were made and not released.
 func (s *States) Held() int { return s.slots - len(s.free) }
 
-// Slots returns the number of sequences that fit without growth.
+// Slots returns the number of sequences for which the rings have space.
 func (s *States) Slots() int { return s.slots }
 
-// Reserve allocates slots for the given number of sequences and keeps the rows of the present ones.
+// Reserve allocates slots for the given number of sequences and keeps the rows of existing states.
 func (s *States) Reserve(slots int) error {
 	if slots <= s.slots {
 		return nil
@@ -152,7 +153,7 @@ func (s *States) Reserve(slots int) error {
 	return nil
 }
 
-// grow makes larger rings, with the rows of the present ones.
+// grow allocates larger rings in `to` and copies the rows of existing states.
 func (s *States) grow(to []Rings, slots int) (err error) {
 	for i, w := range s.layers {
 		var old Rings
@@ -187,7 +188,7 @@ func (s *States) growRing(old kernel.Tensor, slots int, c *Compressor) (kernel.T
 	return t, s.dev.Copy(kernel.CopyArgs{Out: t.Slice(0, old.Rows), X: old})
 }
 
-// Of checks that a state belongs to these rings and was not released.
+// Of returns st as a State if it belongs to these rings and was not released, otherwise an error.
 func (s *States) Of(st any, sequence int) (*State, error) {
 	x, ok := st.(*State)
 	switch {
@@ -225,8 +226,8 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate removes the tokens from n on. It succeeds as long as the rings still hold every row that the group open at
-// n needs: always for the last 9 tokens, and for n = 0.
+// Truncate removes all tokens from number n on. It succeeds if the rings still hold every row that the group open at n
+// needs, which is always so for the last 9 tokens and for n = 0.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
 		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d", s.len, n)
@@ -242,7 +243,7 @@ func (s *State) Truncate(n int) error {
 	return nil
 }
 
-// holds checks that the rings have the rows that a sequence of n tokens needs.
+// holds checks that the rings have the rows that a sequence of n tokens may still read.
 func (s *State) holds(n int) error {
 	for _, w := range s.of.layers {
 		if w.Ratio == 0 {
@@ -257,10 +258,10 @@ func (s *State) holds(n int) error {
 	return nil
 }
 
-// Begin records that n more rows are about to be written. If the pass fails, the rings may hold some of them.
+// Begin records that n further rows are about to be written. If the pass fails, the rings may hold some of these rows.
 func (s *State) Begin(n int) { s.high = max(s.high, s.len+n) }
 
-// Advance makes n more tokens part of the sequence.
+// Advance makes n further tokens part of the sequence.
 func (s *State) Advance(n int) { s.len += n }
 
 // Release frees the slot.
@@ -271,7 +272,7 @@ func (s *State) Release() {
 	}
 }
 
-// Check reports whether a sequence whose next token has that position can continue from this state.
+// Check returns an error unless a sequence whose next token is at position first can continue from this state.
 func (s *State) Check(sequence, first int) error {
 	if s.len != first {
 		return fmt.Errorf("sequence %d continues at position %d, its state covers %d tokens", sequence, first, s.len)
@@ -282,8 +283,8 @@ func (s *State) Check(sequence, first int) error {
 	return nil
 }
 
-// RawBytes returns the size of one raw row of a compressor to entries of dim values: float32 values and gates, for each
-// half.
+// RawBytes returns the size in bytes of one raw row of a compressor to entries of dim values: float32 values and gates,
+// for each half.
 func RawBytes(ratio, dim int) int {
 	if Overlapped(ratio) {
 		dim *= 2
@@ -291,5 +292,5 @@ func RawBytes(ratio, dim int) int {
 	return 2 * dim * 4
 }
 
-// RingBytes returns the memory of one sequence's ring of a compressor to entries of dim values.
+// RingBytes returns the size in bytes of one sequence's ring of a compressor to entries of dim values.
 func RingBytes(ratio, dim int) int { return ringOf(ratio) * RawBytes(ratio, dim) }

@@ -9,36 +9,36 @@ import (
 	"sparrow/plan"
 )
 
-// DraftRing is the number of entries that the drafting block keeps per sequence: a window, and as many more as can be
-// drafted and then rejected.
+// DraftRing is the number of entries that the drafting block keeps per sequence: a window, and as many further entries
+// as can be drafted and then rejected.
 const DraftRing = 256
 
-// draftMark is the range of valid entries of a sequence's ring: positions low to high.
+// draftMark is the range of valid entries of a sequence's ring: the positions [low, high).
 type draftMark struct{ epoch, low, high int }
 
-// DraftCache holds the entries of the drafting block, one ring for each state. The entries are not stored in pages: a
-// sequence that begins after cached pages drafts with a shorter window at first.
+// DraftCache holds the entries of the drafting block, one ring for each state. The entries are not stored in pages, so
+// a sequence that begins after cached pages first drafts with a shorter window.
 type DraftCache struct {
 	dev   kernel.Device
-	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given without drafts
-	epoch int         // counts the pool's allocations: entries marked with another epoch are lost
-	entry layout.V4   // nil without drafts
+	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given if there are no drafts
+	epoch int         // number of allocations of the pool; entries marked with an earlier epoch are lost
+	entry layout.V4   // nil if there are no drafts
 }
 
 // NewDraftCache makes an empty cache.
 func NewDraftCache(dev kernel.Device) *DraftCache { return &DraftCache{dev: dev} }
 
-// Use sets the layout of entries, nil without drafting, and allocates rings for the given number of states.
+// Use sets the layout of entries (nil disables drafting) and allocates rings for the given number of states.
 func (c *DraftCache) Use(entry layout.V4, slots int) error {
 	c.entry = entry
 	return c.Grow(slots)
 }
 
-// Given reports whether there is a cache.
+// Given reports whether drafting is enabled.
 func (c *DraftCache) Given() bool { return c.entry != nil }
 
-// Grow allocates the rings of the given number of slots. Their entries are lost: drafts have a shorter window at first,
-// output is unchanged.
+// Grow allocates the rings of the given number of slots. Existing entries are lost: drafts first have a shorter window,
+// and output is unchanged.
 func (c *DraftCache) Grow(slots int) error {
 	if c.pool.Mem.Given() {
 		c.dev.Free(c.pool.Mem.Buf)
@@ -53,12 +53,12 @@ func (c *DraftCache) Grow(slots int) error {
 	return err
 }
 
-// WindowPass is attention over a window only, in one pass of the drafting block. For each request only the last rows
-// are computed, which later rows attend to: R of them, request by request.
+// WindowPass is attention over only a window, in one pass of the drafting block. For each request it computes only the
+// last rows, to which later rows attend: R rows, request by request.
 type WindowPass struct {
 	*Attention
 	plan                       *plan.Plan
-	own                        plan.Run // the rank's rows among them; all of them unless ranks share by requests
+	own                        plan.Run // the rank's part of the R rows; all unless ranks divide attention by requests
 	cache                      *DraftCache
 	place, slots, lens, window kernel.Tensor
 	angles                     kernel.Tensor // f32 [R, 64]
@@ -79,12 +79,12 @@ func (a *Attention) ArrangeWindow(p *plan.Plan, in attn.Inputs, mem *kernel.Aren
 	return s
 }
 
-// rows returns the rank's rows of a tensor over all computed rows.
+// rows returns the rank's rows of a tensor that has all R rows.
 func (s *WindowPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.First, s.own.Count)
 }
 
-// Attend stores the rows' entries in their rings and attends to them.
+// Attend stores the rows' entries in their rings and computes attention over the rings.
 func (s *WindowPass) Attend(w *Weights, out, x kernel.Tensor) {
 	if s.own.Count > 0 {
 		s.attendOwn(w, s.rows(out), s.rows(x))
@@ -103,19 +103,19 @@ func (s *WindowPass) attendOwn(w *Weights, out, x kernel.Tensor) {
 
 // WindowRow is one computed row of the drafting block.
 type WindowRow struct {
-	Index   int // among the computed rows
+	Index   int // number of the row among the computed rows
 	Request int
 	Token   int // index among the request's rows
 	Last    bool
 }
 
-// Prepare chooses the rows, lists the entries that they attend to, and calls visit for each.
+// Prepare chooses the rows to compute, lists the entries that they attend to, and calls visit for each row.
 func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, visit func(WindowRow) error) error {
 	position, slots, lens := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.WindowLengths)
 	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols
 	draftRows, i := block.Array(plan.DraftRows), 0
 	return b.Batch.ByRank(b.Config, func(r int) error {
-		st := states[r] // nil: padding, whose rows store nothing and see nothing
+		st := states[r] // nil for padding, whose rows store nothing and attend to nothing
 		first, n := b.Batch.FirstPosition(b.Config, r), b.Batch.Rows(b.Config, r)
 		skip := max(n-s.params.Window, 0)
 		if st != nil {
@@ -146,11 +146,11 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 	})
 }
 
-// ForgetDrafts marks every entry of the ring as invalid, after a pass of the drafting block failed.
+// ForgetDrafts marks every entry of the ring as invalid. It is called after a failed pass of the drafting block.
 func (s *State) ForgetDrafts() { s.draft = draftMark{} }
 
-// mark records that entries from kept to end are about to be written, for rows that begin at first. Entries before a
-// gap become invalid.
+// mark records that entries of positions [kept, end) are about to be written, in a pass whose rows begin at position
+// first. Entries before a gap become invalid.
 func (s *State) mark(epoch, first, kept, end int) {
 	d := &s.draft
 	if d.epoch != epoch || first > d.high || kept > first {

@@ -60,7 +60,7 @@ func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 			if rows := len(h.of(plan.Positions)); rows != min(n, 128) {
 				t.Fatalf("%d rows of a chunk of %d are computed", rows, n)
 			}
-			// The last row attends to a whole window, or to all positions since the sequence began.
+			// The last row attends to a whole window, or to all positions of a sequence that is shorter than a window.
 			if last := h.of(plan.WindowLengths)[min(n, 128)-1]; last != int32(min(at, 128)) {
 				t.Errorf("chunks of %v: the last row at %d sees %d entries", chunks, at-1, last)
 			}

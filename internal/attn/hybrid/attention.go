@@ -1,9 +1,9 @@
-// Package hybrid is the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): a state per sequence,
-// which every token updates, and a convolution over four tokens before it. The other layers attend to latent rows
-// without rotation, which an indexer selects by pooled keys, one per four tokens.
+// Package hybrid is the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): each sequence has a state,
+// which every token updates, and a convolution that also reads the three previous tokens. The other layers attend to
+// unrotated latent rows, which an indexer selects by pooled keys, one for every four tokens.
 //
-// No code here reads a position number: the order of tokens is given by the states, by the pools, and by the visible
-// keys of a row.
+// No operation here depends on position numbers: the order of tokens follows from the states, from the pools, and from
+// the keys that a row may attend to.
 package hybrid
 
 import (
@@ -19,11 +19,11 @@ import (
 // Pool is the number of tokens of an index key.
 const Pool = 4
 
-// Window is how far back, in tokens, a sequence needs a snapshot of its states: the snapshot at the end of the page
-// before its next token. Snapshots are in window pages.
+// Window is the number of tokens before the next token for which a sequence needs a window page: the page that ends
+// before the next token has the snapshot of the states.
 const Window = 2
 
-// indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
+// indexEps is the epsilon of the indexer's LayerNorm, which is equal in all families.
 const indexEps = 1e-6
 
 // Params are the properties of a model that attention uses.
@@ -31,17 +31,17 @@ type Params struct {
 	Dims        kernel.LatentDims // without a rotated part
 	QLora       int
 	IndexHeads  int
-	TopK        int // pools each query may attend to
+	TopK        int // number of pools that a query may attend to
 	Scale       float32
 	Eps         float32
 	LinearHeads int
-	Bound       float32 // of the logarithm of a channel's decay
+	Bound       float32 // bound of the logarithm of a channel's decay
 }
 
 // linearWidth returns the size of all heads of linear attention.
 func (p *Params) linearWidth() int { return p.LinearHeads * kernel.DeltaDim }
 
-// Weights are the matrices of a layer that selects.
+// Weights are the matrices of a layer that selects keys with an indexer.
 type Weights struct {
 	QA, QB, KVA, KVB, O kernel.Matrix
 	QNorm, KVNorm       kernel.Tensor
@@ -51,24 +51,24 @@ type Weights struct {
 // IndexWeights are the matrices of one layer's indexer.
 type IndexWeights struct {
 	Q, K, Weights kernel.Matrix
-	Gate          kernel.Matrix // [128, hidden]: weighs the keys of a pool, channel by channel
+	Gate          kernel.Matrix // [128, hidden]: gates of the keys of a pool, for each channel
 	KNorm, KBias  kernel.Tensor
-	APE           kernel.Tensor // f32 [4, 128]: added to the gates by their position in the pool
+	APE           kernel.Tensor // f32 [4, 128]: added to the gates by position in the pool
 }
 
 // LinearWeights are the matrices of a layer of linear attention.
 type LinearWeights struct {
 	Q, K, V, Beta, O kernel.Matrix
-	FA, FB           kernel.Matrix // of the decay: down to a head's width, and up to all heads
-	GA, GB           kernel.Matrix // of the output's gate
+	FA, FB           kernel.Matrix // decay: down to the width of a head, and up to all heads
+	GA, GB           kernel.Matrix // output gate: down to the width of a head, and up to all heads
 	Conv             kernel.Tensor // f32 [3*heads*128, 4]: channels of q, k and v
 	ALog, Bias, Norm kernel.Tensor // f32 [1, heads], [1, heads*128], [1, 128]
 }
 
-// Cache is the paged memory of one layer: rows and pooled keys of one that selects, snapshots of a linear one.
+// Cache is the paged memory of one layer: rows and pooled keys of a layer that selects, or snapshots of a linear layer.
 type Cache struct {
 	Main, Index kernel.Pool
-	Kept        LinearState // one for each window page
+	Kept        LinearState // one state for each window page
 }
 
 // Attention is the attention of one model on one device. One goroutine uses it at a time.
@@ -80,8 +80,8 @@ type Attention struct {
 	States *States
 }
 
-// New prepares attention for a model whose passes are made by the builder. linear marks the layers of linear attention,
-// the drafting layer's included.
+// New prepares attention for a model whose passes are made by the builder. linear is true for each layer of linear
+// attention; the list includes the drafting layer.
 func New(dev kernel.Device, list *kernel.Builder, p Params, linear []bool) *Attention {
 	return &Attention{list: list, act: dev.Activation(), params: p,
 		index:  attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: kernel.Interleaved, Scales: num.ScaleF32},
@@ -95,19 +95,19 @@ type Pass struct {
 	inputArrays[kernel.Tensor]
 
 	selected kernel.Tensor // i32 [T, K]: the latest selection
-	scores   kernel.Tensor // f32 [T, K]: its scores, where they are recorded
-	tap      attn.Tap      // of the layer in progress
+	scores   kernel.Tensor // f32 [T, K]: scores of the selection, if they are recorded
+	tap      attn.Tap      // tap of the layer in progress
 
 	qr, query, kv kernel.Tensor // [T, q_lora], [T, heads*nope], [T, 512]
-	raw           kernel.Tensor // f32 [T, 256]: index keys and their gates, as rings hold them
-	keys          kernel.Tensor // [n, 128]: of pools that close
+	raw           kernel.Tensor // f32 [T, 256]: index keys and their gates, as in rings
+	keys          kernel.Tensor // [n, 128]: keys of pools that close
 	joint         attn.Queries
 	out           kernel.Tensor // [T, heads*v]
 	launches      []launch
 	linear        linearSpace
 
 	// Kept is the arena's mark after the tensors that later layers read. Other parts of a layer may use the memory
-	// after it.
+	// after the mark.
 	Kept int64
 
 	fill filler
@@ -123,15 +123,15 @@ type linearSpace struct {
 	o      kernel.Tensor // [T, width]
 }
 
-// launch is one launch of a segment: rows first to last, and the memory it works in. Launches follow each other and
-// share memory.
+// launch is one launch of a segment: the rows [first, last), and the memory of the launch. Launches run one after the
+// other and share memory.
 type launch struct {
 	segment          *plan.Segment
 	first, last      int
-	indexSlots       kernel.Tensor // i32 [keys, 1]: slots of the pooled keys gathered for it
+	indexSlots       kernel.Tensor // i32 [keys, 1]: slots of the pooled keys that the launch gathers
 	space            attn.IndexSpace
 	absorbed, latent kernel.Tensor // queries and outputs in latent space
-	indices, lens    kernel.Tensor // i32 [n, tokens] and [n, 1]: places of the tokens that rows attend to
+	indices, lens    kernel.Tensor // i32 [n, tokens] and [n, 1]: slots of tokens to attend to, and their number
 }
 
 // Layouts are the byte layouts of a cache.
@@ -165,7 +165,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 			if err != nil {
 				return nil, err
 			}
-			if x.first < x.last { // no kernel runs for padding alone
+			if x.first < x.last { // no kernel runs if all rows are padding
 				s.launches = append(s.launches, x)
 			}
 		}
@@ -185,7 +185,8 @@ func (x *linearSpace) arrange(a *Attention, mem *kernel.Arena, rows int) {
 	x.beta, x.o = mem.Take(kernel.F32, rows, a.params.LinearHeads), mem.Take(a.act, rows, w)
 }
 
-// arrangeLaunch lays out one launch. Selection ends before attention begins, so both use the same memory.
+// arrangeLaunch lays out one launch. Selection and attention use one part of memory, because selection ends before
+// attention begins.
 func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
 	x.segment = g
 	x.first, x.last = attn.LaunchRows(g, l)
@@ -209,8 +210,8 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 	return x, nil
 }
 
-// Layer adds the attention of a layer that selects: its output for x, normalised rows of the pass in plan order, goes
-// to out, or is added to it. Its selection goes through tap.
+// Layer adds the attention of a layer that selects. Its output for x, normalised rows of the pass in plan order, is
+// written to out or, if add is true, added to it. tap records or replaces the layer's selection.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, add bool, tap attn.Tap) {
 	s.list.At("attention", layer)
 	s.tap = tap
@@ -224,8 +225,8 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, add b
 	s.tap.Record(s.list, s.selected, s.scores, nil)
 }
 
-// Store writes latent rows and pooled keys of a layer for x and attends to nothing: for rows whose outputs are not
-// used.
+// Store writes the latent rows and pooled keys of a layer for x without computing attention, for rows whose outputs are
+// not used.
 func (s *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	s.list.At("keys", layer)
 	s.list.Add(kernel.ProjectArgs{X: x, To: s.rowProducts(nil, w)})
@@ -236,13 +237,13 @@ func (s *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 func (s *Pass) rawKeys() kernel.Tensor  { return s.raw.Columns(0, layout.IndexDim) }
 func (s *Pass) rawGates() kernel.Tensor { return s.raw.Columns(layout.IndexDim, 2*layout.IndexDim) }
 
-// rowProducts adds the products that pooled keys and latent rows are made of.
+// rowProducts appends the matrix products that give pooled keys and latent rows.
 func (s *Pass) rowProducts(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return append(to, kernel.Projection{Out: s.rawKeys(), W: w.Index.K},
 		kernel.Projection{Out: s.rawGates(), W: w.Index.Gate}, kernel.Projection{Out: s.kv, W: w.KVA})
 }
 
-// project computes queries, latents, index keys and gates of x. Products of the same rows go together.
+// project computes queries, latents, index keys and gates of x. Products of x are computed together.
 func (s *Pass) project(w *Weights, x kernel.Tensor) {
 	to := s.rowProducts([]kernel.Projection{{Out: s.qr, W: w.QA}}, w)
 	if s.plan.JointQueries {
@@ -272,7 +273,8 @@ func (s *Pass) store(layer int, w *Weights, c Cache) {
 	s.list.Add(kernel.PutArgs{Out: ring, X: s.raw, Rows: s.keep})
 }
 
-// sparse selects pools and attends in latent space to their tokens, and to the tokens that are in no complete pool.
+// sparse selects pools and computes attention in latent space over the tokens of these pools, and over the tokens after
+// the last complete pool.
 func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	s.index.Select(s.list, &attn.Selection{
@@ -291,7 +293,7 @@ func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	s.list.Add(kernel.ExpandArgs{Out: rows(s.out), U: l.latent, KVB: w.KVB, Dims: d})
 }
 
-// Linear adds the attention of a linear layer for x to out, whose rows it overwrites.
+// Linear writes the attention output of a linear layer for x to out.
 func (s *Pass) Linear(layer int, w *LinearWeights, c Cache, out, x kernel.Tensor) {
 	s.list.At("linear attention", layer)
 	t, n := &s.linear, s.params.linearWidth()

@@ -8,12 +8,12 @@ import (
 // Batch is a planned batch with the window pages of its sequences, which hold snapshots, and their states.
 type Batch struct {
 	*attn.Batch
-	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
-	Pages   int       // window pages of the cache
-	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
+	Windows [][]int32 // window pages of each request; nil if they have the numbers of the pages
+	Pages   int       // number of window pages of the cache
+	States  []*State  // nil for padding requests: their rows store nothing and attend to nothing
 }
 
-// windows returns the window pages of request r, one for each of its pages.
+// windows returns the window pages of request r, one for each page of its table.
 func (b *Batch) windows(r int) []int32 {
 	if len(b.Windows) == 0 || b.Windows[r] == nil {
 		return b.Tables[r]
@@ -21,7 +21,7 @@ func (b *Batch) windows(r int) []int32 {
 	return b.Windows[r]
 }
 
-// Holds reports whether the rows of request r are held back: they are drafts that are verified.
+// Holds reports whether the rows of request r are held back, because they are drafts that are being verified.
 func (b *Batch) Holds(r int) bool {
 	return b.States[r] != nil && b.States[r].of.held > 0 && b.Batch.Batch.KindOf(r) == plan.ModeVerify
 }
@@ -29,8 +29,8 @@ func (b *Batch) Holds(r int) bool {
 // inputArrays are the input arrays of a pass, in host memory or on the device.
 type inputArrays[T any] struct {
 	request, position, slots, lens T // [T, 1]
-	groups, kept, groupStart       T // [T, 1]: whole pools, how many of them are kept, where the gathered ones begin
-	groupSlots                     T // slots of gathered keys, launch after launch
+	groups, kept, groupStart       T // [T, 1]: complete pools; pools that are selected; start of the gathered keys
+	groupSlots                     T // slots of gathered keys of all launches, one after the other
 	table                          T // [requests, width]
 	closeSources                   T // [n, 4]
 	closeSlots                     T // [n, 1]
@@ -54,10 +54,11 @@ type filler struct {
 	batch   *Batch
 	width   int
 	rowAt   []int32 // row of each new token, request after request
-	rowBase []int   // where each request's part of rowAt begins
+	rowBase []int   // start of each request's part of rowAt
 }
 
-// Prepare fills the arrays that attention reads. It reads the batch, its page tables and states and touches no device.
+// Prepare fills the arrays that attention reads. It reads the batch, its page tables and its states, and does not use
+// the device.
 func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	f := &s.fill
 	*f = filler{inputArrays: inputArraysOf(block.Array), batch: b, width: s.plan.TablePages, rowAt: f.rowAt[:0],
@@ -104,7 +105,7 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 			if int(w) >= f.batch.Pages {
 				return plan.ErrTableRange(r.Request, w, f.batch.Pages)
 			}
-			f.snapshots[i] = w // negative where the page has no window page
+			f.snapshots[i] = w // negative if the page has no window page
 		}
 	}
 	f.lens[i], f.groups[i] = int32(seen), int32(seen/Pool)
@@ -112,13 +113,13 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	return nil
 }
 
-// place returns the slot of position p of request r in a pool with an entry for every ratio tokens.
+// place returns the slot of position p of request r in a pool with one entry for every ratio tokens.
 func (f *filler) place(r, p, ratio int) int32 {
 	n := f.batch.PageTokens
 	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
 }
 
-// launch lists the keys that one launch gathers.
+// launch lists the keys that a launch gathers.
 func (f *filler) launch(g *plan.Segment, l *plan.Launch) {
 	if l.Index.Count == 0 {
 		return
@@ -129,8 +130,9 @@ func (f *filler) launch(g *plan.Segment, l *plan.Launch) {
 		func(r, i int) int32 { return f.place(r, i*Pool, Pool) })
 }
 
-// closing lists the pools that close in the pass, and where raw rows are stored for pools that close later. A token
-// that ends a pool closes it; requests whose rows could close more are padded with entries without source and slot.
+// closing lists the pools that close in the pass, and the places where raw rows are stored for pools that close later.
+// A token that ends a pool closes it. A request may have fewer pools that close than its number of rows allows; the
+// remaining entries are padding without source and slot.
 func (f *filler) closing() {
 	fill(f.keep, -1)
 	n, b := 0, f.batch
@@ -146,7 +148,7 @@ func (f *filler) closing() {
 	}
 }
 
-// closed lists the pools that one request closes, from entry n on, and returns the entry after them.
+// closed lists the pools that one request closes, starting at entry n, and returns the number of the next entry.
 func (f *filler) closed(r int, st *State, n int) int {
 	first := f.batch.Batch.Batch.FirstPosition(f.batch.Config, r)
 	end := first + f.batch.Batch.Batch.Rows(f.batch.Config, r)
@@ -168,7 +170,7 @@ func (f *filler) closed(r int, st *State, n int) int {
 	return n
 }
 
-// sequences lists the rows of each sequence by position, with its slot.
+// sequences lists the rows of each sequence in the order of positions, with the slot of its state.
 func (f *filler) sequences() {
 	copy(f.stateRows, f.rowAt)
 	for r := range f.batch.Batch.Batch.Requests {

@@ -7,22 +7,22 @@ import (
 	"sparrow/layout"
 )
 
-// A sequence's state is, for each linear layer, the recurrent state of its tokens and the last rows that the
-// convolution reads, and for each layer that selects a ring of raw rows: index keys and gates of tokens whose pool is
-// not complete, row p mod ring for position p. A state belongs to the current length of its sequence: it cannot be
-// truncated, except to nothing. Verified rows are held back: their inputs are stored, and those that are accepted
-// change the state in the next pass, so that it can return to its value before them.
+// A sequence's state consists of: for each linear layer, the recurrent state of its tokens and the last rows that the
+// convolution reads; and for each layer that selects, a ring of raw rows, which are index keys and gates of tokens in
+// the incomplete pool, where position p has row p mod ring. A state is valid only for the current length of its
+// sequence and cannot be truncated, except to length 0. Verified rows are held back: their inputs are stored, and the
+// accepted rows update the state in the next pass, so that rejected rows never change it.
 
-// ringRows is the number of raw rows kept. A pool needs the three rows before its last.
+// ringRows is the number of raw rows in a ring. A pool needs the three rows before its last row.
 const ringRows = 4 * Pool
 
-// LinearState has the states of linear layers, of sequences or of snapshots, one after the other.
+// LinearState holds the states of a linear layer for sequences, or for snapshots, one after the other.
 type LinearState struct {
 	Conv  kernel.Tensor // f32 [n*3, 3*width]
-	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key, value] of every head
+	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key, value] for every head
 }
 
-// NewLinearState allocates the memory of n states of all heads.
+// NewLinearState allocates the memory of n states; width is the size of all heads together.
 func NewLinearState(mem kernel.Memory, n, width int) (s LinearState, err error) {
 	if s.Conv, err = kernel.New(mem, kernel.F32, n*kernel.ConvRows, 3*width); err == nil {
 		s.Delta, err = kernel.New(mem, kernel.F32, n*width, kernel.DeltaDim)
@@ -30,13 +30,13 @@ func NewLinearState(mem kernel.Memory, n, width int) (s LinearState, err error) 
 	return s, err
 }
 
-// LinearBytes returns the memory of one state of a linear layer.
+// LinearBytes returns the size in bytes of one state of a linear layer.
 func LinearBytes(width int) int { return 4 * (kernel.ConvRows*3*width + width*kernel.DeltaDim) }
 
-// RingBytes is the memory of the ring of a layer that selects.
+// RingBytes is the size in bytes of the ring of a layer that selects.
 const RingBytes = 4 * ringRows * 2 * layout.IndexDim
 
-// Each calls visit for the tensors that are given, with the rows that one state has.
+// Each calls visit for the tensors that are given, with the number of rows of one state.
 func (s LinearState) Each(visit func(t kernel.Tensor, rows int)) {
 	if s.Conv.Given() {
 		visit(s.Conv, kernel.ConvRows)
@@ -51,28 +51,28 @@ func (s LinearState) Free(mem kernel.Memory) {
 	s.Each(func(t kernel.Tensor, _ int) { mem.Free(t.Buf) })
 }
 
-// State is the state of one sequence: a slot.
+// State is the state of one sequence: a slot in States.
 type State struct {
 	of   *States
 	slot int
-	len  int  // tokens
-	base int  // of them, those that the state itself has; the others are held back
-	lost bool // a pass that began may have changed it
+	len  int  // number of tokens
+	base int  // number of tokens that the state includes; later tokens are held back
+	lost bool // a pass that began, and may have failed, may have changed the state
 }
 
 // States holds the states of all sequences, layer by layer. Slots are reused. Reserve allocates slots for the expected
 // number of sequences; if more are opened, the memory grows.
 type States struct {
 	dev    kernel.Device
-	kind   []bool // for each layer: linear
+	kind   []bool // for each layer: true if it is linear
 	width  int
 	slots  int
 	free   []int
-	linear []LinearState   // given for linear layers
-	rings  []kernel.Tensor // given for the others
-	held   int             // most rows of a sequence that are held back; 0 for none
-	back   []LinearState   // rows that are held back, of linear layers: [slots*held, 3*width] and [slots*held, inputs]
-	moved  int             // how often the memory was moved
+	linear []LinearState   // states of linear layers
+	rings  []kernel.Tensor // rings of the other layers
+	held   int             // maximum number of held-back rows of a sequence; 0 for none
+	back   []LinearState   // held-back rows of linear layers: [slots*held, 3*width] and [slots*held, inputs]
+	moved  int             // number of times that the memory was moved
 }
 
 func newStates(dev kernel.Device, linear []bool, width int) *States {
@@ -80,7 +80,7 @@ func newStates(dev kernel.Device, linear []bool, width int) *States {
 }
 
 // Hold allocates the memory for the given number of held-back rows of every sequence; 0 frees it. States made before
-// become invalid.
+// the call become invalid.
 func (s *States) Hold(rows int) error {
 	if s.held == rows {
 		return nil
@@ -95,7 +95,7 @@ func (s *States) Hold(rows int) error {
 	return err
 }
 
-// newHeld allocates memory of held-back rows in the given number of slots.
+// newHeld allocates memory for held-back rows in the given number of slots.
 func (s *States) newHeld(slots int) ([]LinearState, error) {
 	out := make([]LinearState, len(s.kind))
 	for i, linear := range s.kind {
@@ -124,10 +124,10 @@ func (s *States) heldRows(layer int) LinearState {
 	return s.back[layer]
 }
 
-// HeldBytes returns the memory of a held-back row of a linear layer.
+// HeldBytes returns the size in bytes of a held-back row of a linear layer.
 func HeldBytes(width int) int { return 4 * (3*width + kernel.HeldWidth(width/kernel.DeltaDim)) }
 
-// Moved counts how often the address of the memory has changed.
+// Moved returns how often the address of the memory has changed.
 func (s *States) Moved() int { return s.moved }
 
 // New makes the state of an empty sequence.
@@ -142,8 +142,8 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues after n cached tokens, which are whole pages: the last of
-// their window pages contains a snapshot. Pages contain whole pools, so no raw row is needed.
+// Restore makes the state of a sequence that continues after n cached tokens, which are whole pages. The last window
+// page of these tokens has a snapshot. Pages contain whole pools, so no raw row is needed.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -185,13 +185,13 @@ func (s *States) copy(to LinearState, slot int, from LinearState, at int) error 
 	return nil
 }
 
-// Held counts the states that were made and not released.
+// Held returns the number of states that were made and not released.
 func (s *States) Held() int { return s.slots - len(s.free) }
 
-// Slots returns the number of sequences that fit without growth.
+// Slots returns the number of sequences for which the memory has space.
 func (s *States) Slots() int { return s.slots }
 
-// Reserve allocates slots for the given number of sequences and keeps the present ones.
+// Reserve allocates slots for the given number of sequences and keeps existing states.
 func (s *States) Reserve(slots int) error {
 	if slots <= s.slots {
 		return nil
@@ -222,7 +222,7 @@ func (s *States) Reserve(slots int) error {
 	return nil
 }
 
-// grow allocates larger memory with the present contents.
+// grow allocates larger memory in linear and rings and copies existing states.
 func (s *States) grow(linear []LinearState, rings []kernel.Tensor, slots int) (err error) {
 	for i, is := range s.kind {
 		if !is {
@@ -268,7 +268,7 @@ func freeAll(mem kernel.Memory, linear []LinearState, rings []kernel.Tensor) {
 	}
 }
 
-// Of checks that a state belongs to these states and was not released.
+// Of returns st as a State if it belongs to these states and was not released, otherwise an error.
 func (s *States) Of(st any, sequence int) (*State, error) {
 	x, ok := st.(*State)
 	switch {
@@ -314,7 +314,7 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate removes the tokens from n on: only held-back tokens, or all tokens.
+// Truncate removes all tokens from number n on. Only held-back tokens, or all tokens, can be removed.
 func (s *State) Truncate(n int) error {
 	switch {
 	case n < 0 || n > s.len:
@@ -322,7 +322,7 @@ func (s *State) Truncate(n int) error {
 	case n == 0:
 		s.len, s.base, s.lost = 0, 0, false
 	case n < s.base || s.lost:
-		return fmt.Errorf("hybrid: state: it covers %d tokens and cannot go back to %d: compute the sequence again",
+		return fmt.Errorf("hybrid: state: it covers %d tokens and cannot go back to %d; compute the sequence again",
 			s.base, n)
 	default:
 		s.len = n
@@ -333,8 +333,8 @@ func (s *State) Truncate(n int) error {
 // Begin records that a pass is about to change the state.
 func (s *State) Begin() { s.lost = true }
 
-// Advance makes n more tokens part of the sequence: their pass was enqueued. Rows that were held back before it have
-// changed the state; these rows have, too, unless they are held back.
+// Advance makes n further tokens part of the sequence, after their pass was enqueued. Rows that were held back before
+// the pass have then updated the state; the rows of the pass have updated it unless they are held back (held).
 func (s *State) Advance(n int, held bool) {
 	if s.base = s.len; !held {
 		s.base += n
@@ -350,13 +350,13 @@ func (s *State) Release() {
 	}
 }
 
-// Check reports whether a sequence whose next token has that position can continue from this state.
+// Check returns an error unless a sequence whose next token is at position first can continue from this state.
 func (s *State) Check(sequence, first int) error {
 	if s.len != first {
 		return fmt.Errorf("sequence %d continues at position %d, its state covers %d tokens", sequence, first, s.len)
 	}
 	if s.lost {
-		return fmt.Errorf("sequence %d: a pass that failed has changed its state: compute the sequence again", sequence)
+		return fmt.Errorf("sequence %d: a failed pass has changed its state; compute the sequence again", sequence)
 	}
 	return nil
 }

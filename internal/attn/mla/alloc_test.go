@@ -1,6 +1,6 @@
 //go:build !race
 
-// This file is not built with the race detector, which allocates memory itself and would make the counts wrong.
+// This file is not built with the race detector, whose own allocations would make the counts wrong.
 
 package mla_test
 

@@ -11,7 +11,8 @@ import (
 	"sparrow/plan"
 )
 
-// facts returns the facts of a model that selects four keys, so that a small batch has dense and sparse rows.
+// facts returns the plan's description of a model that selects four keys, so that a small batch has dense and sparse
+// rows.
 func facts() plan.Model {
 	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4,
 		Context: 1000, LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
@@ -198,7 +199,7 @@ func TestArraysWithConvertedPages(t *testing.T) {
 			t.Errorf("segment %d: parts\n got %+v\nwant %+v", i, got, want[i])
 		}
 	}
-	// The arrays are the same when the block contained the arrays of another pass.
+	// The arrays are equal if the block contained the arrays of another pass before.
 	words := slices.Repeat([]int32{-5}, in.Plan.InputWords)
 	again := attn.NewBlock(in.Plan, words)
 	if err := pass.Prepare(&in, again); err != nil {

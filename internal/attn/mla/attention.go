@@ -14,9 +14,9 @@ import (
 // Params are the properties of a model that attention uses.
 type Params struct {
 	Dims         kernel.LatentDims
-	QLora        int // 0 where queries are projected at once
-	IndexHeads   int // 0 where the model has no indexer
-	TopK         int // keys each query may attend to; 0 without an indexer
+	QLora        int // 0 if one matrix projects queries directly
+	IndexHeads   int // 0 if the model has no indexer
+	TopK         int // number of keys that a query may attend to; 0 without an indexer
 	Scale        float32
 	LatentEps    float32
 	IndexPairing kernel.Pairing
@@ -24,14 +24,15 @@ type Params struct {
 	CosScale     float32
 }
 
-// indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
+// indexEps is the epsilon of the indexer's LayerNorm, which is equal in all families.
 const indexEps = 1e-6
 
-// Weights are the matrices of one layer. Where queries are projected at once, QB does it, and QA and QNorm are nil.
+// Weights are the matrices of one layer. If one matrix projects queries directly, that matrix is QB, and QA and QNorm
+// are nil.
 type Weights struct {
 	QA, QB, KVA, KVB, O kernel.Matrix
 	QNorm, KVNorm       kernel.Tensor
-	Index               *IndexWeights // nil where the layer shares the selection of a layer before it, or none selects
+	Index               *IndexWeights // nil if the layer uses the selection of an earlier layer, or no layer selects
 }
 
 // IndexWeights are the matrices of one layer's indexer.
@@ -40,7 +41,7 @@ type IndexWeights struct {
 	KNorm, KBias  kernel.Tensor
 }
 
-// Cache is the paged memory of one layer. Index is not given for layers that share a selection.
+// Cache is the paged memory of one layer. Index is not given for layers that use the selection of an earlier layer.
 type Cache struct{ Main, Index kernel.Pool }
 
 // Attention is the attention of one model on one device. One goroutine uses it at a time.
@@ -79,38 +80,38 @@ type Pass struct {
 
 	angles    kernel.Tensor // f32 [T, rope]
 	positions kernel.Tensor // i32 [T, K]: the latest selection
-	scores    kernel.Tensor // f32 [T, K]: its scores, where they are recorded
-	all       selection     // of all rows of the pass; the rank's are the two above
-	tap       attn.Tap      // of the layer in progress
-	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, where matrices are joined
+	scores    kernel.Tensor // f32 [T, K]: scores of the selection, if they are recorded
+	all       selection     // selection for all rows of the pass; positions and scores are the rank's part
+	tap       attn.Tap      // tap of the layer in progress
+	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, if matrices are joined
 	qr        kernel.Tensor // [T, q_lora], normalised
 	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
 	kv        kernel.Tensor // [T, latent+rope], raw
 	key       kernel.Tensor // [T, 128], raw
-	joint     attn.Queries  // raw indexer queries of all rows; not given where they are computed in chunks
+	joint     attn.Queries  // raw indexer queries of all rows; not given if they are computed in chunks
 	out       kernel.Tensor // [T, heads*v]
 	launches  []launch
 
-	// Kept is the arena's mark after the tensors that later layers read: rotations and the selection. Other parts of
-	// a layer may use the memory after it.
+	// Kept is the arena's mark after the tensors that later layers read: rotations and the selection. Other parts of a
+	// layer may use the memory after the mark.
 	Kept int64
 
 	selected bool // positions hold a selection of this pass
 	fill     filler
 }
 
-// selection is positions i32 [rows of the pass, K] and their scores f32, where they are recorded.
+// selection holds positions, i32 [rows of the pass, K], and their scores, f32, if they are recorded.
 type selection struct{ positions, scores kernel.Tensor }
 
-// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in. Launches follow each
-// other and share memory.
+// launch is one launch of a segment: the rows [first, last) of the rank, and the memory of the launch. Launches run one
+// after the other and share memory.
 type launch struct {
 	segment     *plan.Segment
 	first, last int
-	gather      kernel.Tensor // i32 [keys, 1]: slots of the rows gathered for it
-	pages       kernel.Tensor // i32 [pages, 1]: cache pages converted for it
+	gather      kernel.Tensor // i32 [keys, 1]: slots of the rows that the launch gathers
+	pages       kernel.Tensor // i32 [pages, 1]: cache pages that the launch converts
 	table       kernel.Tensor // i32 [requests, pages]: page table over the converted pages
-	indexSlots  kernel.Tensor // i32 [keys, 1]: slots of the indexer keys gathered for it
+	indexSlots  kernel.Tensor // i32 [keys, 1]: slots of the indexer keys that the launch gathers
 
 	space            attn.IndexSpace
 	rows, up         kernel.Tensor // dense: gathered rows, expanded keys and values
@@ -160,7 +161,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 			if err != nil {
 				return nil, err
 			}
-			if x.first < x.last { // no kernel runs for padding alone
+			if x.first < x.last { // no kernel runs if all rows are padding
 				out.launches = append(out.launches, x)
 			}
 		}
@@ -169,7 +170,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	return out, nil
 }
 
-// takeProducts allocates the memory of the matrix products of all rows.
+// takeProducts allocates the memory for the matrix products of all rows.
 func (p *Pass) takeProducts(mem *kernel.Arena) {
 	t, d, query := p.own.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
 	if !p.joins {
@@ -192,7 +193,7 @@ func (p *Pass) takeProducts(mem *kernel.Arena) {
 	}
 }
 
-// keyDim returns the width of an indexer key.
+// keyDim returns the width of an indexer key, or 0 without an indexer.
 func (p *Params) keyDim() int {
 	if p.IndexHeads == 0 {
 		return 0
@@ -200,7 +201,8 @@ func (p *Params) keyDim() int {
 	return layout.IndexDim
 }
 
-// launch lays out one launch. Selection ends before attention begins, so both use the same memory.
+// launch lays out one launch. Selection and attention use one part of memory, because selection ends before attention
+// begins.
 func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
 	d := p.params.Dims
 	x.segment = s
@@ -246,7 +248,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds 
 	return x, err
 }
 
-// workspace allocates memory for pages of a main layout.
+// workspace allocates a pool of the given number of pages of a main layout.
 func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool, error) {
 	l, err := layout.MainOf(k)
 	if err != nil {
@@ -264,8 +266,8 @@ func (p *Pass) Begin() {
 	p.list.Add(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h; with several
-// ranks, each adds the output of its heads, or of its rows. Its selection goes through tap.
+// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h. With several
+// ranks, each rank adds the output of its heads, or of its rows. tap records or replaces the layer's selection.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.list.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
@@ -283,13 +285,13 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap att
 	attn.Join(p.list, h, p.plan.RowBounds)
 }
 
-// rows returns the rank's rows of a tensor over all rows of the pass.
+// rows returns the rank's rows of a tensor that has all rows of the pass.
 func (p *Pass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, p.own.FirstRow, p.own.Rows)
 }
 
-// attendOwn adds the attention output of the rank's rows x to h. Of ranks that share attention by heads the first adds
-// its part to h and the others write theirs over it.
+// attendOwn adds the attention output of the rank's rows x to h. If ranks divide attention by heads, the first rank
+// adds its part to h, and the other ranks overwrite h with theirs.
 func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
 	p.project(w, x)
 	p.store(w, c)
@@ -306,8 +308,8 @@ func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
 	p.list.Add(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.plan.Shares != nil || p.list.First()})
 }
 
-// Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
-// for rows whose outputs are not used.
+// Store writes the latent rows and indexer keys of a layer for x (normalised rows, in plan order) without computing
+// attention, for rows whose outputs are not used.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	if p.own.Rows == 0 {
 		return

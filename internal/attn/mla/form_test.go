@@ -22,12 +22,12 @@ type shortPrompt struct {
 	c    Cache
 }
 
-// promptDims returns the dimensions of DeepSeek-V3.2 for the given number of heads; the release has 128.
+// promptDims returns the dimensions of DeepSeek-V3.2 with the given number of heads; the released model has 128.
 func promptDims(heads int) kernel.LatentDims {
 	return kernel.LatentDims{Heads: heads, Nope: 128, Rope: 64, V: 128, Latent: 512}
 }
 
-// upProjection returns a random kv_b in e4m3 with block scales, as released.
+// upProjection returns a random kv_b in e4m3 with block scales, as in the released checkpoint.
 func upProjection(t turns.Bench, heads int) kernel.Matrix {
 	t.Helper()
 	d := promptDims(heads)
@@ -89,7 +89,7 @@ func newShortPrompt(t turns.Bench, w Weights, c Cache, n int, policy plan.Policy
 	return p, func() { mem.Free(t.Dev) }
 }
 
-// run enqueues selection and attention of the prompt's rows in the form of its plan.
+// run enqueues selection and attention of the prompt rows, in the form of the plan.
 func (p *shortPrompt) run() error {
 	for i := range p.pass.launches {
 		l := &p.pass.launches[i]

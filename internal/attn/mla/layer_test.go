@@ -213,7 +213,7 @@ func TestSharedLayerNeedsASelection(t *testing.T) {
 			t.Errorf("layer %d after layer 1: %v", layer, err)
 		}
 	}
-	// A selection is not valid in the next pass, even if that pass has the same shape and the same memory.
+	// A selection is not valid in the next pass, even if that pass has equal shapes and reuses the memory.
 	p.Begin()
 	if err := r.layer(p, 2, &shared, c, attn.Tap{}); !errors.Is(err, plan.E23) {
 		t.Errorf("the next pass still finds a selection: %v", err)

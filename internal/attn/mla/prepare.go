@@ -10,9 +10,9 @@ type inputArrays[T any] struct {
 	request, position, slots, lens, kept T // [T, 1]
 	start, indexStart                    T // [T, 1]
 	table                                T // [requests, width]
-	gather, indexSlots                   T // slots, launch after launch
-	pages                                T // pages to convert, launch after launch
-	tables                               T // tables over them
+	gather, indexSlots                   T // slots of all launches, one after the other
+	pages                                T // pages to convert, of all launches, one after the other
+	tables                               T // page tables over the converted pages
 }
 
 func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
@@ -29,7 +29,7 @@ type filler struct {
 	width int
 }
 
-// Prepare fills the arrays that attention reads. It reads the batch and its page tables and touches no device.
+// Prepare fills the arrays that attention reads. It reads the batch and its page tables, and does not use the device.
 func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	f := &p.fill
 	*f = filler{batch: b, width: p.plan.TablePages, inputArrays: inputArraysOf(block.Array)}
@@ -41,7 +41,7 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	clear(f.indexStart)
 	topK := int32(p.params.TopK)
 	err := b.Rows(func(r attn.Row) error {
-		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may are before position 0
+		i, n := r.Index, int32(max(r.Position+1, 0)) // positions of a padding request may be negative
 		f.request[i], f.position[i], f.lens[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n, -1
 		if selects {
 			f.kept[i] = min(n, topK)
@@ -69,7 +69,7 @@ func (f *filler) slot(r, p int) int32 {
 	return f.batch.Tables[r][p/n]*int32(n) + int32(p%n)
 }
 
-// launch lists the rows or pages that one launch gathers or converts.
+// launch lists the rows or pages that a launch gathers or converts.
 func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(s, l)
 	if l.Gather.Count > 0 {
@@ -85,7 +85,7 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	}
 }
 
-// convert lists the pages that rows first to last attend to, request by request, and writes a table over the
+// convert lists the pages that the rows [first, last) attend to, request by request, and writes page tables over the
 // converted pages. A page that two requests share is converted for each of them, because the plan does not depend on
 // sharing.
 func (f *filler) convert(l *plan.Launch, first, last int) {

@@ -6,7 +6,7 @@ import (
 	"sparrow/layout"
 )
 
-// project computes queries, latents and indexer keys of x. Products of the same rows go together.
+// project computes queries, latents and indexer keys of x. Products of x are computed together.
 func (p *Pass) project(w *Weights, x kernel.Tensor) {
 	p.view(w)
 	if w.QA == nil {
@@ -27,7 +27,8 @@ func (p *Pass) project(w *Weights, x kernel.Tensor) {
 	p.list.Add(kernel.ProjectArgs{X: p.qr, To: to})
 }
 
-// rotate rotates the queries of a launch. Operations that read them follow, so that a device may do both at once.
+// rotate rotates the queries of a launch. The operations that read the queries follow directly, so that a device may
+// run both in one launch.
 func (p *Pass) rotate(l *launch) kernel.Tensor {
 	d, q := p.params.Dims, p.query.Slice(l.first, l.last)
 	p.list.Add(kernel.RotateArgs{X: q, Angles: p.angles.Slice(l.first, l.last), Heads: d.Heads, HeadDim: d.QK(),
@@ -35,7 +36,7 @@ func (p *Pass) rotate(l *launch) kernel.Tensor {
 	return q
 }
 
-// keys adds the matrix products for indexer keys and latent rows, in the order of Weights.Join.
+// keys appends the matrix products for indexer keys and latent rows, in the order of Weights.Join.
 func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	if w.Index != nil {
 		to = append(to, kernel.Projection{Out: p.key, W: w.Index.K})
@@ -43,8 +44,8 @@ func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return append(to, kernel.Projection{Out: p.kv, W: w.KVA})
 }
 
-// view chooses the columns of a layer's products of the same rows: one after the other, so that a device that has
-// joined their matrices computes them as one.
+// view sets the columns for the outputs of a layer's products of x to adjacent columns, so that a device that has
+// joined their matrices computes them as one product.
 func (p *Pass) view(w *Weights) {
 	if !p.joins {
 		return
@@ -58,11 +59,11 @@ func (p *Pass) view(w *Weights) {
 	p.kv = p.first.Columns(at, at+p.params.Dims.Row())
 }
 
-// Join lists for a device which of a layer's matrices multiply the same rows. A matrix whose rows end inside a block of
+// Join tells a device which of a layer's matrices multiply one set of rows. A matrix whose rows end inside a block of
 // scales comes last.
 func (w *Weights) Join(j kernel.Joiner) error {
 	if w.QA == nil {
-		return nil // the product of the rank's heads and that of the latent row are apart
+		return nil // the products for the rank's heads and for the latent row are not adjacent
 	}
 	first, second := []kernel.Matrix{w.QA}, []kernel.Matrix{w.QB}
 	if w.Index != nil {
@@ -74,8 +75,8 @@ func (w *Weights) Join(j kernel.Joiner) error {
 	return j.Join(second...)
 }
 
-// store writes the pass's latent rows and the indexer keys of every row, also of rows whose attention needs no
-// selection: selections of later rows read them.
+// store writes the latent rows and the indexer keys of all rows, including rows whose attention needs no selection,
+// because selections of later rows read the keys.
 func (p *Pass) store(w *Weights, c Cache) {
 	p.list.Add(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots,
 		Pool: c.Main})

@@ -14,11 +14,11 @@ import (
 	"sparrow/plan"
 )
 
-// SelfTest computes the attention of one layer in both forms, with its own weights, over synthetic keys and queries.
-// Rows with K-1 and K keys select all of them, so sparse attention must equal dense attention. Rows with K+1 and 2K
-// keys must select the same keys as a stable sort of their scores, and sparse attention must equal dense attention
-// over that selection. Without an indexer, attention over whole pages must equal dense attention. Its memory is freed
-// at its end.
+// SelfTest computes the attention of one layer in sparse and in dense form, with the layer's weights, over synthetic
+// keys and queries. Rows with K-1 and K keys select all keys, so sparse attention must equal dense attention. Rows with
+// K+1 and 2K keys must select the keys that a stable sort of the scores selects, and sparse attention must equal dense
+// attention over that selection. Without an indexer, attention over whole pages must equal dense attention. SelfTest
+// frees its memory at the end.
 func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l Layouts) (err error) {
 	t := selfTest{Attention: a, dev: dev, w: w, page: cfg.Page, layouts: l, heads: cfg.ScoredHeads(),
 		split: cfg.SplitKeys.Keys(), seed: 1}
@@ -44,24 +44,24 @@ func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l 
 	return t.run()
 }
 
-// wholeTest is the number of keys of the longest row where the model has no indexer.
+// wholeTest is the number of keys of the longest row if the model has no indexer.
 const wholeTest = 640
 
 // selfTest is a self-test in progress. Its rows have K-1, K, K+1 and 2K keys of one sequence or, without an indexer,
-// some numbers of keys up to K.
+// several numbers of keys up to K.
 type selfTest struct {
 	*Attention
 	dev     kernel.Device
 	w       *Weights
 	page    int
 	layouts Layouts
-	heads   int // of the indexer, padded to what the device scores
-	split   int // keys after which rows are cut
+	heads   int // heads of the indexer, padded to a number that the device supports
+	split   int // number of keys after which rows are divided
 	seed    uint64
-	k, keys int // K, and the keys of the sequence
+	k, keys int // K, and the number of keys of the sequence
 
-	lens  []int32 // keys that each row may attend to
-	table []int32 // pages of the sequence, not in order
+	lens  []int32 // number of keys that each row may attend to
+	table []int32 // pages of the sequence, in random order
 
 	cache                         Cache
 	keyAngles, keyPlaces, keySlot kernel.Tensor // f32 [2K, rope], i32 [2K, 1] twice
@@ -71,9 +71,9 @@ type selfTest struct {
 	hidden, latent, query kernel.Tensor // activation [R, hidden], [R, q_lora], [R, heads*(nope+rope)]
 	angles                kernel.Tensor // f32 [R, rope]
 	places, tableRow      kernel.Tensor // i32 [R, 1]
-	seen, kept            kernel.Tensor // i32 [R, 1]: keys that a row may select, and keys that it attends to
+	seen, kept            kernel.Tensor // i32 [R, 1]: number of keys that a row may select, and that it attends to
 	raw                   attn.Queries
-	codes, weights        kernel.Tensor // indexer queries as they are scored
+	codes, weights        kernel.Tensor // prepared indexer queries and their weights
 	scores                kernel.Tensor // f32 [R, keys]
 	selected, slots       kernel.Tensor // i32 [R, K]
 	absorbed, mixed       kernel.Tensor // activation [R, heads*576], [R, heads*512]
@@ -135,7 +135,7 @@ func (t *selfTest) arrangeIndex(m *kernel.Arena, pages int) error {
 	return nil
 }
 
-// run computes both forms and compares them.
+// run computes both forms and compares their outputs.
 func (t *selfTest) run() error {
 	if err := t.fill(); err != nil {
 		return fmt.Errorf("mla: self-test: %w", err)
@@ -182,7 +182,7 @@ func (t *selfTest) fill() error {
 			return err
 		}
 	}
-	// Bytes of ones are NaN in every layout: a row that is not stored shows.
+	// Bytes of ones are NaN in every layout: an output shows if a row was not stored.
 	for _, p := range []kernel.Tensor{t.cache.Main.Mem, t.cache.Index.Mem} {
 		if !p.Given() {
 			continue
@@ -202,10 +202,10 @@ func (t *selfTest) fill() error {
 	return nil
 }
 
-// slot returns where key p of the sequence is in the cache.
+// slot returns the slot of key p of the sequence in the cache.
 func (t *selfTest) slot(p int) int32 { return t.table[p/t.page]*int32(t.page) + int32(p%t.page) }
 
-// random fills an activation with values of about a normal distribution, always the same.
+// random fills an activation with values that are nearly normally distributed, equal in every run.
 func (t *selfTest) random(to kernel.Tensor) error {
 	wide, narrow := make([]float32, to.Rows*to.Cols), []uint16(nil)
 	for i := range wide {
@@ -222,7 +222,7 @@ func (t *selfTest) random(to kernel.Tensor) error {
 	for _, v := range wide {
 		narrow = append(narrow, num.BF16(v))
 	}
-	// A view of narrow's own memory: 2 bytes for each of its elements.
+	// The bytes of narrow: 2 for each element.
 	return t.dev.Write(to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(narrow))), 2*len(narrow)))
 }
 
@@ -260,7 +260,7 @@ func (t *selfTest) choose() {
 	t.list.Add(kernel.SelectArgs{Out: t.selected, Scores: t.scores, Lens: t.seen})
 }
 
-// checkSelections compares the selections with a stable sort of the scores and returns the selection of the sort.
+// checkSelections compares the selections with a stable sort of the scores and returns the selections of the sort.
 func (t *selfTest) checkSelections() ([][]int32, error) {
 	k := t.k
 	scores, got := make([]float32, t.scores.Rows*t.scores.Cols), make([]int32, len(t.lens)*k)
@@ -313,12 +313,12 @@ func (t *selfTest) checkSelections() ([][]int32, error) {
 	return out, nil
 }
 
-// softest bounds the scores of the self-test: rounding changes a score by a share of the score, and a weight by the
-// exponential of that change.
+// softest is the maximum score in the self-test. Rounding changes a score by an amount proportional to the score, and a
+// weight by the exponential of that change.
 const softest = 4
 
-// attendSparse attends to the selections in latent space. It returns the scale of the scores, which is the model's own
-// or one that keeps them small.
+// attendSparse computes attention over the selections in latent space. It returns the scale of the scores: that of the
+// model, or a smaller one that keeps scores below softest.
 func (t *selfTest) attendSparse() (scale float32, err error) {
 	p, d := &t.params, t.params.Dims
 	t.list.At("self-test", -1)
@@ -357,7 +357,7 @@ func (t *selfTest) attendSparse() (scale float32, err error) {
 	return attend.Scale, nil
 }
 
-// attendDense attends one row to the keys at some positions, and to no others, with expanded keys and values.
+// attendDense computes attention of one row, with expanded keys and values, over only the keys at the given positions.
 func (t *selfTest) attendDense(r int, positions []int32, scale float32) error {
 	d, n := t.params.Dims, len(positions)
 	slots := make([]int32, n)
@@ -379,15 +379,16 @@ func (t *selfTest) attendDense(r int, positions []int32, scale float32) error {
 	return t.list.Run()
 }
 
-// The allowed difference of sparse and dense attention, as a share of the root mean square of the outputs. bf16 rounds
-// absorbed queries and expanded keys by 2^-9 of a value each, which scores of up to softest make 0.02 of a weight at
-// most; sums over keys average it.
+// The allowed difference between sparse and dense attention, relative to the root mean square of the outputs. bf16
+// rounds each value of absorbed queries and expanded keys by up to 2^-9, which changes a weight by at most 0.02 for
+// scores up to softest; sums over keys average these changes.
 const (
 	selfTestBF16 = 0.02
 	selfTestF32  = 0.001
 )
 
-// The allowed difference of the size of a head, over all rows: rounding falls both ways, so that it averages out.
+// The allowed relative difference between the norms of a head's outputs over all rows; rounding errors of both signs
+// average out.
 const (
 	selfTestHeadBF16 = 0.005
 	selfTestHeadF32  = 0.001
@@ -418,15 +419,15 @@ func (t *selfTest) checkOutputs() error {
 			if t.w.Index == nil {
 				form = "latent"
 			}
-			return fmt.Errorf("mla: self-test: of %d keys, %s attention differs from dense attention over the same "+
-				"%d keys by %.3g of its size, want at most %.3g, which rounding "+
-				"explains", n, form, min(int(n), t.k), share, most)
+			return fmt.Errorf("mla: self-test: row with %d keys: %s attention has relative L2 error %.3g against "+
+				"dense attention over the same %d keys, want at most %.3g (the limit for rounding)", n, form, share,
+				min(int(n), t.k), most)
 		}
 	}
 	return t.checkHeads(sparse, dense)
 }
 
-// checkHeads compares the size of every head over all rows: the factor that brings one form nearest to the other.
+// checkHeads compares the scale of every head over all rows: the factor that brings one form closest to the other.
 func (t *selfTest) checkHeads(sparse, dense []float32) error {
 	most := selfTestHeadF32
 	if t.act == kernel.BF16 {
@@ -442,14 +443,14 @@ func (t *selfTest) checkHeads(sparse, dense []float32) error {
 			}
 		}
 		if factor := both / size; !(math.Abs(factor-1) <= most) {
-			return fmt.Errorf("mla: self-test: head %d of attention in latent space is %.5g times that of dense "+
-				"attention, want 1 within %.3g, which rounding explains", h, factor, most)
+			return fmt.Errorf("mla: self-test: the outputs of head %d in latent space are %.5g times those of dense "+
+				"attention, want a factor within %.3g of 1 (the limit for rounding)", h, factor, most)
 		}
 	}
 	return nil
 }
 
-// values reads an activation.
+// values reads an activation as float32.
 func (t *selfTest) values(x kernel.Tensor) ([]float32, error) {
 	out := make([]float32, x.Rows*x.Cols)
 	if x.DType == kernel.F32 {

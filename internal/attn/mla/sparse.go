@@ -9,8 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// sparse selects keys, unless the layer shares a selection, and attends to them in latent space. A launch is done
-// before the next begins, so that scores, gathered rows and queries of only one of them take memory.
+// sparse selects keys, unless the layer uses an earlier selection, and computes attention over them in latent space. A
+// launch ends before the next begins, so that only one launch at a time needs memory for scores, gathered rows and
+// queries.
 func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	switch {
 	case w.Index != nil:
@@ -31,8 +32,8 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 	p.attend(l, w, c)
 }
 
-// attend runs one launch: it projects queries into latent space, converts selected positions to slots, attends to
-// them and projects the outputs back.
+// attend runs one launch: it projects queries into latent space, converts selected positions to slots, computes
+// attention and projects the outputs back.
 func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})
@@ -44,7 +45,7 @@ func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	p.list.Add(kernel.ExpandArgs{Out: p.out.Slice(l.first, l.last), U: l.latent, KVB: w.KVB, Dims: d})
 }
 
-// locate turns a launch's selected positions into slots of the pool it reads.
+// locate converts a launch's selected positions to slots of the pool that it reads.
 func (p *Pass) locate(l *launch, pool kernel.Pool) {
 	args := kernel.LocateArgs{Out: l.indices, Positions: p.positions.Slice(l.first, l.last),
 		PageTokens: pool.PageTokens}
@@ -62,7 +63,7 @@ func (p *Pass) locate(l *launch, pool kernel.Pool) {
 	p.list.Add(args)
 }
 
-// source returns the pool a launch reads: the cache itself, its referenced pages converted, or its rows gathered.
+// source returns the pool that a launch reads: the cache itself, its converted pages, or its gathered rows.
 func (p *Pass) source(l *launch, c Cache) kernel.Pool {
 	out := l.workspace
 	switch l.segment.Convert {

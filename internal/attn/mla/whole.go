@@ -2,7 +2,7 @@ package mla
 
 import "sparrow/kernel"
 
-// whole attends in latent space to every key of a row, page by page, for models without an indexer.
+// whole computes attention in latent space over every key of a row, page by page, for models without an indexer.
 func (p *Pass) whole(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})

@@ -22,7 +22,7 @@ import (
 // Rate is the kind of arithmetic that bounds a case.
 type Rate int
 
-// The kinds of arithmetic are these. Memory cases have almost no arithmetic.
+// Kinds of arithmetic. Memory cases have almost no arithmetic.
 const (
 	Memory Rate = iota
 	BF16
@@ -51,7 +51,7 @@ type Case struct {
 	New func(*holder) Set
 }
 
-// titled returns a case with the given name and a shape formatted from the arguments.
+// titled returns a case with the given name, and with a shape that is formatted from the arguments.
 func titled(name, shape string, args ...any) harness.Case {
 	return harness.Case{Name: name, Shape: fmt.Sprintf(shape, args...)}
 }
@@ -121,7 +121,7 @@ type Result struct {
 	RoofShare float64 `json:"roof_share"` // roof_us / us
 	Peer      string  `json:"peer,omitempty"`
 	PeerUS    float64 `json:"peer_us,omitempty"`
-	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us: above 1 is faster than the peer
+	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us; above 1 the kernel is faster than the peer
 	Sets      int     `json:"sets"`
 	Launches  int     `json:"launches"` // launches per replay
 	Checked   bool    `json:"checked"`
@@ -137,7 +137,7 @@ type Report struct {
 	Results []Result        `json:"results"`
 }
 
-// Run checks and times cases. The error lists the cases that failed; the others still run, until the context ends.
+// Run checks and times cases. The error lists the cases that failed; the other cases still run, until the context ends.
 func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
 	if o.Replays == 0 {
 		o.Replays = 20

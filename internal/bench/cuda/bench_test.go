@@ -35,7 +35,7 @@ func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 	c := &Case{Case: titled("n", "s"), FLOPs: 1650e6 * 5, Bytes: 4.3e6 * 2, Rate: FP8}
 	r := summarise(c, times, H200())
 	if r.Micros != 10 || r.MinMicros != 9 || r.MaxMicros != 12 {
-		t.Errorf("median %g min %g max %g, want 10, 9, 12", r.Micros, r.MinMicros, r.MaxMicros)
+		t.Errorf("median %g us, min %g us, max %g us, want 10, 9, 12", r.Micros, r.MinMicros, r.MaxMicros)
 	}
 	if math.Abs(r.RoofUS-5) > 1e-9 || math.Abs(r.RoofShare-0.5) > 1e-9 {
 		t.Errorf("roof %g us, share %g, want 5 and 0.5: arithmetic is the higher roof", r.RoofUS, r.RoofShare)
@@ -75,7 +75,7 @@ func TestEveryCaseHasItsFloor(t *testing.T) {
 	for _, c := range Cases() {
 		id := c.Title()
 		if seen[id] {
-			t.Errorf("%s is there twice", id)
+			t.Errorf("case %s occurs twice", id)
 		}
 		seen[id] = true
 		if c.Bytes <= 0 || c.setBytes() <= 0 || c.New == nil || (c.Rate != Memory && c.FLOPs <= 0) {
@@ -89,13 +89,13 @@ func TestEveryCaseHasItsFloor(t *testing.T) {
 func TestPeersAreOfCases(t *testing.T) {
 	known, err := peers()
 	if err != nil || len(known) < 100 {
-		t.Fatalf("%d times of peers, %v", len(known), err)
+		t.Fatalf("peers.tsv has %d times, error %v", len(known), err)
 	}
 	for _, c := range Cases() {
 		delete(known, c.peerKey())
 	}
 	for key, p := range known {
-		t.Errorf("peers.tsv has a time of %s for %q, which is no case", p.Name, key)
+		t.Errorf("peers.tsv has a time of %s for %q, which is not a case", p.Name, key)
 	}
 }
 

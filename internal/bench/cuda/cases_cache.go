@@ -36,7 +36,7 @@ func Cases() []Case {
 		rowCases(), expertCases())
 }
 
-// mainLayout returns the host's form of a main layout.
+// mainLayout returns the host implementation of a main layout.
 func mainLayout(kind layout.Kind) layout.Main {
 	m, err := layout.MainOf(kind)
 	if err != nil {
@@ -228,5 +228,5 @@ func combineCase(tokens, ks, ke int) Case {
 // recipe describes how V3.2 prepares indexer vectors.
 var recipe = cuda.IndexRecipeView{Hadamard: 1}
 
-// hostRecipe is the host's form of recipe.
+// hostRecipe holds the settings of recipe for the host.
 var hostRecipe = expect.Recipe{Hadamard: true, Mode: num.ScalePow2}

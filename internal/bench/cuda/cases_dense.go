@@ -22,7 +22,7 @@ func denseCases() []Case {
 type dense struct {
 	cuda.Dense
 	args cuda.DenseAttendArgs
-	// These are the host's copies of the ranges of keys that rows attend to.
+	// Copies on the host of the ranges of keys that rows attend to.
 	start, lens []int32
 }
 
@@ -94,7 +94,7 @@ func (d *dense) checkHead(r *reader, row, head int) error {
 	return attended(out, want, r.f32(d.LSE.Add((int64(row)*d.LSEStride+int64(head))*4)), lse)
 }
 
-// attended compares the output of a head and its log-sum-exp with values computed on the host.
+// attended compares the output of a head and its log-sum-exp with the values want and lse computed on the host.
 func attended(out []float32, want []float64, gotLSE, lse float64) error {
 	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
 		return fmt.Errorf("the result differs by %g of its norm, at most %g is allowed; it begins %v, want %v", d,

@@ -62,10 +62,10 @@ type expertSet struct {
 	pattern, x    []byte // pattern that weights and rows repeat
 	scales        [2][]float32
 	ids           []int32
-	gateUp, downs int // bytes of these matrices of one expert
+	gateUp, downs int // bytes of the gate-up and of the down matrix of one expert
 }
 
-// expertCase returns a case in which every expert is chosen equally often, as far as the number of rows allows.
+// expertCase returns a case in which every expert is chosen equally often, if the number of rows allows that.
 func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	pairs := rows * expertTop
 	used := min(pairs, int(shape.Experts))
@@ -214,7 +214,7 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	return out
 }
 
-// inner reads the activation of one pair of a row and an expert.
+// inner reads the activation of pair number place of a row and an expert.
 func (e *expertSet) inner(r *reader, place int) []float32 {
 	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {

@@ -46,7 +46,7 @@ var packings = []packing{
 	{"IQ4_XS", "iq4", kernel.Blocks(block.IQ4_XS), 0, 1, 0, "blocks", 0},
 }
 
-// These are the dimensions of the matrix of packed GEMMs, which has 100 MB or more in all formats.
+// Dimensions of the matrix of packed GEMMs, which has at least 100 MB in all formats.
 const packedColumns, packedK = 24576, 16384
 
 // packedCases returns GEMMs with packed weights, and with bf16 for comparison.
@@ -179,7 +179,7 @@ func packedCase(p packing, rows int) Case {
 	}
 }
 
-// pack packs a matrix [columns, k] of random codes. If twice is set, the matrix is gate and up together, with columns /
+// pack packs a matrix [columns, k] of random codes. If twice is set, the matrix consists of gate and up, with columns /
 // 2 rows each.
 func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	p := s.packing
@@ -321,7 +321,7 @@ func (s *packedSet) check(r *reader) error {
 	return nil
 }
 
-// These are the dimensions of experts of DeepSeek-V4-Flash, which are all chosen equally often.
+// Dimensions of experts of DeepSeek-V4-Flash; all experts are chosen equally often.
 const packedExperts, packedHidden, packedInner, packedTop = 64, 4096, 2048, 8
 
 // packedExpertsCase returns a case of gate and up of all experts, with the given number of rows for each expert.

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// productShape is a weight of a DeepSeek-V3.2 layer with the numbers of rows of its GEMMs.
+// productShape is a weight of a DeepSeek-V3.2 layer with the numbers of rows of the GEMMs that use it.
 type productShape struct {
 	typ               cuda.ProductType
 	what              string
@@ -54,7 +54,7 @@ func productCases() []Case {
 	return list
 }
 
-// product is one set of a GEMM: rows of a batch are adjacent, like heads.
+// product is one set of a GEMM. The rows of the matrices of a batch are adjacent, like heads.
 type product struct {
 	cuda.Product
 	call cuda.ProductCall
@@ -195,7 +195,7 @@ func quantiseCase(rows, columns int, norm bool) Case {
 	return Case{
 		Case: titled(name, "%d rows of %d", rows, columns), Rate: Memory, Bytes: size,
 		New: func(h *holder) Set {
-			// These are the host's copies of the first row and of the weight.
+			// Copies on the host of the first row, of the residual row and of the weight.
 			first, delta, weight := h.bf16s(columns), h.bf16s(columns), h.bf16s(columns)
 			stride := int64(columns)
 			x, codes, scales := h.repeat(raw(first), n*2), h.output(n), h.output(n/128*4)

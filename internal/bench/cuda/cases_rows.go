@@ -74,8 +74,8 @@ func gateCase(rows, columns int) Case {
 		}}
 }
 
-// routeCase returns a case that chooses 8 experts from 4 of 8 groups without bias, so that the best expert of all is
-// always first.
+// routeCase returns a case that chooses 8 experts from 4 of 8 groups without bias, so that the first chosen expert is
+// always the best of all experts.
 func routeCase(rows, experts int) Case {
 	return Case{Case: titled("route", "%d x %d", rows, experts),
 		Bytes: float64(rows) * float64(experts*4+64), New: func(h *holder) Set {

@@ -87,8 +87,8 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	return nil
 }
 
-// pagedCase returns a case that scores rows of each request, several of them together: all rows for native verify, some
-// for groups, and one for split verify.
+// pagedCase returns a case that scores rows of each request, with together rows scored at once: all rows for native
+// verify, some for groups, and one for split verify.
 func pagedCase(requests, keys, each, together, heads int) Case {
 	blocks := keys / 64
 	rows := requests * each

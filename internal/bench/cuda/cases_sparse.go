@@ -56,7 +56,7 @@ type sparseStream struct {
 
 const sparseScale = 0.0417 // about 576^-0.5
 
-// rowDim returns the number of values of a row, which is also that of a head's query.
+// rowDim returns the number of values of a row, which is also the number of values of a head's query.
 func rowDim(kind layout.Kind) int {
 	if kind == 0 || kind == layout.V4Row584 {
 		return cuda.V4Dim
@@ -147,8 +147,8 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
 }
 
-// decodeCase returns rows of a batch over width keys each, of which extra keys are in a second stream. Rows are split
-// after the given number of keys.
+// decodeCase returns rows of a batch over width keys each, and over extra keys in a second stream. Rows are split after
+// the given number of keys.
 func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
 	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,

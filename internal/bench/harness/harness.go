@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Case names an operation at a shape. The cases of a device embed it.
+// Case names an operation at a shape. The case types of a device embed Case.
 type Case struct {
 	Name, Shape string
 	// Called holds other names of the operation, for Match.
@@ -54,7 +54,7 @@ func Match[C Named](cases []C, only []string) ([]C, error) {
 	return out, nil
 }
 
-// Progress is called with the number of finished cases and the next one.
+// Progress is called with the number of finished cases and the next case.
 type Progress func(done, total int, what string)
 
 // Each runs cases one after the other until ctx ends. If a case fails, the other cases still run; all errors are

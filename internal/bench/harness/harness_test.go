@@ -17,14 +17,14 @@ func TestFiltersMatchNameAndShape(t *testing.T) {
 		}
 	}
 	if got, err := Match(cases, nil); err != nil || len(got) != len(cases) {
-		t.Errorf("no filter takes %d cases, %v", len(got), err)
+		t.Errorf("without a filter Match returned %d cases, error %v", len(got), err)
 	}
 	if _, err := Match(cases, []string{"attend"}); err == nil || !strings.Contains(err.Error(), "topk, index_paged") {
-		t.Errorf("a filter that nothing matches: %v, want it to list the names", err)
+		t.Errorf("a filter without a match: error %v, want the list of names", err)
 	}
 }
 
-// A failed case does not prevent the others from running; the end of the context does.
+// A failed case does not prevent the others from running; the end of the context ends the run.
 func TestEachRunsUntilTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	failed, ran := errors.New("wrong result"), ""
@@ -36,13 +36,13 @@ func TestEachRunsUntilTheContextEnds(t *testing.T) {
 		return nil
 	})
 	if ran != "ab" || !errors.Is(err, failed) || !errors.Is(err, context.Canceled) {
-		t.Errorf("ran %s: %v", ran, err)
+		t.Errorf("ran the cases %s: error %v", ran, err)
 	}
 }
 
 func TestSpreadIsOfTheMiddle(t *testing.T) {
 	got := Summarise([]float64{12, 10, 11, 10, 10, 10, 10, 9, 10, 10, 10})
 	if got.Median != 10 || got.Min != 9 || got.Max != 12 || math.Abs(got.Spread-0.1) > 1e-9 {
-		t.Errorf("%+v, want a median of 10 between 9 and 12 with a spread of 0.1", got)
+		t.Errorf("times %+v, want a median of 10 between 9 and 12 with a spread of 0.1", got)
 	}
 }

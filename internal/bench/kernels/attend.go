@@ -8,7 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// Sparse attention reads a cache of 128k tokens, which is larger than a core's own caches in every layout.
+// sparseTokens is the number of tokens in the cache of sparse attention. This cache is larger than a core's own caches
+// in every layout.
 const sparseTokens = 128 << 10
 
 func attendCases() []Case {

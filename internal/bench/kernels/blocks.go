@@ -7,7 +7,7 @@ import (
 )
 
 // blockCases returns GEMMs with the block formats of GGUF files that have kernels: few rows with weights from DRAM, and
-// many rows. Of the formats that are unpacked first, it includes two.
+// many rows. It includes two of the formats that are unpacked first.
 func blockCases() []Case {
 	var out []Case
 	for _, f := range block.Formats() {

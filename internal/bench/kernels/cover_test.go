@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Every operation of the interfaces has a case: a new operation fails here until it is measured.
+// Every operation of the interfaces has a case: this test fails for a new operation until it has a case.
 func TestEveryOperationHasACase(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

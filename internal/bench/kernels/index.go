@@ -101,9 +101,9 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet holds the scores that a selection chooses from: several sets of rows, of which each run uses the next one.
-// In a model, a row of 128k scores is not in a core's cache after a scan over 128k keys. In the benchmark a single row
-// would stay in the cache; several rows do not.
+// scoreSet holds the scores that a selection chooses from: several sets of rows, and each run uses the next set. In a
+// model, a row of 128k scores is not in a core's cache after a scan over 128k keys. In the benchmark a single row would
+// stay in the cache; several rows do not.
 type scoreSet struct {
 	rows, width, sets int
 	zeros             bool // seven of eight scores are zero, as after ReLU

@@ -31,7 +31,7 @@ func small(o Options) Options {
 }
 
 // everything adds cases that other tests imply; make long sets it.
-var everything = flag.Bool("long", false, "every shape of the operations too (make long)")
+var everything = flag.Bool("long", false, "run every shape of each operation (make long)")
 
 // affordable omits the largest shapes if only plain Go can run them.
 func affordable() []Case {
@@ -45,7 +45,8 @@ func affordable() []Case {
 	})
 }
 
-// shapes keeps one shape of each case unless make long runs all of them: other packages compare the operations.
+// shapes keeps one shape of each case unless make long runs all of them: the tests of other packages check the results
+// of all shapes.
 func shapes(list []Case) []Case {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(list), func(c Case) bool {
@@ -65,7 +66,7 @@ func TestEveryCaseIsRightAndTimed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, x := range r.Results {
 		if key := x.Name + x.Shape + x.Backend; seen[key] {
-			t.Errorf("%s %s on %s is there twice", x.Name, x.Shape, x.Backend)
+			t.Errorf("%s %s on %s was measured twice", x.Name, x.Shape, x.Backend)
 		} else {
 			seen[key] = true
 		}
@@ -142,7 +143,7 @@ func TestWrongResultsAreNotTimed(t *testing.T) {
 		}
 		r, err := Run(context.Background(), cases, small(Options{Backends: with(c.wrap)}))
 		if err == nil || !strings.Contains(err.Error(), "wrong result") || len(r.Results) != 0 {
-			t.Errorf("%s: %v, %d results", c.only, err, len(r.Results))
+			t.Errorf("%s: error %v, %d results", c.only, err, len(r.Results))
 		}
 	}
 }
@@ -179,25 +180,26 @@ func TestWeightsArePreparedBeforeTheyAreTimed(t *testing.T) {
 
 func TestMatch(t *testing.T) {
 	if got, err := harness.Match(Cases(), nil); err != nil || len(got) != len(Cases()) {
-		t.Errorf("no filter keeps %d cases, %v", len(got), err)
+		t.Errorf("without a filter Match returned %d cases, error %v", len(got), err)
 	}
 	got, err := harness.Match(Cases(), []string{"select", "norm"})
 	if err != nil || len(got) < 3 ||
 		slices.ContainsFunc(got, func(c Case) bool { return strings.HasPrefix(c.Name, "multiply") }) {
-		t.Errorf("%d cases, %v", len(got), err)
+		t.Errorf("Match returned %d cases, error %v", len(got), err)
 	}
 	chosen, _ := harness.Match(Cases(), []string{"select"})
 	for _, word := range []string{"top-k", "topk"} {
 		if got, err := harness.Match(Cases(), []string{word}); err != nil || len(got) != len(chosen) {
-			t.Errorf("%s keeps %d cases, %v; select keeps %d", word, len(got), err, len(chosen))
+			t.Errorf("the filter %s matches %d cases, error %v; select matches %d cases", word, len(got), err,
+				len(chosen))
 		}
 	}
 	if got, err := harness.Match(Cases(), []string{"Q4_K"}); err != nil || len(got) < 2 {
-		t.Errorf("capital letters keep %d cases, %v", len(got), err)
+		t.Errorf("a filter in capital letters matches %d cases, error %v", len(got), err)
 	}
 	_, err = harness.Match(Cases(), []string{"nothing of this name"})
 	if err == nil || !strings.Contains(err.Error(), "multiply q4_k, ") {
-		t.Errorf("a filter that keeps nothing: %v", err)
+		t.Errorf("a filter without a match: error %v", err)
 	}
 }
 
@@ -233,7 +235,7 @@ func TestInterruptedRunsEndBetweenRounds(t *testing.T) {
 	o.Rounds = 50
 	r, err := Run(ctx, []Case{c, {Name: "b", Make: c.Make}}, o)
 	if !errors.Is(err, context.Canceled) || len(r.Results) != 0 || runs > 4 {
-		t.Errorf("%v after %d runs, %d results", err, runs, len(r.Results))
+		t.Errorf("error %v after %d runs, %d results", err, runs, len(r.Results))
 	}
 }
 
@@ -322,7 +324,7 @@ func TestReportsReadWell(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.Judge(o); err != nil || len(r.Verdicts) != 0 || r.Pause != nil {
-		t.Errorf("a partial run: %v, %d verdicts", err, len(r.Verdicts))
+		t.Errorf("a partial run: error %v, %d verdicts", err, len(r.Verdicts))
 	}
 	r.Verdicts = []Verdict{{"one thing", "much", "little", NotMet}}
 	var text, md bytes.Buffer

@@ -2,7 +2,7 @@ package kernels
 
 import "sparrow/kernel"
 
-// prepared stores the handles of the same weights for each device. They are made when a case first runs, before it is
+// prepared stores the handles of weights for each device. The handles are made when a case first runs, before it is
 // timed.
 type prepared[H any] struct {
 	by map[kernel.Device]H

@@ -8,10 +8,10 @@ import (
 	"sparrow/kernel"
 )
 
-// These constants are the shape of the GEMM in the table of targets.
+// Shape of the GEMM in the table of targets.
 const (
 	gemmRows, gemmOut, gemmIn = 960, 1024, 1024
-	dramIn                    = 4096 // columns of weights that are read from DRAM
+	dramIn                    = 4096 // number of columns of weights that are read from DRAM
 )
 
 var (
@@ -230,7 +230,7 @@ func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) 
 	return op
 }
 
-// all returns a check that runs several checks and joins their errors.
+// all returns a check that runs all the given checks and joins their errors.
 func all(checks ...func(kernel.Device) error) func(kernel.Device) error {
 	return func(ref kernel.Device) error {
 		var errs []error

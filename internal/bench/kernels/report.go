@@ -23,7 +23,7 @@ type Result struct {
 	PeakGF    float64 `json:"peak_gflops,omitempty"`
 	PeakShare float64 `json:"peak_share,omitempty"`
 	GBs       float64 `json:"gb_per_s,omitempty"`
-	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // rate of plain reading of the same memory
+	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // rate of plain reads of the memory of the operation
 	// StreamShare is the memory rate divided by StreamGBs. For operations that read memory more than once it can be
 	// small although they are not slow.
 	StreamShare float64 `json:"stream_share,omitempty"`
@@ -38,7 +38,7 @@ type Verdict struct {
 	Met string `json:"met"`
 }
 
-// These are the values of Met.
+// Values of Met.
 const (
 	Met         = "met"
 	NotMet      = "not met"

@@ -55,7 +55,7 @@ func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 // period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
 const period = 1<<16 + 1
 
-// repeat fills v with the values of draw, of which the first ones are repeated.
+// repeat fills v with the values of draw, and repeats the first values if there are more elements.
 func repeat[T any](v []T, draw func() T) {
 	n := min(period, len(v))
 	for i := range n {
@@ -200,7 +200,7 @@ func (r *Rig) fillBlocks(b []byte, f block.Format) {
 	}
 }
 
-// distinct is the number of different pages of a cache; the others are copies at other addresses.
+// distinct is the number of different pages of a cache; the other pages are copies at other addresses.
 const distinct = 8
 
 // mainPool returns a cache of random latent rows.

@@ -64,7 +64,7 @@ type turns struct {
 	next int
 }
 
-// of returns the next set if row is negative, and otherwise a row of the set that was returned last.
+// of returns the next set if row is negative, or otherwise the given row of the set that was returned last.
 func (t *turns) of(row int) kernel.Tensor {
 	if row < 0 {
 		t.next = (t.next + 1) % len(t.sets)

@@ -21,14 +21,14 @@ type Case struct {
 	Called      string // other names of the operation
 	// Group is the name of cases that are timed alternately, because their times are compared.
 	Group string
-	// Also lists backends to measure in addition to the chosen ones, for targets of a tier.
+	// Also lists backends to measure in addition to the chosen backends, for the targets of a tier.
 	Also []string
 	// Only selects the backends that have the operation; nil means all. Threads, if given, lists the only thread counts
 	// of the case.
 	Only    func(backend string) bool
 	Threads []int
 	// OfPeak means that the case is compared with the peak rate of the matrix unit: rounds are added until the unit ran
-	// at its peak rate in enough of them.
+	// at its peak rate in enough rounds.
 	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
@@ -70,8 +70,8 @@ type Options struct {
 	Progress harness.Progress
 }
 
-// Run checks and times the cases. The error lists the cases that failed; the others still run. Cases that the end of
-// ctx interrupts are omitted.
+// Run checks and times the cases. The error lists the cases that failed; the other cases still run. A case that is
+// interrupted by the end of ctx is omitted.
 func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
 	o = o.withDefaults()
 	chosen, err := o.chosen()

@@ -30,7 +30,7 @@ type timing struct {
 // more than twice the lower. A GEMM is therefore compared with the rate of its own round.
 type moment struct {
 	micros float64
-	rate   float64 // 0 if no loop was timed
+	rate   float64 // rate of the register loop; 0 if no loop was timed
 }
 
 const (
@@ -43,8 +43,7 @@ const (
 	inRegisters = time.Millisecond
 )
 
-// These limits apply to slow operations: an operation is timed in fewer rounds than configured once it has taken this
-// long.
+// Limits for slow operations: after an operation has taken this long, it is timed in fewer rounds than configured.
 const (
 	timeLimit = 3 * time.Second
 	fewest    = 3

@@ -26,17 +26,18 @@ func TestBestMomentIsOneAtThePeak(t *testing.T) {
 	}
 }
 
-// Cases that are compared with the peak get rounds until enough of them were at the peak; others get the configured
-// number.
+// Cases that are compared with the peak get rounds until enough of them were at the peak; other cases get the
+// configured number.
 func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
-	op := &Op{Run: func(kernel.Device) error { return nil }} // without a loop every round counts as one at the peak
+	// Without a register loop, every round counts as a round at the peak.
+	op := &Op{Run: func(kernel.Device) error { return nil }}
 	slow := []moment{{1, 10}, {1, 10}, {1, 10}, {1, 10}}
 	best := 100.0
 	for _, c := range []struct {
 		name   string
 		ofPeak bool
 		rounds int
-		want   int // moments, with the slow ones before
+		want   int // expected number of moments, including the slow moments at the beginning
 	}{
 		{"not compared with the peak", false, settled, len(slow) + settled},
 		{"enough at the peak", true, settled + 1, len(slow) + settled + 1},

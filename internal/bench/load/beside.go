@@ -23,10 +23,10 @@ type Beside struct {
 	LongestStep float64 `json:"longest_step_ms,omitempty"`
 }
 
-// These constants describe the prompts of the streams and the time for which streams run before the load.
+// Prompts of the streams, and times of the streams before the load.
 const (
 	besidePrompt = 32
-	besideOutput = 4096 // maximum tokens; a stream that ended begins again
+	besideOutput = 4096 // maximum number of tokens of an answer; a stream that has ended begins again
 	besideAlone  = 2 * time.Second
 	besideStart  = time.Minute // maximum time until the next stream begins
 )
@@ -122,7 +122,7 @@ func (b *beside) run(ctx context.Context, r *runner, i int) {
 	}
 }
 
-// end stops the streams and waits for them.
+// end stops the streams and waits until they have ended.
 func (b *beside) end() {
 	b.cancel()
 	b.wait.Wait()

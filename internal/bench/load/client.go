@@ -89,7 +89,7 @@ type outcome struct {
 	seen    func(gap time.Duration) // called with every gap; may be nil
 }
 
-// perToken returns the mean time of a token after the first, or 0 if there is only one.
+// perToken returns the mean time of a token after the first, or 0 if there is only one token.
 func (o *outcome) perToken() time.Duration {
 	if o.usage.CompletionTokens < 2 {
 		return 0
@@ -207,7 +207,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 
 // take records one event with its arrival time. Tokens are counted by the usage in every event, if the server reports
 // it: a token may have no text, and a piece of text may have several tokens, among which the time is divided evenly.
-// Otherwise every piece of text counts as a token, and so does the event that ends a choice without text.
+// Otherwise every piece of text counts as a token, and the event that ends a choice without text also counts as one.
 func (o *outcome) take(ev *event, at time.Duration) {
 	fresh := 0
 	if ev.Usage != nil {

@@ -24,8 +24,8 @@ type fake struct {
 	first, between time.Duration
 	noTokenizer    bool
 	counts         bool // every event has usage, and every second token has no text
-	room           int  // maximum tokens of an answer; 0 means no limit
-	// refuse, if not nil, may respond to the i-th completion itself.
+	room           int  // maximum number of tokens of an answer; 0 means no limit
+	// refuse, if not nil, may respond to the i-th completion in place of the fake; it then returns true.
 	refuse func(i int, w http.ResponseWriter) bool
 
 	mu       sync.Mutex

@@ -19,7 +19,7 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var o outcome
 		if err := o.read(strings.NewReader(text), time.Now()); err == nil && (o.tokens < 1 || o.first < 0) {
-			t.Fatalf("%d tokens, the first after %v", o.tokens, o.first)
+			t.Fatalf("the outcome has %d tokens, the first after %v", o.tokens, o.first)
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 		calls := 0
 		o.OnDone = func(done, total int) {
 			if calls++; done != calls || total != o.Requests {
-				t.Errorf("progress is %d of %d after %d", done, total, calls)
+				t.Errorf("progress is %d of %d after %d calls", done, total, calls)
 			}
 		}
 		r := run(t, o)
@@ -47,7 +47,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 		for _, q := range f.received {
 			own := len(q.Prompt) - o.SharedPrefix
 			if own < 5 || own > 9 || q.MaxTokens < 2 || q.MaxTokens > 6 {
-				t.Errorf("prompt of %d and answer of %d tokens", len(q.Prompt), q.MaxTokens)
+				t.Errorf("a request has a prompt of %d tokens and an answer of %d tokens", len(q.Prompt), q.MaxTokens)
 			}
 			if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0.7 || q.TopP != 0.95 ||
 				q.Model != "fake-model" || q.key != "Bearer secret" {
@@ -55,7 +55,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 			}
 			for _, id := range q.Prompt {
 				if id < 1001 || id > 1004 {
-					t.Errorf("id %d is none the server gave", id)
+					t.Errorf("the prompt has id %d, which the server did not return", id)
 				}
 			}
 			prefixes[fmt.Sprint(q.Prompt[:o.SharedPrefix])]++
@@ -71,7 +71,8 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 		}
 		if r.PromptTokens != in || r.OutputTokens != out || r.CachedTokens != cached ||
 			r.CachedShare != float64(cached)/float64(in) {
-			t.Errorf("tokens %d in, %d out, %d cached, share %g; want %d, %d, %d", r.PromptTokens, r.OutputTokens,
+			t.Errorf("%d prompt tokens, %d output tokens, %d cached, share %g; want %d, %d, %d", r.PromptTokens,
+				r.OutputTokens,
 				r.CachedTokens, r.CachedShare, in, out, cached)
 		}
 		if r.FirstToken.Count != 12 || r.FirstToken.P50 < 20 || r.InterToken.Count != int(out)-12 ||
@@ -136,10 +137,10 @@ func TestSameSeedSamePrompts(t *testing.T) {
 		}
 		a, b, c := prompts(1), prompts(1), prompts(2)
 		if !slices.Equal(a, b) {
-			t.Error("one seed gave two loads")
+			t.Error("one seed gave two different loads")
 		}
 		if slices.Equal(a, c) {
-			t.Error("two seeds gave one load")
+			t.Error("two seeds gave equal loads")
 		}
 	})
 }
@@ -151,7 +152,7 @@ func TestConcurrencyIsKeptAndNotExceeded(t *testing.T) {
 		o.Requests, o.Concurrency = 20, 4
 		run(t, o)
 		if f.most != 4 {
-			t.Errorf("%d requests at a time, want 4", f.most)
+			t.Errorf("%d requests at the same time, want 4", f.most)
 		}
 	})
 }
@@ -180,7 +181,7 @@ func TestArrivalsFollowTheRate(t *testing.T) {
 			}
 		}
 		if share := float64(below) / n; share < 0.60 || share > 0.66 {
-			t.Errorf("%g of the gaps are below the mean, want 0.632", share)
+			t.Errorf("a share of %g of the gaps is below the mean, want 0.632", share)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -197,7 +198,7 @@ func TestRateSendsWithoutWaiting(t *testing.T) {
 		o.Concurrency, o.Rate = 0, 1000
 		run(t, o)
 		if f.most != 12 { // 12 requests arrive within 200 ms
-			t.Errorf("at most %d requests at a time: arrivals waited for answers", f.most)
+			t.Errorf("at most %d requests ran at the same time, want 12: arrivals waited for answers", f.most)
 		}
 	})
 }
@@ -254,7 +255,7 @@ func TestDurationEndsTheSending(t *testing.T) {
 		o.Requests, o.Concurrency, o.Duration = 1000, 1, 100*time.Millisecond
 		r := run(t, o)
 		if r.Sent != 3 || r.Answered != r.Sent || r.Planned != 1000 {
-			t.Errorf("%d sent, %d answered; want 3, all answered", r.Sent, r.Answered)
+			t.Errorf("%d requests sent, %d answered; want 3, all answered", r.Sent, r.Answered)
 		}
 	})
 }
@@ -284,7 +285,7 @@ func TestOtherMachinesAreRefused(t *testing.T) {
 		}
 		o.AllowRemote = true
 		if err := o.Validate(); err != nil {
-			t.Errorf("%s, allowed: %v", url, err)
+			t.Errorf("%s with remote addresses allowed: error %v", url, err)
 		}
 	}
 	// Redirects to another address are not followed.
@@ -299,7 +300,7 @@ func TestOtherMachinesAreRefused(t *testing.T) {
 	o.URL, o.dial = hs.URL, nil // the default dial function has the check under test
 	o.Requests = 1
 	if r := run(t, o); !strings.Contains(r.Samples["connection"], ErrRemote.Error()) {
-		t.Errorf("a redirect to another machine: %v %v", r.Errors, r.Samples)
+		t.Errorf("a redirect to another machine: errors %v, samples %v", r.Errors, r.Samples)
 	}
 }
 
@@ -312,13 +313,13 @@ func TestOptionsReportEveryProblem(t *testing.T) {
 	for _, part := range []string{`url "ftp://x"`, "requests is 0", "both a rate", "duration is -1ns", "top_p 2",
 		"prompts have 0", "answers have 0", "shared prefix has -1"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q is not reported: %v", part, err)
+			t.Errorf("%q is not in the error %v", part, err)
 		}
 	}
 	f := newFake(t, &fake{})
 	f.net.Close()
 	if _, err := Run(context.Background(), options(f)); !errors.Is(err, ErrServer) {
-		t.Errorf("no listener: %v", err)
+		t.Errorf("a server that does not listen: error %v", err)
 	}
 }
 
@@ -326,13 +327,13 @@ func TestParseLengths(t *testing.T) {
 	for text, want := range map[string]Lengths{"1": {1, 1}, "256": {256, 256}, "uniform:1-1": {1, 1},
 		"uniform:100-400": {100, 400}} {
 		if got, err := ParseLengths(text); err != nil || got != want {
-			t.Errorf("%s: %v, %v", text, got, err)
+			t.Errorf("%s was parsed as %v, error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "0", "-3", "x", "1-2", "uniform:5", "uniform:5-2", "uniform:a-b", "normal:1-2",
 		"uniform:-1-2"} {
 		if got, err := ParseLengths(text); !errors.Is(err, ErrOptions) {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("%q was parsed as %v, error %v", text, got, err)
 		}
 	}
 	if s := (Lengths{3, 9}).String() + (Lengths{2, 2}).String(); s != "uniform:3-92" {
@@ -367,10 +368,10 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 		r := run(t, o)
 		b := r.Beside
 		if b == nil || b.Streams != 3 || r.Answered != o.Requests {
-			t.Fatalf("%d answered, beside them %+v", r.Answered, b)
+			t.Fatalf("%d requests answered, streams %+v", r.Answered, b)
 		}
 		if b.Alone.Max != 2 || b.During.P50 != 2 {
-			t.Errorf("gaps %+v alone and %+v during the load, want 2 ms", b.Alone, b.During)
+			t.Errorf("gaps %+v before and %+v during the load, want 2 ms", b.Alone, b.During)
 		}
 		want := 3 * int(1000*r.Seconds/2) // each stream has one event every 2 ms
 		if n := b.During.Count; n < want-6 || n > want+6 || b.Alone.Count < 1000 {
@@ -409,7 +410,7 @@ func TestStreamsThatAreQueuedAreAnError(t *testing.T) {
 		start := time.Now()
 		if _, err := Run(t.Context(), o); !errors.Is(err, ErrQueued) ||
 			!strings.Contains(err.Error(), "2 of 3 streams") {
-			t.Errorf("%v, want %v", err, ErrQueued)
+			t.Errorf("error %v, want %v", err, ErrQueued)
 		}
 		if took := time.Since(start); took > 2*besideStart {
 			t.Errorf("took %v", took)
@@ -431,12 +432,12 @@ func TestInterruptedBeforeTheFirstRequest(t *testing.T) {
 		var b strings.Builder
 		if err := r.Print(&b); err != nil || strings.Contains(b.String(), "errors: none") ||
 			!strings.Contains(b.String(), fmt.Sprintf("not sent: %d of %[1]d requests", o.Requests)) {
-			t.Errorf("%v, printed %s", err, &b)
+			t.Errorf("error %v, printed %s", err, &b)
 		}
 	})
 }
 
-// A turn repeats the conversation before it, answers included, and conversations of a group have a common prefix.
+// A turn repeats the earlier conversation, including its answers. Conversations of a group have a common prefix.
 func TestConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond})
@@ -448,12 +449,12 @@ func TestConversations(t *testing.T) {
 		r := run(t, o)
 		if r.Answered != len(f.chats) || r.Planned != r.Answered || total != r.Planned || r.Answered < 10 ||
 			r.Answered > 20 || r.OutputTokens != int64(r.Answered) || r.Good != r.Answered || r.Goodput == 0 {
-			t.Fatalf("%d chats, %+v", len(f.chats), r)
+			t.Fatalf("%d chat requests, report %+v", len(f.chats), r)
 		}
 		first := map[string]bool{}
 		for _, messages := range f.chats {
 			if len(messages)%2 != 1 {
-				t.Fatalf("a conversation of %d messages", len(messages))
+				t.Fatalf("a conversation has %d messages", len(messages))
 			}
 			words := strings.Fields(messages[0].Content.Text())
 			if len(words) != 16 {
@@ -471,7 +472,7 @@ func TestConversations(t *testing.T) {
 		}
 		o.Goals = Goals{FirstToken: 15 * time.Millisecond}
 		if r := run(t, o); r.Good != 0 || r.Goodput != 0 || r.Goals != "ttft=15ms" {
-			t.Errorf("%d of %d are good within %s", r.Good, r.Answered, r.Goals)
+			t.Errorf("%d of %d requests count as good within %s", r.Good, r.Answered, r.Goals)
 		}
 	})
 }

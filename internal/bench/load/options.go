@@ -28,9 +28,9 @@ type Options struct {
 
 	Requests int
 	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier
-	// ones are answered.
+	// requests have been answered.
 	Rate float64
-	// Concurrency is the number of requests in flight: when one is answered, the next is sent.
+	// Concurrency is the number of requests in flight: when a request is answered, the next request is sent.
 	Concurrency int
 	// Duration is the time after which no more requests are sent; requests in flight are completed. 0 means no limit.
 	Duration time.Duration

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// words is text that the server tokenizes, which gives the ids of ordinary words.
+// words is a text that the server tokenizes, in order to find the ids of ordinary words.
 const words = `time year people way day man thing woman life child world school state family student group country problem hand part place case
 week company system program question work government number night point home water room mother area money story fact month lot right study book
 eye job word business issue side kind head house service friend father power hour game line end member law car city community name`
 
-// These ids exist in every vocabulary. They are used if the server has no /tokenize.
+// Range of ids that exist in every vocabulary. They are used if the server has no /tokenize.
 const firstPlainID, plainIDs = 16, 240
 
 // task is one request to be sent.
@@ -18,7 +18,7 @@ type task struct {
 	index   int
 	prompt  []int32
 	output  int
-	choices int // 0 means one
+	choices int // number of choices; 0 means one
 }
 
 // prompter generates the random prompts of a run. The i-th task depends only on the seed and i.

@@ -20,7 +20,7 @@ type Accepting struct {
 	Setting  string  `json:"setting"`
 	Accept   float64 `json:"accept"`           // share of drafts that are accepted
 	Plain    float64 `json:"plain_tokens_s"`   // rate of all sequences while all of them decode
-	Drafted  float64 `json:"drafted_tokens_s"` // the same rate with drafts
+	Drafted  float64 `json:"drafted_tokens_s"` // rate of all sequences with drafts
 	Ratio    float64 `json:"ratio"`            // drafted / plain
 	Proposed int     `json:"drafted_tokens"`
 	Accepted int     `json:"accepted_tokens"`
@@ -69,8 +69,8 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded counts the tokens of several sequences between the first token of the last sequence and the end of the first
-// sequence.
+// decoded counts the tokens of several sequences between the time when the last sequence has its first token and the
+// time when the first sequence ends.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time

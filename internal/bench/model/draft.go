@@ -15,7 +15,7 @@ type Drafting struct {
 	Answers  int     `json:"answers"`          // answers timed with and without drafts
 	Tokens   int     `json:"tokens"`           // tokens of these answers, each counted once
 	Plain    float64 `json:"plain_tokens_s"`   // median over answers of tokens per second after the first token
-	Drafted  float64 `json:"drafted_tokens_s"` // the same rate with drafts
+	Drafted  float64 `json:"drafted_tokens_s"` // median of that rate with drafts
 	Ratio    float64 `json:"ratio"`            // drafted / plain
 	Proposed int     `json:"drafted_tokens"`   // tokens that the drafting layer proposed
 	Accepted int     `json:"accepted_tokens"`  // proposed tokens that the model accepted

@@ -67,7 +67,7 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 	case layout.FP8Row576: // the scale of these rows is 1
 		return part(kernel.E4M3, 0, tokens, layout.RawRowBytes, layout.RawRowBytes, 0, 1)
 	case layout.V4Row584:
-		// Pages are whole rows of 576 bytes. All rows are filled as data, and then the scales overwrite the last ones.
+		// Pages are whole rows of 576 bytes. All rows are filled as data, and then the scales overwrite the last rows.
 		rows, size := p.Pages()*p.Mem.Cols/layout.V4DataBytes, layout.V4DataBytes
 		if err := codes(0, rows, layout.V4NopeDim, size); err != nil {
 			return err
@@ -77,7 +77,7 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		}
 		// The exponent of codeScale, 120, is the code of 256 in e4m3.
 		return part(kernel.E4M3, p.PageTokens*size, p.Pages(), p.PageTokens*layout.V4ScaleBytes, p.Mem.Cols, 256, 0)
-	case layout.V41Window528: // exponents as for V4 rows
+	case layout.V41Window528: // the exponents are those of V4 rows
 		if err := codes(0, tokens, layout.V4Dim, layout.V41WindowBytes); err != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 // filled is a model whose cache can be written from outside: it returns the pools of every layer.
 type filled interface{ Pools() [][]kernel.Pool }
 
-// distinct is the number of different pages of rows in a pool; the others are copies at other addresses. The time of
-// attention depends on the addresses of rows, not on their values.
+// distinct is the number of different pages of rows in a pool; the other pages are copies at other addresses. The time
+// of attention depends on the addresses of rows, not on their values.
 const distinct = 32
 
 // fill writes random rows and keys to every page of the cache. All keys differ, because equal scores would change the

@@ -8,8 +8,8 @@ import (
 
 // HostShare describes the experts that the CPU computes in a step, averaged over all steps.
 type HostShare struct {
-	Experts float64 `json:"experts"`  // experts of all layers that rows chose, each counted once
-	MB      float64 `json:"mb"`       // megabytes of their weights
+	Experts float64 `json:"experts"`  // number of experts of all layers that rows chose, each counted once
+	MB      float64 `json:"mb"`       // megabytes of the weights of these experts
 	BusyMs  float64 `json:"busy_ms"`  // time from the arrival of rows to their results
 	GBs     float64 `json:"gb_per_s"` // rate of reading weights in that time
 }

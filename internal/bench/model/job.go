@@ -23,7 +23,7 @@ type job struct {
 // copies of their states; copying takes the host and the device longer than a step of many sequences.
 const mostTruncated = 8
 
-// job returns a step of batch sequences, each with its own pages and n new tokens.
+// job returns a step of batch sequences, in which each sequence has its own pages and n new tokens.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	// A state that a token changes completely, like that of linear attention, cannot be truncated.
 	_, changed := b.model.(model.Snapshotted)
@@ -43,8 +43,8 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	return j, nil
 }
 
-// behind returns the state of a work's sequence after the given number of tokens. Whole pages count as computed, like
-// those of another sequence; the tokens after them are computed, in chunks that fit a pass.
+// behind returns the state of a work's sequence after the given number of tokens. Whole pages count as computed, as if
+// read from the cache; the tokens after whole pages are computed, in chunks that fit a pass.
 func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
 	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows
@@ -87,7 +87,7 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end restores the states of a step to their contents before it, or releases the copies.
+// end restores the states of a step to their contents before the step, or releases the copies.
 func (j *job) end() {
 	for i := range j.before {
 		switch s := j.works[i].State; {

@@ -100,7 +100,7 @@ func TestMeasuresEveryCell(t *testing.T) {
 	for _, c := range r.Cells {
 		if c.Context == 1<<20 {
 			if !strings.Contains(c.Skipped, "positions") || c.Decode != nil {
-				t.Errorf("context %d: %+v", c.Context, c)
+				t.Errorf("context %d: cell %+v", c.Context, c)
 			}
 			continue
 		}
@@ -126,7 +126,7 @@ func TestMeasuresEveryCell(t *testing.T) {
 				}
 			}
 			if layers := 2 * ops["store rows"]; layers == 0 || ops["norm"] <= layers || ops["embed"] != 1 {
-				t.Errorf("operations of a step: %v", ops)
+				t.Errorf("the operations of a step are %v", ops)
 			}
 			if math.Abs(p.TokensPerSecond*p.MsPerToken()-1e3) > 1e-6*1e3 {
 				t.Errorf("%v tokens/s at %v ms each", p.TokensPerSecond, p.MsPerToken())
@@ -176,7 +176,7 @@ func TestMeasuresModelsWithStates(t *testing.T) {
 		}
 		for _, p := range []*Phase{c.Decode, c.Prefill} {
 			if p.Steps < 1 || p.Stages[Attention] == 0 || p.Stages[Products] == 0 || p.Stages[Rest] < 0 {
-				t.Errorf("context %d: %+v", c.Context, p)
+				t.Errorf("context %d: phase %+v", c.Context, p)
 			}
 		}
 	}
@@ -210,11 +210,12 @@ func TestJobsGiveStatesBack(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := counted.States(); n != 2 || j.before[0].Len() != 320 {
-					t.Fatalf("%d states between steps, the first of %d tokens; want 2 of 320", n, j.before[0].Len())
+					t.Fatalf("%d states between steps, the first of %d tokens; want 2 states of 320 tokens", n,
+						j.before[0].Len())
 				}
 			}
 			if j.release(); counted.States() != 0 {
-				t.Errorf("%d states are left", counted.States())
+				t.Errorf("%d states were not released", counted.States())
 			}
 		})
 	}
@@ -227,7 +228,7 @@ func TestScanGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := r.Cells[0].Decode.Stages[Scan], r.Cells[1].Decode.Stages[Scan]; b < 3*a {
-		t.Errorf("a scan takes %v ms at 0 and %v ms at 8192", a, b)
+		t.Errorf("a scan takes %v ms at context 0 and %v ms at context 8192", a, b)
 	}
 }
 
@@ -235,7 +236,7 @@ func TestRefusesWhereNothingFits(t *testing.T) {
 	_, err := run(t, Options{Contexts: []int{1 << 30}, Batches: []int{1}})
 	if err == nil || !strings.Contains(err.Error(), "context 1073741824, batch 1: the model has") ||
 		!strings.Contains(err.Error(), "--contexts") {
-		t.Errorf("a context beyond the model: %v", err)
+		t.Errorf("a context beyond the model: error %v", err)
 	}
 }
 
@@ -245,18 +246,18 @@ func TestSaysWhatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Cells[0].Skipped != "" || !strings.Contains(r.Cells[1].Skipped, "4.0 MiB are free") {
-		t.Errorf("%q and %q", r.Cells[0].Skipped, r.Cells[1].Skipped)
+		t.Errorf("the cells were skipped because of %q and %q", r.Cells[0].Skipped, r.Cells[1].Skipped)
 	}
 	var b bytes.Buffer
 	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "context 4096, batch 1 was not measured") {
-		t.Errorf("%v in %s", err, b.String())
+		t.Errorf("error %v, report %s", err, b.String())
 	}
 }
 
 func TestRefusesWhatCannotBeMeasured(t *testing.T) {
 	for _, o := range []Options{{Contexts: []int{-1}}, {Batches: []int{0}}, {Batches: []int{33}}} {
 		if _, err := run(t, o); err == nil {
-			t.Errorf("%+v is not refused", o)
+			t.Errorf("options %+v were not refused", o)
 		}
 	}
 }
@@ -278,7 +279,7 @@ func TestFill(t *testing.T) {
 			var key [layout.IndexDim]float32
 			l.Decode(key[:], bytesOf(c.Index, s/c.Index.PageTokens), c.Index.PageTokens, s%c.Index.PageTokens)
 			if seen[key] {
-				t.Fatalf("layer %d: key %d is there twice", i, s)
+				t.Fatalf("layer %d: key %d occurs twice", i, s)
 			}
 			seen[key] = true
 			for _, v := range key {
@@ -317,7 +318,7 @@ func TestAgainst(t *testing.T) {
 	} {
 		c := &Report{Cells: r.Cells}
 		if err := c.Against(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want it to say %q", text, err, want)
+			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
 	}
 }
@@ -352,7 +353,7 @@ func TestFlatTakesBothDepthsInTurn(t *testing.T) {
 		t.Fatalf("128k tokens were not measured: %s", r.Cells[1].Skipped)
 	}
 	if f := r.Flat; f == nil || f.Steps < fewest || !(f.ShallowMs > 0) || !(f.DeepMs > 0) || r.Model != "tiny" {
-		t.Errorf("%+v of %s", r.Flat, r.Model)
+		t.Errorf("flat result %+v of model %s", r.Flat, r.Model)
 	}
 }
 

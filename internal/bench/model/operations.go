@@ -49,7 +49,7 @@ func (o *operations) reset() {
 	clear(o.by)
 }
 
-// mean returns the time of each operation per step, the longest first.
+// mean returns the time of each operation per step, the longest time first.
 func (o *operations) mean(steps int) []Kernel {
 	var out []Kernel
 	for _, k := range o.by {

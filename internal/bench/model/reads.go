@@ -36,7 +36,7 @@ func (r *Reads) line(c *Cell) string {
 // counter stores the sizes of the weights that a host device has prepared, and counts the bytes that GEMMs read.
 type counter struct {
 	matrices map[kernel.Matrix]int64
-	experts  map[kernel.Experts]int64 // mean bytes of one expert
+	experts  map[kernel.Experts]int64 // mean bytes of one expert of each layer
 	shapes   map[kernel.Matrix]string // shapes of products, by their first matrix
 	largest  []byte                   // memory of the largest weight
 	now      Reads                    // bytes counted since the last reset

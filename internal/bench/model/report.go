@@ -24,9 +24,10 @@ type Phase struct {
 	GapMs float64 `json:"gap_ms,omitempty"`
 	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
 	SpanMs float64 `json:"span_ms,omitempty"`
-	// OverlapMs is the median time of a decode step that is enqueued while the previous one runs, with the tokens that
-	// it samples, like in the engine on a GPU. Busy is the share of it in which the GPU works, SpanMs / OverlapMs. The
-	// tokens of these steps depend on each other, so their experts may differ from those of SpanMs.
+	// OverlapMs is the median time of a decode step that is enqueued while the previous step runs and reads the tokens
+	// that the previous step samples, as in the engine on a GPU. Busy is the share of OverlapMs in which the GPU works,
+	// SpanMs / OverlapMs. The tokens of these steps depend on each other, so their experts may differ from those of
+	// SpanMs.
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
@@ -35,7 +36,7 @@ type Phase struct {
 
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
-	Kernels  []Kernel `json:"kernels,omitempty"` // the longest first
+	Kernels  []Kernel `json:"kernels,omitempty"` // kernels by their time, longest first
 }
 
 // Kernel holds the mean over all steps of the launches of one kernel or, on a CPU, of the runs of one operation.
@@ -44,8 +45,8 @@ type Kernel struct {
 	Stage    string  `json:"stage,omitempty"` // stage of the kernel
 	Launches int     `json:"launches"`
 	Us       float64 `json:"us"` // time of all launches
-	// These are set for a GEMM on a CPU: its weights, the shortest time of one run, and the bytes of weights that the
-	// run read.
+	// Shape, BestUs and Bytes are set for a GEMM on a CPU: its weights, the shortest time of one run, and the bytes of
+	// weights that the run reads.
 	Shape  string  `json:"shape,omitempty"`
 	BestUs float64 `json:"best_us,omitempty"`
 	Bytes  int64   `json:"bytes,omitempty"`
@@ -69,7 +70,7 @@ func (p *Phase) WithoutScan() float64 { return p.StepMs - p.Stages[Scan] }
 
 // Cell holds the results at one depth of context and one batch size.
 type Cell struct {
-	Context int    `json:"context"` // tokens in the cache before the measured ones
+	Context int    `json:"context"` // tokens in the cache before the measured tokens
 	Batch   int    `json:"batch"`   // number of sequences
 	Skipped string `json:"skipped,omitempty"`
 	Decode  *Phase `json:"decode,omitempty"`
@@ -129,7 +130,7 @@ type Report struct {
 	Layout  string          `json:"layout"`
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
-	// These fields are the policy of the plan: no dense attention, and the same arithmetic for every row.
+	// DenseOff and Deterministic are the policy of the plan: no dense attention, and equal arithmetic for every row.
 	DenseOff      bool `json:"dense_off,omitempty"`
 	Deterministic bool `json:"deterministic,omitempty"`
 

@@ -29,10 +29,11 @@ type Options struct {
 	// Experts is the placement of experts; empty means all on the device.
 	Experts family.Placed
 	// Prompts lists lengths of whole prompts that are computed in chunks, instead of a chunk after each context. Nil
-	// means 8192 and 32768 on a GPU. A length of 0 is not measured, so that a list with only 0 measures only decodes.
+	// means 8192 and 32768 on a GPU. A length of 0 is not measured, so that with a list of one 0 only decodes are
+	// measured.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks lists further devices that share the model with the first one (docs/ranks.md), and Attention is their
+	// Ranks lists further devices that share the model with the first device (docs/ranks.md), and Attention is their
 	// division of attention. The stages of the first device are timed. If attention is divided by requests, the
 	// sequences of a step are assigned to ranks round-robin.
 	Ranks     []kernel.Device

@@ -9,7 +9,7 @@ import (
 // Stage is a part of a step.
 type Stage int
 
-// These are the stages of a step, in the order of reports.
+// Stages of a step, in the order of reports.
 const (
 	Scan      Stage = iota // gathering keys and computing indexer scores of all keys
 	Select                 // top-k, and converting positions to slots
@@ -27,7 +27,7 @@ func (s Stage) String() string { return stageNames[s] }
 // Stages holds the time of each stage in milliseconds.
 type Stages [stageCount]float64
 
-// stopwatch is a device that measures the time of each operation. It wraps the model's device only in benchmarks.
+// stopwatch is a device that measures the time of each operation. It wraps the device of the model in benchmarks.
 // Operations of host devices are finished when they return; the tracer of a GPU times its launches.
 type stopwatch struct {
 	kernel.Device
@@ -35,7 +35,7 @@ type stopwatch struct {
 	spent  [stageCount]time.Duration
 	tracer kernel.Tracer // tracer of a GPU whose launches are timed, or nil
 	spans  kernel.Tracer // tracer of a GPU whose passes are timed as a whole, or nil
-	ended  bool          // the latest of these passes has fetched its results
+	ended  bool          // the latest timed pass has fetched its results
 	host   bool          // operations are finished when they return
 	ops    operations    // times of a host device
 	reads  *counter      // reads of a host device, or nil

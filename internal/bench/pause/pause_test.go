@@ -20,7 +20,7 @@ func TestWorstIsTheLastIntervalThatGrew(t *testing.T) {
 		{[]uint64{0, 0, 0, 0}, []uint64{0, 0, 0, 1}, 4},
 	} {
 		if got := worst(histogram{c.before, buckets}, histogram{c.after, buckets}); got != c.want {
-			t.Errorf("%v to %v: %v, want %v", c.before, c.after, got, c.want)
+			t.Errorf("histogram %v to %v: worst is %v, want %v", c.before, c.after, got, c.want)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestMeasureRunsWorkAndCollects(t *testing.T) {
 		}
 	})
 	if err != nil || p.Collections == 0 || turns == 0 || p.Worst <= 0 {
-		t.Errorf("%+v after %d turns, %v", p, turns, err)
+		t.Errorf("pause %+v after %d turns, error %v", p, turns, err)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/vec"
 )
 
-// These are the operations of one round: 24 accumulators of 16 or 8 lanes, or 8 products of a 16 x 32 tile and a 32 x
-// 16 tile. A multiplication and an addition count as two operations.
+// Number of operations of one round: 24 accumulators of 16 or 8 lanes, or 8 products of a 16 x 32 tile and a 32 x 16
+// tile. A multiplication and an addition count as two operations.
 const (
 	step512 = 24 * 16 * 2
 	step256 = 12 * 8 * 2

@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// Loops over registers: every instruction depends on none of its neighbours, only on itself one round before.
+// Loops over registers: an instruction depends only on its own result of the previous round, not on other instructions.
 
 // func fma512(rounds int, lanes *[16]float32)
 TEXT ·fma512(SB), NOSPLIT, $0-16
@@ -102,8 +102,8 @@ round256:
 
 // func amxLoop(rounds int, t *tileData)
 //
-// The assembler has no names for tile instructions. Accumulators are tmm0 to tmm3, each used twice a round; a product
-// takes 16 cycles and its result 52, so four accumulators, one after the other, keep the unit busy.
+// The assembler has no names for tile instructions. Accumulators are tmm0 to tmm3, each used twice per round. A product
+// takes 16 cycles and its result is available after 52, so four accumulators in turn keep the unit busy.
 TEXT ·amxLoop(SB), NOSPLIT, $0-16
 	MOVQ rounds+0(FP), CX
 	MOVQ t+8(FP), SI
@@ -132,7 +132,7 @@ roundAMX:
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	RET
 
-// Reads: 512 bytes a turn, nothing is done with them.
+// Read loops: each iteration loads 512 bytes and discards them.
 
 // func read512(p unsafe.Pointer, lines int)
 TEXT ·read512(SB), NOSPLIT, $0-16

@@ -20,7 +20,7 @@ type Loop struct {
 	run    func(rounds int)
 }
 
-// LoopFor returns the loop of a tier, and whether there is one.
+// LoopFor returns the loop of a tier, and whether the tier has a loop.
 func LoopFor(tier string) (Loop, bool) {
 	for _, l := range loops() {
 		if l.Tier == tier {

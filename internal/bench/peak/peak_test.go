@@ -35,10 +35,11 @@ func TestLoops(t *testing.T) {
 		for i, l := range all {
 			rates[i] = max(rates[i], l.Rate(5*time.Millisecond))
 			if r := rates[i]; r < 1e9 || r > 1e13 {
-				wrong = fmt.Sprintf("%s: %.3g operations a second cannot be", l.Instruction, r)
+				wrong = fmt.Sprintf("%s: %.3g operations per second are impossible", l.Instruction, r)
 			}
 			if i > 0 && rates[i-1] < rates[i]/2 {
-				wrong = fmt.Sprintf("loop %d runs at %.3g, the narrower one after it at %.3g", i-1, rates[i-1],
+				wrong = fmt.Sprintf("loop %d runs at %.3g operations per second, the narrower loop after it at %.3g",
+					i-1, rates[i-1],
 					rates[i])
 			}
 		}
@@ -51,7 +52,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// One call of a loop is short, because it cannot be preempted.
+// One call of a loop is short, because a call cannot be preempted.
 func TestLoopCallsAreShort(t *testing.T) {
 	for _, l := range loops() {
 		best := time.Duration(1 << 62)
@@ -75,7 +76,7 @@ func TestReader(t *testing.T) {
 		for _, n := range []int{0, 1, line - 1, line, 4*line + 7, piece - 1, piece, piece + 1, 3*piece + 4*line + 5} {
 			d, err := r.Time(make([]byte, n))
 			if err != nil || d < 0 || d > time.Minute {
-				t.Errorf("%d bytes: %v, %v", n, d, err)
+				t.Errorf("reading %d bytes: time %v, error %v", n, d, err)
 			}
 		}
 		if err := r.Close(); err != nil {
@@ -104,6 +105,6 @@ func TestReaderWalksItsMemory(t *testing.T) {
 		return best
 	}
 	if whole, part := least(mem), least(mem[:len(mem)/16]); whole < 3*part {
-		t.Errorf("64 MiB take %v, a sixteenth of it %v", whole, part)
+		t.Errorf("reading 64 MiB takes %v, reading a sixteenth of that %v", whole, part)
 	}
 }

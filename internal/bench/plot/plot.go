@@ -20,14 +20,14 @@ type Series struct {
 }
 
 // Chart draws lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases
-// differ by orders of magnitude. An axis with points at zero or below has a position before its first power for these
-// points.
+// differ by orders of magnitude. If an axis has points at zero or below, it has a position before its first power for
+// these points.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
 }
 
-// These constants are the size of the picture and of the frame inside it.
+// Sizes of the picture and of the frame inside the picture, in pixels.
 const (
 	width, height            = 900, 520
 	left, top, right, bottom = 80, 50, 330, 60
@@ -130,7 +130,7 @@ func (a axis) place(v, from, to float64) float64 {
 	return from + (to-from)*math.Log(min(v, a.high)/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks returns powers of the base, spaced so that there are at most ten.
+// ticks returns powers of the base, spaced so that an axis has at most ten ticks.
 func (a axis) ticks() []float64 {
 	n := int(math.Round(math.Log(a.high/a.low) / math.Log(a.base)))
 	every := (n + 8) / 9

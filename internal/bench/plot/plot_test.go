@@ -20,7 +20,7 @@ func draw(t *testing.T, c *Chart) string {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("%v in %s", err, b.String())
+			t.Fatalf("error %v in picture %s", err, b.String())
 		}
 	}
 	return b.String()
@@ -44,7 +44,7 @@ func TestChart(t *testing.T) {
 		t.Errorf("%d points are drawn, want 6", n)
 	}
 	if strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
-		t.Errorf("a place is no number:\n%s", s)
+		t.Errorf("the picture has a position that is not a number:\n%s", s)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestChartsWithoutNumbers(t *testing.T) {
 	for _, c := range []*Chart{{}, {Series: []Series{{"zeros", []Point{{0, 0}}}}},
 		{Series: []Series{{"odd", []Point{{math.NaN(), math.Inf(1)}, {1, 1}}}}}} {
 		if s := draw(t, c); strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
-			t.Errorf("a place is no number:\n%s", s)
+			t.Errorf("the picture has a position that is not a number:\n%s", s)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestAxis(t *testing.T) {
 	if z := (&Chart{Series: []Series{{"", []Point{{0, 3}, {512, 40}, {1024, 5}}}}}).axis(func(p Point) float64 {
 		return p.X
 	}, 2); z.low != 256 || z.label(256) != "0" || z.place(0, 0, 100) != 0 || z.place(512, 0, 100) != 50 {
-		t.Errorf("with zero: %+v", z)
+		t.Errorf("an axis with zero: %+v", z)
 	}
 	if wide := (axis{low: 1, high: math.Pow(2, 40), base: 2}).ticks(); len(wide) > 10 {
 		t.Errorf("%d ticks", len(wide))

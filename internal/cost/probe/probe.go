@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	weightBytes = 128 << 20 // of a matrix for one row: more than caches keep of it
-	manyPart    = 8         // the part of it for 16 rows, which are bound by arithmetic
+	weightBytes = 128 << 20 // bytes of the matrix for GEMMs with one row: more than caches hold
+	manyPart    = 8         // divisor of weightBytes for GEMMs with 16 rows, which are bound by arithmetic
 	columns     = 4096
 	copyBytes   = 64 << 20
-	smallBytes  = 64 << 10 // of a copy whose bytes hardly count
-	repeats     = 2        // of each measurement: the shortest counts
+	smallBytes  = 64 << 10 // bytes of a copy whose time is nearly independent of its size
+	repeats     = 2        // number of repetitions of each measurement; the shortest time counts
 )
 
 // formats maps cost.Format to types of weights.
 var formats = [...]kernel.DType{cost.BF16: kernel.BF16, cost.E4M3: kernel.E4M3, cost.E2M1: kernel.E2M1x2}
 
-// Host measures a CPU with the given number of workers. The device is used for nothing else: it keeps matrices until it
+// Host measures a CPU with the given number of workers. The device must have no other use: it keeps matrices until it
 // is closed, and reads them in place. Figures that are not measured come from the table.
 func Host(dev kernel.Device, workers int, now func() time.Time) (cost.Host, error) {
 	return prober{now}.host(dev, workers, weightBytes)
@@ -32,7 +32,7 @@ func Host(dev kernel.Device, workers int, now func() time.Time) (cost.Host, erro
 func (p prober) host(dev kernel.Device, workers, size int) (h cost.Host, err error) {
 	h = cost.H200().CPU
 	h.Name, h.Cores, h.Stream = dev.Name(), workers, 0
-	data := bytes.Repeat([]byte{0x3c, 0x3d}, size/2) // small normal numbers in every format
+	data := bytes.Repeat([]byte{0x3c, 0x3d}, size/2) // bytes that are small normal numbers in every format
 	rate := func(d kernel.DType, size, rows int) float64 {
 		if err != nil {
 			return 0
@@ -47,7 +47,7 @@ func (p prober) host(dev kernel.Device, workers, size int) (h cost.Host, err err
 		h.One[f], h.Sixteen[f] = rate(d, size, 1), rate(d, size/manyPart, 16)
 		h.Stream = max(h.Stream, h.One[f], h.Sixteen[f])
 	}
-	for f := range formats { // shares of the highest rate
+	for f := range formats { // rates relative to the highest rate
 		h.One[f] /= h.Stream
 		h.Sixteen[f] /= h.Stream
 	}
@@ -95,7 +95,7 @@ func Bus(dev kernel.Machine, now func() time.Time) (b cost.Bus, err error) {
 	return b, err
 }
 
-// prober measures with a clock.
+// prober measures times with the clock now.
 type prober struct{ now func() time.Time }
 
 // product returns the time of a GEMM of some rows with a matrix.
@@ -136,7 +136,7 @@ func weight(d kernel.DType, data []byte) kernel.Weight {
 	return w
 }
 
-// activation returns memory for rows.
+// activation returns device memory for activations [rows, cols].
 func activation(dev kernel.Device, rows, cols int) (kernel.Tensor, error) {
 	d := dev.Activation()
 	b, err := dev.Alloc(int64(rows*cols) * int64(d.Size()))
@@ -147,7 +147,7 @@ func tensor(b kernel.Buffer, d kernel.DType, rows, cols int) kernel.Tensor {
 	return kernel.Tensor{Buf: b, DType: d, Rows: rows, Cols: cols, Stride: cols}
 }
 
-// shortest returns the shortest of repeated times, in microseconds, at least a thousandth.
+// shortest returns the shortest of repeated times, in microseconds, at least a thousandth of a microsecond.
 func (p prober) shortest(f func() error) (micros float64, err error) {
 	for i := range repeats {
 		begun := p.now()

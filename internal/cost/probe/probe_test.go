@@ -34,7 +34,8 @@ func TestHostOfKnownTimes(t *testing.T) {
 	defer dev.Close()
 	const size, us = 4 << 20, time.Microsecond
 	clock := &ticking{takes: []time.Duration{7 * us, 5 * us}}
-	for _, d := range []time.Duration{100, 25, 200, 50, 250, 125} { // one row and sixteen rows of each format
+	// Times with one row and with sixteen rows of each format.
+	for _, d := range []time.Duration{100, 25, 200, 50, 250, 125} {
 		clock.takes = append(clock.takes, 3*d*us, d*us)
 	}
 	h, err := prober{clock.now}.host(dev, 2, size)
@@ -46,10 +47,10 @@ func TestHostOfKnownTimes(t *testing.T) {
 	want.Stream, want.Core = size/100., size/200.
 	want.One, want.Sixteen = [3]float64{1, 0.5, 0.4}, [3]float64{0.5, 0.25, 0.1}
 	if h != want || len(clock.takes) != 0 {
-		t.Errorf("%+v, %d times left; want %+v", h, len(clock.takes), want)
+		t.Errorf("host %+v, %d unused times; want %+v", h, len(clock.takes), want)
 	}
 	if _, err := Bus(dev, clock.now); !errors.Is(err, kernel.ErrUnsupported) {
-		t.Errorf("the bus of a CPU: %v", err)
+		t.Errorf("measuring the bus of a CPU: error %v", err)
 	}
 }
 
@@ -63,7 +64,7 @@ type mover struct {
 func (m *mover) HostAlloc(n int64) ([]byte, error) { return make([]byte, n), nil }
 func (m *mover) HostFree([]byte) error             { m.freed = true; return nil }
 func (m *mover) Collect([]byte, []kernel.Tensor) (kernel.Event, error) {
-	return nil, errors.New("nothing is read here")
+	return nil, errors.New("this device does not support reads")
 }
 func (m *mover) Write(t kernel.Tensor, src []byte) error { m.written += len(src); return nil }
 func (m *mover) Sync() error                             { m.syncs++; return nil }
@@ -79,9 +80,9 @@ func TestBusOfKnownTimes(t *testing.T) {
 	clock := &ticking{takes: []time.Duration{9000 * us, 2000 * us, 30 * us, 17 * us}}
 	b, err := Bus(m, clock.now)
 	if want := (cost.Bus{Rate: copyBytes / 2e3, Wait: 17}); err != nil || b != want {
-		t.Errorf("%+v, %v; want %+v", b, err, want)
+		t.Errorf("bus %+v, error %v; want %+v", b, err, want)
 	}
 	if m.written != repeats*(copyBytes+smallBytes) || m.syncs != 2*repeats || !m.freed {
-		t.Errorf("%d bytes written, %d times waited, freed %v", m.written, m.syncs, m.freed)
+		t.Errorf("%d bytes were written, Sync was called %d times, memory freed: %v", m.written, m.syncs, m.freed)
 	}
 }

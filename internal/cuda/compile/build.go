@@ -20,7 +20,7 @@ import (
 // Config lists the sources to compile and the output folder.
 type Config struct {
 	Source string    // root of the CUDA sources
-	Out    string    // folder of the images
+	Out    string    // output folder of the images
 	NVRTC  string    // folder to search for the compiler; empty means the usual folders
 	Force  bool      // also compile images whose sources have not changed
 	Log    io.Writer // progress, one line per image, and the compiler's warnings
@@ -28,9 +28,9 @@ type Config struct {
 
 const archOption = "--gpu-architecture="
 
-// Build compiles every image whose sources or options changed, removes images whose source is gone and writes the
-// manifest. When some images fail, the others are still written, the old files of the failed ones are kept, and the
-// errors are returned together.
+// Build compiles every image whose sources or options have changed, removes images whose source no longer exists, and
+// writes the manifest. If some images fail, it still writes the other images, keeps the old files of the failed ones,
+// and returns all errors together.
 func Build(cfg Config) error {
 	root := os.DirFS(cfg.Source)
 	sources, err := image.Sources(root)
@@ -149,7 +149,8 @@ func (b *builder) find(src string, old image.Manifest) *image.Image {
 	return nil
 }
 
-// compile runs the compiler for one architecture over the source followed by the struct facts.
+// compile runs the compiler for one architecture on the source, followed by the declarations that record struct
+// layouts.
 func (b *builder) compile(im *image.Image, arch string) ([]byte, error) {
 	var list []argStruct
 	for _, f := range im.Files {
@@ -172,7 +173,7 @@ func (b *builder) compile(im *image.Image, arch string) ([]byte, error) {
 	return code, err
 }
 
-// load opens the compiler on first use, so that a tree that is up to date needs none.
+// load opens the compiler on first use, so that no compiler is needed if all images are up to date.
 func (b *builder) load() error {
 	if b.nvrtc != nil {
 		return nil
@@ -193,7 +194,7 @@ func (b *builder) load() error {
 	return nil
 }
 
-// readManifest reads the manifest; an unreadable one counts as empty, so that everything is compiled again.
+// readManifest reads the manifest. If it cannot be read, it counts as empty, so that everything is compiled again.
 func readManifest(out string) image.Manifest {
 	var m image.Manifest
 	text, err := os.ReadFile(filepath.Join(out, "manifest.json"))
@@ -203,7 +204,7 @@ func readManifest(out string) image.Manifest {
 	return m
 }
 
-// removeOthers deletes image files that the manifest does not name.
+// removeOthers deletes image files that are not in the manifest.
 func removeOthers(out string, m image.Manifest) error {
 	keep := map[string]bool{}
 	for _, im := range m.Images {
@@ -224,7 +225,7 @@ func removeOthers(out string, m image.Manifest) error {
 	return nil
 }
 
-// writeCompressed stores data with gzip; the header has no time, so equal input gives equal files.
+// writeCompressed stores data with gzip, without a time in the header, so that equal input gives equal files.
 func writeCompressed(path string, data []byte) error {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

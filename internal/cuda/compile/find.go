@@ -45,9 +45,9 @@ var wheelPatterns = []string{
 	"lib/python3*/dist-packages/nvidia/*/lib",
 }
 
-// FindNVRTC returns the path of the NVRTC library. With a folder it looks only there: at the folder itself, or at the
-// Python packages inside it. Without one it tries the usual folders and finally leaves the search to the dynamic
-// linker by returning the bare file name.
+// FindNVRTC returns the path of the NVRTC library. If a folder is given, it searches only there: in the folder itself,
+// and in the Python packages inside it. Otherwise it searches the usual folders, and finally returns the bare file
+// name, for which the dynamic linker searches.
 func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 	var folders []string
 	if folder != "" {
@@ -78,7 +78,7 @@ func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 	return "", fmt.Errorf("%w in %s; %s", ErrNoCompiler, strings.Join(folders, ", "), howToGet)
 }
 
-// findIn returns the path of the library in one folder, or an empty text.
+// findIn returns the path of the library in one folder, or an empty string.
 func findIn(folder string) string {
 	for _, pattern := range wheelPatterns {
 		for _, name := range libraries {

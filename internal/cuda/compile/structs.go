@@ -8,14 +8,14 @@ import (
 	"sparrow/internal/cuda/cubin"
 )
 
-// argStruct is a struct of the sources whose layout Go mirrors.
+// argStruct is a struct of the sources whose layout a Go struct mirrors.
 type argStruct struct {
 	name      string
 	qualified string // name with namespaces
 	fields    []string
 }
 
-// mirrored reports whether a struct, given by its name, is passed from Go to the device.
+// mirrored reports whether the name of a struct is that of a struct that Go passes to the device.
 func mirrored(name string) bool {
 	return strings.HasSuffix(name, "Args") || strings.HasSuffix(name, "View")
 }
@@ -28,7 +28,8 @@ var (
 )
 
 // findStructs returns the argument structs that a source defines. It parses plain C members: one type, then one or more
-// names, arrays allowed. The compiler checks the result, because the generated facts name every struct and field.
+// names, arrays allowed. The compiler checks the result, because the generated declarations contain the name of every
+// struct and field.
 func findStructs(source string) ([]argStruct, error) {
 	source = comments.ReplaceAllString(source, " ")
 	at := tokens.FindAllStringIndex(source, -1)
@@ -39,7 +40,7 @@ func findStructs(source string) ([]argStruct, error) {
 		return ""
 	}
 	var found []argStruct
-	var scopes []string // for each open brace, its namespace or ""
+	var scopes []string // for each open brace: its namespace, or ""
 	for i := 0; i < len(at); i++ {
 		switch word(i) {
 		case "{":
@@ -76,8 +77,8 @@ func findStructs(source string) ([]argStruct, error) {
 	return found, nil
 }
 
-// structHead returns the name after the keyword at token i, past an alignas, and the token of the opening brace. The
-// token is -1 if the struct is only mentioned and not defined.
+// structHead returns the name after the keyword at token i, skipping an alignas, and the token of the opening brace.
+// The token is -1 if the struct is only mentioned and not defined.
 func structHead(word func(int) string, i int) (name string, open int) {
 	for j := i + 1; j < i+8; j++ {
 		switch w := word(j); {
@@ -92,7 +93,7 @@ func structHead(word func(int) string, i int) (name string, open int) {
 	return name, -1
 }
 
-// structFields returns the member names of a struct's body in order.
+// structFields returns the names of the members in a struct's body, in order.
 func structFields(body string) ([]string, error) {
 	var fields []string
 	for d := range strings.SplitSeq(body, ";") {
@@ -101,7 +102,7 @@ func structFields(body string) ([]string, error) {
 			continue
 		}
 		if strings.ContainsAny(d, "(){}:") {
-			return nil, fmt.Errorf("member %q is not plain C", d)
+			return nil, fmt.Errorf("member %q is not a plain C member (a type and names)", d)
 		}
 		for part := range strings.SplitSeq(d, ",") {
 			names := identifier.FindAllString(part, -1)
@@ -114,9 +115,8 @@ func structFields(body string) ([]string, error) {
 	return fields, nil
 }
 
-// factSource returns device code whose only effect is to place the structs' sizes and offsets in the image, where
-// package cubin reads them. __INTADDR__ is the compiler front end's constant expression for the address of a member of
-// a null object.
+// factSource returns device code that only places the sizes and offsets of structs in the image, where package cubin
+// reads them. __INTADDR__ is the compiler front end's constant expression for the address of a member of a null object.
 func factSource(list []argStruct) string {
 	var b strings.Builder
 	for _, s := range list {

@@ -1,11 +1,11 @@
-// Package cubin reads the facts stored in a compiled kernel image: its kernels with their registers, shared and local
+// Package cubin reads the properties of a compiled kernel image: its kernels with their registers, shared and local
 // memory and parameters, and the sizes and offsets of their argument structs. The input is the bytes of an ELF image,
 // the output is plain values; no GPU and no driver is needed.
 //
-// The struct facts are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the size,
-// and sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised
-// global memory. A source may set in the same way how much dynamic shared memory a kernel is launched with: in one
-// word named KERNEL_shared.
+// The layouts of structs are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the
+// size, and sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised
+// global memory. A source may also set with how much dynamic shared memory a kernel is launched, in one word with the
+// name KERNEL_shared.
 package cubin
 
 import (
@@ -50,13 +50,13 @@ type Field struct {
 	Size   int    `json:"size"`
 }
 
-// Image holds the facts of a cubin.
+// Image holds the properties of a cubin.
 type Image struct {
 	Kernels []Kernel
 	Structs []Struct
 }
 
-// These are the prefixes of the symbols that hold struct facts.
+// The prefixes of the symbols that hold struct layouts.
 const (
 	StructPrefix = "sparrow_struct__"
 	FieldPrefix  = "sparrow_field__"
@@ -68,8 +68,8 @@ const dynamicSuffix = "_shared"
 // machineCUDA is the ELF machine number of NVIDIA device code.
 const machineCUDA = 190
 
-// reserved returns the part of every block's shared memory that the system uses and the linker counts as a kernel's
-// static shared memory: 1 KiB from compute capability 9 on. The capability is in the flags of the ELF header.
+// reserved returns the bytes of every block's shared memory that the system uses and that the linker counts as a
+// kernel's static shared memory: 1 KiB from compute capability 9 on. The capability is in the flags of the ELF header.
 func reserved(data []byte) uint64 {
 	const flags, least, bytes = 48, 90, 1024
 	if arch := binary.LittleEndian.Uint32(data[flags:]) >> 8 & 0xFF; arch >= least {
@@ -78,7 +78,7 @@ func reserved(data []byte) uint64 {
 	return 0
 }
 
-// Parse reads the facts of an image.
+// Parse reads the properties of an image.
 func Parse(data []byte) (*Image, error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -102,7 +102,7 @@ func Parse(data []byte) (*Image, error) {
 	return im, nil
 }
 
-// kernels returns every global function with the facts of its attribute section.
+// kernels returns every global function with the properties in its attribute section.
 func kernels(f *elf.File, syms []elf.Symbol, reserved uint64) ([]Kernel, error) {
 	table, err := attributes(f, ".nv.info")
 	if err != nil {
@@ -149,7 +149,7 @@ func kernels(f *elf.File, syms []elf.Symbol, reserved uint64) ([]Kernel, error) 
 	return list, nil
 }
 
-// readOwn sets the facts that are stored in the kernel's own sections.
+// readOwn sets the properties that are stored in the kernel's own sections.
 func (k *Kernel) readOwn(f *elf.File, reserved uint64) error {
 	own, err := attributes(f, ".nv.info."+k.Name)
 	if err != nil {
@@ -205,7 +205,7 @@ func attributes(f *elf.File, name string) ([]attribute, error) {
 		return nil, fmt.Errorf("cubin: section %s: %w", name, err)
 	}
 	var list []attribute
-	const sized = 4 // format of entries with bytes
+	const sized = 4 // format of entries that contain bytes
 	for len(b) >= 4 {
 		a := attribute{id: b[1], half: binary.LittleEndian.Uint16(b[2:])}
 		format := b[0]
@@ -223,7 +223,7 @@ func attributes(f *elf.File, name string) ([]attribute, error) {
 	return list, nil
 }
 
-// structs collects the struct facts from the initialised global memory of the image.
+// structs collects the struct layouts from the initialised global memory of the image.
 func structs(f *elf.File, syms []elf.Symbol) ([]Struct, error) {
 	byName := map[string]*Struct{}
 	get := func(name string) *Struct {

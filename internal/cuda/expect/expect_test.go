@@ -87,7 +87,7 @@ func TestCombineShiftsExtraAndKeepsNegatives(t *testing.T) {
 
 func TestIndexScoreWeighsPositiveProducts(t *testing.T) {
 	q, key := make([]byte, 2*IndexDim), make([]byte, IndexDim)
-	q[0], q[IndexDim], key[0] = num.E4M3(2), num.E4M3(-3), num.E4M3(4) // products 8 and -12; a negative one counts as 0
+	q[0], q[IndexDim], key[0] = num.E4M3(2), num.E4M3(-3), num.E4M3(4) // products 8 and -12; ReLU makes -12 0
 	if score, size := IndexScore(q, key, []float32{0.5, -7}, 0.25); score != 1 || size != (4+84)*0.25 {
 		t.Errorf("score %g size %g, want 1 and 22", score, size)
 	}

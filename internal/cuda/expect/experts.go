@@ -20,7 +20,8 @@ func Quantised(v []float32, mode num.ScaleMode) []float32 {
 	return out
 }
 
-// Gated returns silu(gate) * up; if limit is above zero, it clamps the factors.
+// Gated returns silu(gate) * up. If limit is above zero, gate is first clamped to at most limit, and up to [-limit,
+// limit].
 func Gated(gate, up float64, limit float32) float64 {
 	if l := float64(limit); l > 0 {
 		gate, up = min(gate, l), min(max(up, -l), l)
@@ -36,7 +37,7 @@ func Dot(a []float64, b []float32) (sum float64) {
 	return sum
 }
 
-// SortPairs returns the pairs row*top+choice ordered by expert; pairs of one expert keep their order, and ids outside
+// SortPairs returns the pairs row*top+choice ordered by expert. Pairs of one expert keep their order, and ids outside
 // [0, experts) are omitted.
 func SortPairs(ids []int32, experts int32) []int32 {
 	var order []int32
@@ -61,8 +62,9 @@ const (
 )
 
 // Folded returns the value in column c of row r of a packed e2m1 tile, divided by the scale of its half. A word holds
-// four of 32 columns and another four that are 16 columns later. Three bits of each of its eight values are in a
-// nibble. The signs of the first four are bits 7, 15, 23 and 31, those of the others are bits 3, 11, 19 and 27.
+// four of 32 columns, and the four columns that are 16 columns later. Three bits of each of its eight values are in a
+// nibble. The signs of the first four values are bits 7, 15, 23 and 31, and those of the other four are bits 3, 11, 19
+// and 27.
 func Folded(tile []byte, r, c int) float64 {
 	piece, group, line, lower := tile[r/16*FoldedPiece:], c/32, r%8, r/8%2
 	word := binary.LittleEndian.Uint32(piece[group/2*512+(line*4+c%16/4)*16+group%2*8+lower*4:])
@@ -80,9 +82,9 @@ func GateUpRow(i int, up bool) int {
 	return i
 }
 
-// Candidates returns the columns of the best n logits of a row and the row's log-sum-exp. Of equal logits the lower
-// column is first, and NaN counts as minus infinity. The log-sum-exp is NaN if the row has a NaN, or the best logit if
-// that is infinite.
+// Candidates returns the columns of the best n logits of a row and the row's log-sum-exp. Among equal logits the lower
+// column comes first, and NaN counts as minus infinity. The log-sum-exp is NaN if the row has a NaN, or the best logit
+// if that is infinite.
 func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
 	order, values := make([]int32, len(logits)), make([]float64, len(logits))
 	high, bad := math.Inf(-1), false

@@ -10,8 +10,8 @@ import (
 // IndexDim is the number of values of an indexer vector.
 const IndexDim = 128
 
-// IndexError is how far an index score may be off, as a share of the magnitudes it sums: the tensor cores align FP8
-// products to about 14 bits before adding them.
+// IndexError is the maximum error of an index score, relative to the sum of the magnitudes of its terms: the tensor
+// cores align FP8 products to about 14 bits before adding them.
 const IndexError = 1e-3
 
 // IndexScore returns the score of one key for one query row in float64, and the sum of the magnitudes of its terms. q
@@ -30,9 +30,9 @@ func IndexScore(q, key []byte, w []float32, scale float32) (score, size float64)
 	return score * float64(scale), size * float64(scale)
 }
 
-// TopK returns the selection of one row: the k largest scores, the lowest position first among equals, listed by
-// ascending position. NaN and -inf are never selected; of a row of at most k scores every position is selected,
-// regardless of its scores.
+// TopK returns the selection of one row: the k largest scores, the lowest position on a tie, in ascending order of
+// position. NaN and -inf are never selected. If a row has at most k scores, every position is selected, regardless of
+// the scores.
 func TopK(scores []float32, k int) []int32 {
 	order := make([]int32, 0, len(scores))
 	for i, s := range scores {

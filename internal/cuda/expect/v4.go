@@ -63,8 +63,8 @@ func DecodeV4(page []byte, tokens, row int) []byte {
 	return out
 }
 
-// Combine returns one token's window and extra selections in one list: extra rows are shifted, rows below zero stay -1,
-// and -1 fills the rest of the width.
+// Combine returns one token's window and extra selections in one list. Extra rows are increased by shift, rows below
+// zero stay -1, and -1 fills the rest of the width.
 func Combine(window, extra []int32, shift, width int) []int32 {
 	row := append(make([]int32, 0, width), window...)
 	for _, e := range extra {

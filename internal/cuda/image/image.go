@@ -1,7 +1,8 @@
-// Package image embeds the compiled kernels in the binary, with a manifest that lists the sources of each.
+// Package image embeds the compiled kernels in the binary, with a manifest that lists the sources of each image.
 //
-// For a name it returns the bytes of a cubin (or of PTX, for devices without one) and its entry in the manifest.
-// The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be edited.
+// For a name it returns the bytes of a cubin (or of PTX, for devices without a cubin) and the name's entry in the
+// manifest. The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be
+// edited.
 package image
 
 import (
@@ -56,8 +57,8 @@ var Load = sync.OnceValues(func() (*Manifest, error) {
 	return m, nil
 })
 
-// Find returns the image that contains a kernel, and the kernel's facts. If two tiers have the kernel, it returns the
-// image with machine code.
+// Find returns the image that contains a kernel, and the kernel's properties. If two tiers have the kernel, it returns
+// the image with machine code.
 func (m *Manifest) Find(kernel string) (*Image, *cubin.Kernel, error) {
 	for _, native := range []bool{true, false} {
 		for i := range m.Images {
@@ -96,7 +97,7 @@ func CubinFile(name string) string { return name + ".cubin.gz" }
 // PTXFile returns the name of the file with an image's PTX.
 func PTXFile(name string) string { return name + ".ptx.gz" }
 
-// contents holds, for each embedded file that was read, a function that unpacks the file on its first call.
+// contents is indexed by file name and holds a function that unpacks an embedded file on its first call.
 var contents sync.Map
 
 // read returns an unpacked file. It must not be changed, because devices of several ranks load the same images.

@@ -14,8 +14,8 @@ import (
 
 // File is one source file of an image.
 type File struct {
-	Path   string `json:"path"` // path under the source root
-	SHA256 string `json:"sha256"`
+	Path   string `json:"path"`   // path under the source root
+	SHA256 string `json:"sha256"` // of its bytes without comments and blank lines
 }
 
 // Sources returns the translation units of a source tree: every .cu file in a folder named instantiations.
@@ -43,11 +43,11 @@ func NameOf(source string) string {
 	return strings.ReplaceAll(dir, "/", "-") + "-" + strings.TrimSuffix(path.Base(source), ".cu")
 }
 
-// include matches a directive that includes a file of this project. Angle brackets mean the compiler's own headers.
+// include matches a directive that includes a file of this project. The compiler's own headers are in angle brackets.
 var include = regexp.MustCompile(`^\s*#\s*include\s+"([^"]+)"`)
 
-// Files returns a translation unit and all files that it includes, directly or not, each once, in the order of first
-// inclusion. A name is searched in the folder of the including file, then under the root.
+// Files returns a translation unit and all files that it includes, directly or indirectly, each once, in the order of
+// first inclusion. A name is searched in the folder of the including file, then under the root.
 func Files(root fs.FS, source string) ([]File, error) {
 	var list []File
 	seen := map[string]bool{}
@@ -61,6 +61,7 @@ func Files(root fs.FS, source string) ([]File, error) {
 		if err != nil {
 			return fmt.Errorf("image: %w", err)
 		}
+		b = code(b)
 		sum := sha256.Sum256(b)
 		list = append(list, File{Path: p, SHA256: hex.EncodeToString(sum[:])})
 		lines := bufio.NewScanner(bytes.NewReader(b))
@@ -85,8 +86,8 @@ func Files(root fs.FS, source string) ([]File, error) {
 	return list, nil
 }
 
-// Hash returns the identity of the inputs of an image: the target, the options and the bytes of every file. The
-// compiler's version is not part of it, so that a newer compiler alone does not make images stale.
+// Hash returns a hash of the inputs of an image: the target, the options and every file without its comments. The
+// compiler's version is not included, so that images do not become stale only because the compiler is newer.
 func Hash(target string, options []string, files []File) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "target %s\n", target)
@@ -102,9 +103,10 @@ func Hash(target string, options []string, files []File) string {
 // PTXVersion is the version of embedded PTX: drivers for CUDA 12.3 and newer compile it.
 const PTXVersion = "8.3"
 
-// Target returns the architecture for which a source is compiled, by its folder: code under sm90 uses instructions that
-// only that architecture has, code under sm80 and sm89 belongs to the portable tier, and code under smxx is shared by
-// all. For the portable tier, Target returns the architecture whose machine code provides the facts of kernels.
+// Target returns the architecture for which a source is compiled, which depends on its folder. Code under sm90 uses
+// instructions of only that architecture, code under sm80 and sm89 belongs to the portable tier, and code under smxx is
+// shared by all tiers. For the portable tier, Target returns the architecture whose machine code is used to read the
+// properties of kernels.
 func Target(source string) string {
 	switch {
 	case strings.HasPrefix(source, "sm90/"):
@@ -117,7 +119,7 @@ func Target(source string) string {
 	return "sm_90"
 }
 
-// newerCodes is the folder of images that replace images under sm80 on devices with instructions for FP8.
+// newerCodes is the folder of images that replace images under sm80 on devices with FP8 instructions.
 const newerCodes = "sm89/"
 
 // FirstCapability returns the first compute capability that the PTX of a source runs on, times ten: 80, or 89.
@@ -156,10 +158,10 @@ func targets(source string) string {
 	return Target(source)
 }
 
-// HashOf returns the identity of the image of a source with its files.
+// HashOf returns the hash of the image of a source that has the given files.
 func HashOf(source string, files []File) string { return Hash(targets(source), Options(), files) }
 
-// Options returns the compiler's options besides the target. Contraction of multiplications and additions stays on for
-// speed; kernels that must give the same bits as the host make each rounding explicit. Functions without a mark are
-// device functions, because there is no host code.
+// Options returns the compiler's options other than the target. Contraction of multiplications and additions is on for
+// speed; kernels whose results must be bitwise equal to those of the host make each rounding explicit. Functions
+// without a mark are device functions, because there is no host code.
 func Options() []string { return []string{"--std=c++17", "--device-as-default-execution-space"} }

@@ -69,7 +69,7 @@ func TestHashChangesWithEverythingAnImageDependsOn(t *testing.T) {
 		"target":  hash("sm_90", Options(), same),
 		"options": hash("sm_90a", append(Options(), "-G"), same),
 		"source": hash("sm_90a", Options(), func(m fstest.MapFS) {
-			m["sm90/op/instantiations/a.cu"].Data = append(m["sm90/op/instantiations/a.cu"].Data, '\n')
+			m["sm90/op/instantiations/a.cu"].Data = append(m["sm90/op/instantiations/a.cu"].Data, "int more;\n"...)
 		}),
 		"header": hash("sm_90a", Options(), func(m fstest.MapFS) {
 			m["ptx/types.h"].Data = []byte("typedef long i64;\n")
@@ -77,6 +77,27 @@ func TestHashChangesWithEverythingAnImageDependsOn(t *testing.T) {
 	} {
 		if h == base {
 			t.Errorf("a change of the %s does not change the hash", name)
+		}
+	}
+}
+
+// Only comments, blank lines and blanks at the ends of lines are left out of what is hashed. Text in literals is not a
+// comment.
+func TestCommentsAreNotHashed(t *testing.T) {
+	for source, want := range map[string]string{
+		"int a;  // shape [n]\n\n  int b; \n":  "int a;\n  int b;\n",
+		"// header\nint a;":                    "int a;\n",
+		"int/* of rows */a; /* two\nlines */":  "int a;\n",
+		"int a; /* not closed":                 "int a;\n",
+		`asm("// kept /* too */ \" // kept");`: `asm("// kept /* too */ \" // kept");` + "\n",
+		`char q = '"'; // gone`:                `char q = '"';` + "\n",
+		`char q = '\''; int b = 4 / 2;`:        `char q = '\''; int b = 4 / 2;` + "\n",
+		`s = "not closed // kept`:              `s = "not closed // kept` + "\n",
+		"":                                     "",
+		"#include \"a.h\"  // types\n":         "#include \"a.h\"\n",
+	} {
+		if got := string(code([]byte(source))); got != want {
+			t.Errorf("%q: got %q, want %q", source, got, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // launchWaves is the maximum number of units of work per multiprocessor in one launch if rows are divided into
-// segments. Scratch memory holds their partial results until the combine, at least 64 KB per unit. More rows run as
-// several launches, which does not change the bits.
+// segments. Scratch memory holds their partial results until they are combined, at least 64 KB per unit. More rows run
+// in several launches, which does not change the results.
 const launchWaves = cuda.LatentWaves
 
 // rowsPerLaunch returns the maximum number of rows of one launch on a device, for rows with the given number of units
@@ -20,7 +20,7 @@ func rowsPerLaunch(multiprocessors int, units int64) int32 {
 }
 
 // SparseAttend computes attention over selected rows. If the arguments request it, rows are divided into segments for
-// different SMs. In both cases a row has the same bits alone and in any batch.
+// different SMs. With and without segments, the result of a row is bitwise equal alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 	if a.Extra.Given() {
 		args.Streams[1] = r.selection(a.Extra)
 		switch extra := a.Extra.Pool.Layout; {
-		case kind == layout.V41Row288 && extra == window: // rows of a drafted block
+		case kind == layout.V41Row288 && extra == window: // rows of a draft block
 			args.Streams[1].Scales = layout.V41WindowBytes
 		case kind == layout.V41Row288:
 			args.Streams[1].Scales = layout.V41EntryBytes
@@ -77,7 +77,7 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 	})
 }
 
-// FlatAttend computes V4 attention over rows gathered for the batch, each row in one piece.
+// FlatAttend computes V4 attention over rows gathered for the batch. Rows are not divided into segments.
 func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 	return a
 }
 
-// selection returns a stream as the arguments of kernels.
+// selection returns the kernels' description of a stream.
 func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 	v, err := r.pool(s.Pool).Select(at(s.Indices), int64(s.Indices.Stride), r.count("indices", s.Indices.Cols),
 		at(s.Lens), int64(s.Lens.Stride))
@@ -158,7 +158,7 @@ func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 	return v
 }
 
-// attend launches rows in groups whose parts fit the scratch memory.
+// attend launches rows in groups whose partial results fit the scratch memory.
 func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32,
 	launch func(*cuda.SparseAttendArgs) error) error {
 	if r.err != nil || a.Rows == 0 {
@@ -182,7 +182,8 @@ func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, 
 	})
 }
 
-// rowsOf returns the same work for a range of its rows. Lists belong to rows; page tables belong to sequences.
+// rowsOf returns the arguments for a range of rows. Index lists belong to rows, so they start at row from; page tables
+// belong to sequences and stay unchanged.
 func rowsOf(a cuda.SparseAttendArgs, from, rows int32) cuda.SparseAttendArgs {
 	n, tables := int64(from), a.Streams[1].Width == 0 && a.Streams[1].Lens != 0
 	for i := range a.Streams {

@@ -105,7 +105,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 		b.nearByHead(fmt.Sprintf("two streams, pages of %d", tokens), out, heads, 1./64)
 		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
 	}
-	// A row is divided by the longest list of any call, not by the width of the lists of its own call.
+	// The division of a row depends on the longest list of any call, not on the width of the lists of its own call.
 	extraRef, extraGPU := pools(8, 64)
 	list := make([]int32, 1024)
 	for i := range list {
@@ -131,7 +131,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 		bits = append(bits, b.bytes(b.gpu, out.gpu))
 	}
 	if !bytes.Equal(bits[0], bits[1]) {
-		t.Error("a row has other bits beside a longer list")
+		t.Error("the result of a row changes next to a longer list")
 	}
 	kv := b.random(300, layout.V4Dim)
 	indices, counts := b.selected(rows, 128, 300, []int32{128, 0, 5, 64, 128})
@@ -143,7 +143,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 	b.nearByHead("gathered rows", out, heads, 1./64)
 }
 
-// Twenty thousand rows, which is more than one launch supports, give the same bits as two calls with ten thousand rows
+// Twenty thousand rows, which is more than one launch supports, are bitwise equal to two calls with ten thousand rows
 // each.
 func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)

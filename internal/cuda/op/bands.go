@@ -5,9 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// heldBands holds the first products of a group of matrices that multiply adjacent columns of the same rows into
-// adjacent columns of other rows, such as the output projections of groups of heads. They are held until the last
-// product is called, and then run in one launch.
+// heldBands holds the first products of a group of matrices that multiply adjacent columns of one tensor into adjacent
+// columns of another, such as the output projections of groups of heads. The products are held until the last product
+// is called, and then run in one launch.
 type heldBands struct {
 	group  *joined
 	x, out kernel.Tensor // input and output of the first product
@@ -15,7 +15,8 @@ type heldBands struct {
 	turn   cuda.RotateArgs // rotation of all input columns before the products; X is zero if there is none
 }
 
-// banded reports whether a product may belong to such a group: all matrices have one shape and whole blocks of scales.
+// banded reports whether a product may belong to such a group: its matrix is in a group whose matrices have one shape
+// and whole blocks of scales.
 func banded(out, x kernel.Tensor, w *matrix) bool {
 	if w.group == nil || w.factors != 0 || x.Rows == 0 || x.DType != kernel.BF16 || x.Off%16 != 0 || stride(x)%8 != 0 ||
 		out.DType != kernel.BF16 && out.DType != kernel.F32 || !direct(out, w) || w.in%blockSide != 0 {
@@ -59,15 +60,15 @@ func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 	return nil
 }
 
-// follows reports whether t is as wide as first and begins the given number of columns after it in the same rows.
+// follows reports whether t is as wide as first and begins the given number of columns after first, in the same rows.
 func follows(t, first kernel.Tensor, columns int) bool {
 	first.Off += int64(columns) * int64(first.DType.Size())
 	return t.Buf == first.Buf && t.Off == first.Off && t.DType == first.DType && t.Rows == first.Rows &&
 		t.Cols == first.Cols && (t.Rows == 1 || stride(t) == stride(first))
 }
 
-// releaseBands launches held matrix products, a complete group in one launch and the products of an incomplete one
-// separately, with the same bits.
+// releaseBands launches held matrix products: a complete group in one launch, and the products of an incomplete group
+// separately, with bitwise equal results.
 func (d *Device) releaseBands() error {
 	b := d.held.bands
 	d.held.bands = heldBands{}

@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// mains lists the layouts of latent rows that have kernels, and nopes lists those without a rotated part.
+// mains lists the layouts of latent rows that have kernels, and nopes lists the layouts without a rotated part.
 var (
 	mains   = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
 	nopes   = []layout.Kind{layout.BF16Row1024, layout.FP8Row528}
@@ -35,7 +35,7 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 	return d.kernels.RMSNorm(d.stream, &args)
 }
 
-// normalised writes the RMSNorm of some rows without gaps to scratch memory and passes that memory to an operation.
+// normalised writes the RMSNorm of x to scratch memory, without gaps between rows, and calls use with that memory.
 func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
 	return d.temporary(int64(x.Rows)*int64(x.Cols)*2, func(p cuda.Ptr) error {
 		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16,
@@ -84,7 +84,7 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	return nil
 }
 
-// storeNope normalises and encodes latent rows without a rotated part.
+// storeNope normalises and encodes latent rows in layouts without a rotated part.
 func (d *Device) storeNope(r *require, a *kernel.StoreArgs) error {
 	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Latent: at(a.KV), Slots: at(a.Slots), Faults: d.faults.Ptr(),
 		Norm: at(a.Norm), Epsilon: float64(a.Eps), LatentStride: stride(a.KV), Tokens: r.count("tokens", a.KV.Rows),
@@ -147,8 +147,8 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	})
 }
 
-// StoreEntries normalises, rotates and encodes entries. For V4 entries the operation is held as a part of a later
-// launch. The normalised row is rounded to bf16 before it is encoded.
+// StoreEntries normalises, rotates and encodes entries. The operation on V4 entries is held, to run as a part of a
+// later launch. The normalised row is rounded to bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 	return d.kernels.GatherV4Slots(d.stream, &args)
 }
 
-// Combine joins the indices of two streams into one list for each row.
+// Combine concatenates the indices of two streams into one list for each row.
 func (d *Device) Combine(a kernel.CombineArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 			for _, kv := range []string{"bf16", "fp8", "fp8-656", "fp8-576", "exact"} {
 				cfg, _, err := plan.Resolve(hw, model, plan.Policy{KV: kv, Prefill: k.String()})
 				if err != nil {
-					continue // plan reports which settings exclude each other
+					continue // package plan reports which settings exclude each other
 				}
 				chosen[cfg.Prefill], chosen[cfg.Decode] = true, true
 				kind, err := layout.ParseKind(cfg.Layout.String())

@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Compress computes entries from groups of tokens, as a part that is held for a later launch. A source outside its
-// tensor raises a fault.
+// Compress computes compressed entries from groups of tokens. It is held, to run as a part of a later launch. A source
+// outside its tensor raises a fault.
 func (d *Device) Compress(a kernel.CompressArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	return nil
 }
 
-// Put copies rows to given positions, as a part that is held for a later launch. A position beyond the output raises a
-// fault.
+// Put copies rows to given positions. It is held, to run as a part of a later launch. A position beyond the output
+// raises a fault.
 func (d *Device) Put(a kernel.PutArgs) error {
 	if err := a.Check(); err != nil {
 		return err

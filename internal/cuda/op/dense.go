@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// DenseAttend computes causal attention over expanded keys and values. A row has the same bits alone and in any
-// batch. The keys of a row are known only on the device: a row that reaches beyond the given keys raises a fault.
+// DenseAttend computes causal attention over expanded keys and values. The result of a row is bitwise equal alone and
+// in any batch. The keys of a row are known only on the device: a row with keys outside the given keys raises a fault.
 func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	})
 }
 
-// dense returns the description of dense attention for the kernels.
+// dense returns the kernels' description of dense attention.
 func (r *require) dense(a kernel.DenseArgs) cuda.Dense {
 	for _, t := range []struct {
 		name string

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows of two requests give the same results in one call as in one call for each request. The keys of the second
-// request follow those of the first; rotary parts are inside gathered rows.
+// Rows of two requests give equal results in one call and in one call for each request. The keys of the second request
+// follow those of the first; rotary parts are inside gathered rows.
 func TestGPUDenseAttend(t *testing.T) {
 	b := onGPU(t)
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0}
@@ -34,7 +34,7 @@ func TestGPUDenseAttend(t *testing.T) {
 			b.must(b.gpu.DenseAttend(kernel.DenseArgs{Out: one.gpu, Q: q.gpu.Slice(r, r+1), KV: kv.gpu, Rope: rope.gpu,
 				Start: start.gpu.Slice(r, r+1), Lens: count.gpu.Slice(r, r+1), Dims: d, Scale: 0.1}))
 			if alone := b.bytes(b.gpu, one.gpu); string(alone) != string(all[r*len(alone):][:len(alone)]) {
-				t.Errorf("%s: row %d alone has other bits", what, r)
+				t.Errorf("%s: row %d alone differs from the row in the batch", what, r)
 			}
 		}
 		last := b.ints(rows, 1, append([]int32{171}, lens[1:]...))

@@ -20,25 +20,25 @@ type Device struct {
 	kernels *cuda.Kernels
 	stream  *cuda.Stream
 	scratch *cuda.Pool
-	faults  *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
+	faults  *cuda.Buffer   // two u32: fault bits, and a counter of blocks that is zero between launches
 	arrived *cuda.Buffer   // u32 [cuda.PackedSlots]: counters of packed products, zero between launches
-	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
+	count   *cuda.Buffer   // i32 0, 1, 2, ...: positions in tables that have a row for each token
 	weights []*cuda.Buffer // prepared weights
-	upload  *upload        // of weights; nil when none is in progress
+	upload  *upload        // weights that are being uploaded; nil if no load is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
-	span    *span          // nil before the first one
+	span    *span          // nil before the first span
 	tried   bool           // a dry run: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
-	folds   map[cuda.Product]*cuda.FoldedCalls // with folded weights
+	folds   map[cuda.Product]*cuda.FoldedCalls // calls of products with folded weights
 	marks   marks
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
-	tables  map[*kernel.Table]*table   // in host memory
+	tables  map[*kernel.Table]*table   // prepared tables in host memory
 	held    held
-	freed   int            // tensors' memory that was freed so far
-	peer    *peer          // the rank of this device among others; nil if it is alone
+	freed   int            // number of tensor buffers that were freed so far
+	peer    *peer          // this device's rank in collective operations; nil if it runs alone
 	offload offloaded      // experts in host memory
-	spare   []*cuda.Buffer // of a dry run: addresses instead of host memory
+	spare   []*cuda.Buffer // buffers of a dry run that replace host memory by addresses
 }
 
 var (
@@ -72,7 +72,7 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// inOwnWords is the error that states why no GPU can be used here.
+// inOwnWords returns an error that states only why no GPU can be used here.
 func inOwnWords(err error) error {
 	var known *cuda.Unavailable
 	if errors.As(err, &known) {
@@ -81,13 +81,14 @@ func inOwnWords(err error) error {
 	return err
 }
 
-// unavailable is an ErrUnavailable with its own text: the caller has already named the implementation.
+// unavailable is an ErrUnavailable with only the text of its cause, because the caller has already named the
+// implementation.
 type unavailable struct{ cause *cuda.Unavailable }
 
 func (e unavailable) Error() string { return e.cause.Reason + "; " + e.cause.Try }
 func (e unavailable) Unwrap() error { return e.cause }
 
-// Open opens a GPU with all its kernels.
+// Open opens a GPU and loads all its kernels.
 func Open(ordinal int) (*Device, error) { return opened(cuda.Open(ordinal)) }
 
 func opened(gpu *cuda.Device, err error) (*Device, error) {
@@ -97,7 +98,7 @@ func opened(gpu *cuda.Device, err error) (*Device, error) {
 	return On(gpu)
 }
 
-// On returns the operations on an open GPU, which is closed with them.
+// On returns a Device for an open GPU, which is closed with the Device.
 func On(gpu *cuda.Device) (*Device, error) {
 	k, err := gpu.LoadKernels()
 	if err != nil {
@@ -106,8 +107,8 @@ func On(gpu *cuda.Device) (*Device, error) {
 	return (&Device{gpu: gpu, kernels: k}).start()
 }
 
-// start makes the streams and memory that operations need in addition to the kernels. When it fails the device is
-// closed.
+// start creates the streams and memory that operations need in addition to the kernels. If it fails, it closes the
+// device.
 func (d *Device) start() (_ *Device, err error) {
 	defer func() {
 		if err != nil {
@@ -117,7 +118,8 @@ func (d *Device) start() (_ *Device, err error) {
 	if d.stream, err = d.gpu.NewStream(); err != nil {
 		return nil, err
 	}
-	// Kernels may read weights before the previous launch has ended; weights are written long before that.
+	// With overlapping launches, kernels may read weights before the previous launch has ended. This is safe, because
+	// weights are written long before.
 	d.stream.SetOverlap(true)
 	if d.faults, err = d.gpu.Alloc(8); err != nil {
 		return nil, err
@@ -146,10 +148,10 @@ func (d *Device) Name() string {
 	return Name
 }
 
-// Compiled describes what the driver compiled when the device was opened; empty where nothing was compiled.
+// Compiled describes what the driver compiled when the device was opened; it is empty if nothing was compiled.
 func (d *Device) Compiled() string { return d.kernels.Compiled() }
 
-// Asynchronous: the host enqueues, the GPU computes.
+// Asynchronous returns true: the host enqueues operations and the GPU computes them later.
 func (d *Device) Asynchronous() bool { return true }
 
 // Do carries out an operation by its method.
@@ -158,7 +160,7 @@ func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
-// Describe names the GPU.
+// Describe returns a description of the GPU.
 func (d *Device) Describe() string {
 	p := d.gpu.Properties()
 	if limits := d.gpu.Limits(); limits != "" {
@@ -176,10 +178,10 @@ func (d *Device) Hardware() kernel.Hardware {
 	}
 }
 
-// MemoryFree returns the device memory that can still be allocated, and all of it.
+// MemoryFree returns the device memory that can still be allocated, and the size of the device memory.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
-// MemoryUse returns the memory of weights and operations.
+// MemoryUse returns the memory of weights and of operations' scratch memory.
 func (d *Device) MemoryUse() kernel.MemoryUse {
 	var u kernel.MemoryUse
 	for _, b := range d.weights {
@@ -189,7 +191,7 @@ func (d *Device) MemoryUse() kernel.MemoryUse {
 	return u
 }
 
-// DryRun returns a device of the same properties without memory.
+// DryRun returns a device with the properties of this device but without memory.
 func (d *Device) DryRun() (kernel.Device, error) {
 	gpu, err := d.gpu.Detached()
 	if err != nil {
@@ -225,7 +227,7 @@ func (d *Device) Close() error {
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}
-	if d.kernels != nil && !d.tried { // a dry run uses the kernels of its device
+	if d.kernels != nil && !d.tried { // a dry run shares the kernels of the device that made it
 		errs = append(errs, d.kernels.Close())
 	}
 	if d.gpu != nil {

@@ -1,5 +1,5 @@
-// Package op is the CUDA implementation of the operations of package kernel: tensors in device memory flow in and
-// out, activations are bf16.
+// Package op is the CUDA implementation of the operations of package kernel. Inputs and outputs are tensors in device
+// memory; activations are bf16.
 //
 // An operation checks its arguments on the host, enqueues launches on one stream and returns; Read and Sync wait. A
 // mistake that only the device can detect, such as a slot beyond a pool, raises a fault bit instead of accessing
@@ -7,5 +7,5 @@
 //
 // Weights are uploaded when they are prepared (weight.go) and stay until the device is closed. Rows that multiply FP8
 // blocks are quantised to e4m3 per 128 columns; sums are float32. Temporary memory of an operation comes from a pool,
-// which keeps freed memory: equal calls allocate nothing after the first.
+// which keeps freed memory, so a repeated call allocates nothing.
 package op

@@ -27,7 +27,7 @@ func evenly(t kernel.Tensor) bool {
 func (d *Device) draw(s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor, x kernel.Drawn) error {
 	a := cuda.DrawArgs{Out: to, Stride: stride, Rows: int64(t.Rows), Columns: int64(t.Cols),
 		First: t.Off / int64(t.DType.Size()), FromStride: int64(t.Stride), Seed: x.Seed, Mean: x.Mean, Step: x.Step()}
-	if stride == int64(t.Cols) && t.Stride == t.Cols && t.Cols%2 != 0 { // rows without gaps may be filled as one row
+	if stride == int64(t.Cols) && t.Stride == t.Cols && t.Cols%2 != 0 { // no gaps: fill as one long row
 		all := a.Rows * a.Columns
 		a.Rows, a.Columns, a.Stride, a.FromStride = 1, all, all, all
 	}

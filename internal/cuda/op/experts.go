@@ -9,21 +9,21 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// experts are the experts of a layer in the order in which the kernels read them.
+// experts are a layer's packed experts, in the order in which the kernels read them.
 type experts struct {
 	shape  cuda.ExpertShape
 	at     cuda.PackedExperts
-	scales num.ScaleMode // of quantised rows
-	split  *split        // nil where all are resident
+	scales num.ScaleMode // rounding of the scales of quantised rows
+	split  *split        // nil if all experts are resident
 }
 
 func (x *experts) Count() int  { return int(x.shape.Experts) }
 func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
-// PrepareExperts packs the matrices of experts. If all are e4m3 in blocks of 128 x 128, they are packed as e4m3; if
-// all are e2m1, as e2m1. If gate and up have one packed format and down has one, they keep these formats. Otherwise
-// they are converted to bf16. e2m1 is multiplied as e4m3 if the scales of all experts of the layer allow it.
+// PrepareExperts packs the matrices of experts. If all are e4m3 in blocks of 128 x 128, they are packed as e4m3; if all
+// are e2m1, as e2m1. If gate and up have one packed format, and down has a packed format, they keep these formats.
+// Otherwise they are converted to bf16. e2m1 is multiplied as e4m3 if the scales of all experts of the layer allow it.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if gateUp, down, ok := packedExperts(&w); ok {
 		x.shape.Packed, x.shape.PackedDown, x.shape.BF16 = gateUp, down, true
 	}
-	// the error names the matrix without a kernel, not its neighbour
+	// The error should name the matrix that has no kernel.
 	for _, m := range []kernel.Weight{w.Gate[0], w.Up[0], w.Down[0]} {
 		if _, ok := packedFormat(m); !ok && isBlocks(m) {
 			r.weight(m)
@@ -82,13 +82,13 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	})
 }
 
-// pack copies each expert to device memory and packs it at its position. With after, all experts are packed at the
-// first position in turn, and after is called for each when the stream has reached it.
+// pack copies each expert to device memory and packs it at its position. If after is given, all experts are packed one
+// after the other at the first position, and after is called for each when the stream has reached it.
 func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
 	if x.shape.Packed != "" {
 		return u.packFormat(x, w, at, after)
 	}
-	side := (int64(x.shape.Hidden)*int64(x.shape.Inner)*2 + 255) / 256 * 256 // of a matrix, at most
+	side := (int64(x.shape.Hidden)*int64(x.shape.Inner)*2 + 255) / 256 * 256 // maximum bytes of a matrix
 	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
 	if x.shape.E2M1 {
 		side = (int64(x.shape.Hidden)*int64(x.shape.Inner)/2 + 255) / 256 * 256
@@ -134,7 +134,7 @@ func (r *require) packed4(w kernel.Weight) {
 	}
 }
 
-// stage copies a weight to device memory, its scales at an offset after its values.
+// stage copies a weight to device memory, with its scales at an offset after the start of its values.
 func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64) (cuda.Matrix, error) {
 	m := cuda.Matrix{Data: to, Stride: int64(w.In())}
 	if asBF16 {
@@ -174,21 +174,21 @@ func (d *Device) partOfExperts(p *experts, a kernel.ExpertArgs) error {
 	}
 	a.IDs = ids
 	err = d.runExperts(p, &a)
-	if d.held.kind == holdSum { // their sum reads the numbers
+	if d.held.kind == holdSum { // the held sum reads the ids
 		d.held.scratch = append(d.held.scratch, scratch)
 		return err
 	}
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// runExperts runs experts by the numbers that they have on this device.
+// runExperts runs experts whose ids are indices on this device.
 func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
 	h, holds := &d.held, rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
 	routed := holds && h.routes && h.route.IDs == at(a.IDs) && h.route.Weights == at(a.Weights) &&
 		h.route.Experts == p.shape.Experts && int(h.route.Rows) == rows && int(h.route.Top) == a.IDs.Cols
 	if h.routes && routed {
-		h.routes = false // it is launched below
+		h.routes = false // the routing is launched below
 	}
 	if !holds || h.routes || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
 		if err := d.settle(); err != nil {
@@ -219,14 +219,14 @@ func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// checkExperts resolves the arguments; nil if there is nothing to do.
+// checkExperts checks the arguments and returns the experts; nil if there is nothing to do.
 func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
 	p, ok := a.Experts.(*experts)
 	if !ok {
-		return nil, fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+		return nil, fmt.Errorf("%w: experts: the experts were prepared by another device", kernel.ErrArgument)
 	}
 	r := require{op: "experts"}
 	if p.split != nil && a.Part != (kernel.Part{}) {
@@ -250,8 +250,8 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	return p, nil
 }
 
-// multiplyExperts computes the results of the experts for rows that fit one call, after the held routing if routed is
-// set. The caller computes their weighted sum.
+// multiplyExperts computes the results of the experts for rows that fit one call. If routed is set, it launches the
+// held routing first. The caller computes the weighted sum of the results.
 func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
 	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
@@ -274,7 +274,7 @@ func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.
 	return args, err
 }
 
-// multiplySorted runs both products of sorted pairs.
+// multiplySorted runs gate and up, and then down, for sorted pairs.
 func (d *Device) multiplySorted(s cuda.ExpertShape, args *cuda.ExpertsArgs) error {
 	if err := d.kernels.MultiplyGateUp(d.stream, s, args); err != nil {
 		return err

@@ -8,10 +8,11 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// fetched is page-locked memory through which results return. It belongs to one Fetch until that is waited for.
+// fetched is page-locked memory through which results are copied to the host. One Fetch uses it at a time, until its
+// Wait has returned.
 type fetched struct {
 	dev    *Device
-	memory *cuda.HostBuffer // the fault words, then the results
+	memory *cuda.HostBuffer // fault words, then results
 	done   *cuda.Event
 	dst    []byte
 	busy   bool
@@ -20,7 +21,7 @@ type fetched struct {
 // wordBytes is the size of the fault words, so that results begin at a multiple of 16.
 const wordBytes = 16
 
-// Fetch enqueues a copy of the start of src. dst contains it after the event was waited for.
+// Fetch enqueues a copy of the start of src to dst. dst is complete once the event's Wait has returned.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if int64(len(dst)) > src.Extent() {
 		return nil, fmt.Errorf("%w: fetch: %d bytes were requested, but %v has %d", kernel.ErrArgument, len(dst), src,

@@ -139,8 +139,8 @@ func (b *bench) bytes(d kernel.Device, t kernel.Tensor) []byte {
 	return v
 }
 
-// toBF16 is the tolerance for results that the reference keeps in float32: bf16 rounds values by up to 2^-8 of their
-// magnitude, and rows by up to 0.0026 of their norm.
+// toBF16 is the tolerance for results that are float32 on the reference: bf16 rounds values by up to 2^-8 of their
+// magnitude, and rows with a relative L2 error of up to 0.0026.
 const toBF16 = 1. / 128
 
 // near compares float tensors row by row (testkit.Near).
@@ -180,8 +180,8 @@ func (b *bench) same(what string, onRef, onGPU kernel.Tensor) {
 	}
 }
 
-// fewDiffer checks that only a few bytes of quantised values differ: a value at a rounding boundary may be rounded
-// either way.
+// fewDiffer checks that only a few bytes of quantised values differ: a value at a rounding boundary may round to either
+// side.
 func (b *bench) fewDiffer(what string, onRef, onGPU kernel.Tensor) {
 	b.Helper()
 	want, got := b.bytes(b.ref, onRef), b.bytes(b.gpu, onGPU)
@@ -231,7 +231,7 @@ func TestGPURows(t *testing.T) {
 			tol = 1. / 64
 		}
 		b.near("stored and gathered "+kind.String(), out, tol)
-		// The GPU reads the same rows as the reference from a copy of the reference's bytes.
+		// The GPU reads the rows of the reference from a copy of the reference's bytes.
 		_, copied := b.pools(kind, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
 		b.must(b.gpu.GatherRows(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: copied}))
 		b.near("gathered "+kind.String(), out, 1./256)

@@ -19,20 +19,20 @@ type graph struct {
 	pass     func() error
 	launches int
 	bytes    int64
-	freed    int // Device.freed when it was recorded
-	posts    int // exchanges with the host's workers
+	freed    int // value of Device.freed when the pass was recorded
+	posts    int // exchanges with the host's workers in one launch
 }
 
-// The minimum and maximum memory that a launch of a graph is counted as. The driver allocates memory for graphs in
-// large pieces, so a single capture may seem to need none; and memory that other programs on the GPU allocate
-// meanwhile must not be counted.
+// The minimum and maximum memory that is assumed for a launch in a graph. The driver allocates memory for graphs in
+// large pieces, so a single capture may seem to need none; and memory that other programs allocate on the GPU at that
+// time must not be counted.
 const (
 	leastNodeBytes = 1 << 10
 	mostNodeBytes  = 64 << 10
 )
 
-// Capture records the operations that a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs
-// more memory than there is fails, and must run without a graph first.
+// Capture records the operations that a pass enqueues. The scratch memory must not grow during the capture: if the pass
+// needs more, Capture fails, and the pass must first run without a graph.
 func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	if err := d.settle(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-// Launch enqueues the graph, or its launches separately while they are traced.
+// Launch enqueues the graph or, during a trace, the launches of its pass one by one.
 func (g *graph) Launch() error {
 	if g.dev.trace != nil {
 		return errors.Join(g.pass(), g.dev.settle())
@@ -102,5 +102,5 @@ func (d *Device) Reserved() int64 {
 	return held
 }
 
-// Launches returns how many kernels, copies and fills were enqueued so far, a graph counting as one.
+// Launches returns the number of kernels, copies and fills enqueued so far; a graph counts as one.
 func (d *Device) Launches() int64 { return d.stream.Launches() }

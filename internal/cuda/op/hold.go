@@ -8,39 +8,39 @@ import (
 	"sparrow/layout"
 )
 
-// Operations of a few microseconds are launched together with a neighbour: a norm writes the codes that the next
-// matrix product multiplies, and adds the result of the previous product. Such an operation is held until the next
-// call shows with which operation it can be fused. Every other operation, and every access to memory, first launches
-// the held operations, so that results equal those of operations in the order of their calls. The choice of kernels
-// depends on the order of operations and on columns, never on the number of rows.
+// Operations of a few microseconds are fused with a neighbour: a norm also writes the codes that the next matrix
+// product multiplies, and adds the result of the previous product. Such an operation is held until the next call shows
+// with which operation it can be fused. Every other operation, and every access to memory, first launches the held
+// operations, so that results equal those of operations in the order of their calls. The choice of kernels depends on
+// the order of operations and on the number of columns, never on the number of rows.
 type held struct {
 	kind holding
 
-	sum  heldSum         // holdSum; holdNorm where it is not empty
-	norm kernel.NormArgs // holdNorm
-	gate kernel.GateArgs // holdGate
+	sum  heldSum         // for holdSum, and for holdNorm if it is not empty
+	norm kernel.NormArgs // for holdNorm
+	gate kernel.GateArgs // for holdGate
 
-	layout layout.Kind // holdStore
+	layout layout.Kind // for holdStore
 	store  cuda.StoreLatentArgs
-	stored [2]kernel.Tensor // the tensors that store reads
+	stored [2]kernel.Tensor // tensors that store reads
 
-	turn    cuda.TurnArgs // holdTurn
-	turned  kernel.Tensor // its rows
-	copied  bool          // they go to latent queries too
+	turn    cuda.TurnArgs // for holdTurn
+	turned  kernel.Tensor // rows that turn rotates
+	copied  bool          // turn also copies the rows to latent queries
 	scratch []cuda.Ptr    // memory of the held operations
 
-	bands heldBands // holdBands
+	bands heldBands // for holdBands
 
-	staged heldStaged // holdStaged
+	staged heldStaged // for holdStaged
 
-	heads cuda.HeadNormArgs // holdHeads; turned are its rows
+	heads cuda.HeadNormArgs // for holdHeads; its rows are turned
 
-	mix   cuda.HyperMixArgs // holdMix, and holdMixNorm, whose norm is norm
-	mixed kernel.Tensor     // its output
+	mix   cuda.HyperMixArgs // for holdMix, and for holdMixNorm, whose norm is in norm
+	mixed kernel.Tensor     // output of mix
 
-	parts heldParts // before kind
+	parts heldParts // parts that run before the operation of kind
 
-	routes bool // a choice of experts is held, with a sum or alone
+	routes bool // a choice of experts is held, with a sum or without
 	route  cuda.RouteArgs
 }
 
@@ -60,23 +60,23 @@ const (
 	holdMixNorm
 )
 
-// heldSum describes terms that are still to be added to rows: a product, then the results of experts.
+// heldSum describes terms that are not yet added to rows: a product, then the results of experts.
 type heldSum struct {
 	rows    kernel.Tensor
 	delta   cuda.Ptr // bf16 [rows, stride], or zero
 	stride  int64
-	experts cuda.ExpertsArgs // Results is zero where there are none
+	experts cuda.ExpertsArgs // Results is zero if there are none
 }
 
-// heldStaged is a float32 product in scratch memory that still has to be copied to out; its rows are as wide as the
-// stored matrix. It is the mixture of residual streams, which can also be read in place.
+// heldStaged is a float32 product in scratch memory that is not yet copied to out; its rows are as wide as the stored
+// matrix. It is the mixture of residual streams, which its reader can also read in scratch memory.
 type heldStaged struct {
 	out    kernel.Tensor
 	at     cuda.Ptr
 	stride int64
 }
 
-// rowCodes is the destination of quantised rows.
+// rowCodes is the memory for quantised rows.
 type rowCodes struct {
 	codes, scales cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), stride]
 	stride        int64
@@ -99,7 +99,8 @@ func (d *Device) settle() error {
 	return d.release(nil)
 }
 
-// release launches the held operations; a norm or an activation also as codes, if they are requested.
+// release launches the held operations. If codes are requested, a held norm or activation also writes its result as
+// codes.
 func (d *Device) release(to *rowCodes) error {
 	h := &d.held
 	kind := h.kind
@@ -151,7 +152,7 @@ func normable(t kernel.Tensor) bool {
 		t.Cols <= cuda.MaxNormColumns && t.Rows > 0
 }
 
-// releaseNorm launches a held sum and its norm, where there is one.
+// releaseNorm launches a held sum and, if norm is set, its norm.
 func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 	a := d.normArgs(norm, to)
 	if d.held.parts.held() {
@@ -160,7 +161,7 @@ func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 	return d.kernels.NormQuantise(d.stream, &a)
 }
 
-// normArgs returns the arguments of a held sum and of its norm, where there is one.
+// normArgs returns the arguments of a held sum and, if norm is set, of its norm.
 func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 	s, n := &d.held.sum, &d.held.norm
 	x := s.rows
@@ -207,13 +208,13 @@ func flag(on bool) int32 {
 	return 0
 }
 
-// makes reports whether the held operation computes exactly these rows.
+// makes reports whether the held operation computes exactly the rows x.
 func (h *held) makes(x kernel.Tensor) bool {
 	return (h.kind == holdNorm || h.kind == holdMixNorm) && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
 }
 
-// Norm normalises rows. It is held for the matrix product that multiplies them. It includes a held sum of its rows,
-// or of residual streams in place, and held parts.
+// Norm normalises rows. It is held for the matrix product that multiplies the rows. It is fused with a held sum of its
+// rows, with residual streams that are held, and with held parts.
 func (d *Device) Norm(a kernel.NormArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -247,7 +248,7 @@ func (d *Device) Norm(a kernel.NormArgs) error {
 	return nil
 }
 
-// Gate applies silu(gate) * up. It is held for the product that multiplies it.
+// Gate computes silu(Gate) * Up. It is held for the product that multiplies the result.
 func (d *Device) Gate(a kernel.GateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -261,14 +262,15 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	return nil
 }
 
-// holdDelta holds the sum of rows and a matrix product in scratch memory, which is released with it.
+// holdDelta holds the sum of rows and a matrix product that is in scratch memory. The scratch memory is freed when the
+// sum is released.
 func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 	h := &d.held
 	h.kind, h.sum = holdSum, heldSum{rows: rows, delta: delta, stride: stride}
 	h.scratch = append(h.scratch, delta)
 }
 
-// holdResults holds the weighted sum of the experts' results, after a matrix product that is held for the same rows.
+// holdResults holds the weighted sum of the experts' results, after a matrix product that is held for these rows.
 func (d *Device) holdResults(rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
 	h := &d.held
 	h.kind, h.sum.rows, h.sum.experts = holdSum, rows, *a
@@ -284,7 +286,7 @@ func overlap(a, b kernel.Tensor) bool {
 	return first < second.Add(b.Extent()) && second < first.Add(a.Extent())
 }
 
-// apart launches held operations first where an operation writes memory that a held store reads.
+// apart launches held operations if the next operation writes memory that a held store reads.
 func (d *Device) apart(writes ...kernel.Tensor) error {
 	for _, w := range writes {
 		for _, t := range d.held.stored {

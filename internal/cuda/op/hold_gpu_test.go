@@ -10,8 +10,8 @@ import (
 	"sparrow/layout"
 )
 
-// Operations that are launched together with a neighbour give the same bytes as separate launches: everything between
-// the matrix products of a layer, for few and for many rows, with joined and with separate weights.
+// Operations that are fused with a neighbour give bitwise equal results to separate launches: everything between the
+// matrix products of a layer, for few and for many rows, with joined and with separate weights.
 func TestGPUHeldOperationsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
@@ -23,7 +23,7 @@ func TestGPUHeldOperationsKeepBits(t *testing.T) {
 				all := l.run(false)
 				for name := range one {
 					if !bytes.Equal(one[name], all[name]) {
-						t.Errorf("%s: %s has other bytes", what, name)
+						t.Errorf("%s: %s differs from separate launches", what, name)
 					}
 				}
 			}
@@ -184,7 +184,7 @@ func (l *heldLayer) run(alone bool) map[string][]byte {
 	q.Add(kernel.CopyArgs{Out: packed, X: kv})
 	b.must(q.Run(), g.Sync())
 	if !bytes.Equal(b.bytes(g, packed), b.bytes(g, single)) {
-		b.Error("a matrix has other bits alone than among those that multiply the same rows")
+		b.Error("the product of a matrix differs alone and in a joint launch")
 	}
 	wrote := map[string][]byte{}
 	for name, t := range map[string]kernel.Tensor{"residual rows": h, "first products": first, "second products": both,

@@ -24,8 +24,9 @@ func withoutGPU(t *testing.T) *Device {
 	return d
 }
 
-// A held operation is launched before any other operation begins, except operations that can be fused with it. Here
-// such operations get other tensors, or none, and must not be fused. Accesses to memory also launch the held operation.
+// A held operation is launched before any other operation begins, except operations that can be fused with it. In this
+// test such operations have other tensors, or none, and must not be fused. Accesses to memory also launch the held
+// operation.
 func TestHeldOperationsAreLaunched(t *testing.T) {
 	d := withoutGPU(t)
 	x, err := kernel.New(d, kernel.BF16, 4, 64)
@@ -51,8 +52,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 			t.Errorf("%s: a norm is still held", what)
 		}
 	}
-	// These operations check their arguments first. With valid arguments they launch held operations, which the GPU
-	// tests that compare bits check.
+	// These operations check their arguments first. With valid arguments they launch held operations, which GPU tests
+	// check by comparing results.
 	first := map[string]bool{"Norm": true, "Multiply": true, "Project": true, "Route": true, "RouteRoot": true,
 		"RouteHash": true, "Experts": true, "IndexQuery": true, "StoreIndex": true, "Absorb": true, "Locate": true,
 		"PostExperts": true, "Compress": true, "Put": true, "StoreEntries": true, "StoreKeys": true, "Angles": true,
@@ -99,8 +100,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 }
 
-// Parts share a launch unless one of them writes memory that another part reads or writes; a norm of other columns of
-// the same rows shares their launch too.
+// Parts share a launch unless one of them writes memory that another part reads or writes. A norm of other columns of
+// the same rows also shares their launch.
 func TestPartsShareALaunch(t *testing.T) {
 	d := withoutGPU(t)
 	take := func(kind kernel.DType, rows, columns int) kernel.Tensor {

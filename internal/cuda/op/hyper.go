@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// HyperPre reads the mixture of one site of the residual streams.
+// HyperPre computes the mixture of the residual streams that one site reads.
 func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := d.beginMix(&a, a.Mix); err != nil {
 		return err
@@ -43,7 +43,8 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	return d.mix(&args, a.Out, a.Mix)
 }
 
-// beginMix launches held operations, except a mixture that is read in place, and checks the arguments of its reader.
+// beginMix launches held operations, except a mixture that the next operation reads in scratch memory, and checks the
+// arguments of that operation.
 func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error {
 	if d.held.kind == holdStaged && d.held.staged.out == mix && !d.held.routes && !d.held.parts.held() {
 		return a.Check()
@@ -51,7 +52,8 @@ func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error
 	return d.begin(a)
 }
 
-// mix holds a reader of residual streams for the norm of its output, and launches a held mixture into its memory.
+// mix holds a mixture of residual streams for the norm of its output. If the matrix product is staged, the
+// kernel reads it in scratch memory and copies it to mix.
 func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	h := &d.held
 	if h.kind == holdStaged {
@@ -61,7 +63,7 @@ func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	return nil
 }
 
-// streams returns the arguments that both readers of residual streams share.
+// streams returns the arguments that HyperPre and HyperHead have in common.
 func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 	r.dtype("x", x, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
@@ -98,7 +100,7 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 	return errors.Join(d.kernels.HyperPostSum(d.stream, &sum), d.release(nil))
 }
 
-// addsUp reports whether the output of a sublayer is the results of experts that are not yet summed: the sum is then
+// addsUp reports whether the output of a sublayer is the results of experts that are not yet added up. The sum is then
 // computed when it is written into the streams.
 func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
 	h := &d.held

@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// indexRecipe states how indexer vectors are rotated and quantised.
+// indexRecipe returns how indexer vectors are rotated and quantised.
 func indexRecipe(ropeAt int, p kernel.Pairing, hadamard bool, scales num.ScaleMode) cuda.IndexRecipeView {
 	v := cuda.IndexRecipeView{RopeAt: int32(ropeAt)}
 	if p == kernel.Interleaved {
@@ -57,7 +57,7 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	return d.kernels.WriteIndexKeys(d.stream, &args)
 }
 
-// keyWriter returns the arguments that all writers of indexer keys share.
+// keyWriter returns the arguments that all writers of indexer keys have in common.
 func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
 	r.dtype("keys", keys, kernel.BF16)
 	r.packed("slots", slots)
@@ -74,8 +74,8 @@ func (r *require) indexPool(p kernel.Pool) {
 	}
 }
 
-// StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to
-// bf16 before it is rotated. Keys that are finished have neither norm nor rotation.
+// StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to bf16
+// before it is rotated. Finished keys have neither norm nor rotation.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	return d.kernels.GatherIndexSlots(d.stream, &args)
 }
 
-// IndexQuery rotates and quantises indexer queries and folds their scales into the weights, in one launch with rows
-// and keys that are held.
+// IndexQuery rotates and quantises indexer queries and folds their scales into the weights, in one launch with held
+// stores of rows and keys.
 func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := a.Check(); err != nil {
 		return err

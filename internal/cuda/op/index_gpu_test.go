@@ -76,8 +76,8 @@ func TestGPUIndexQueries(t *testing.T) {
 	}
 }
 
-// Scores of paged keys and of gathered keys agree with the reference and are equal to each other to the bit. Rows that
-// are not longer than the given length are not written.
+// Scores of paged keys and of gathered keys agree with the reference and are bitwise equal to each other. Rows that are
+// not longer than SkipUpTo are not written.
 func TestGPUScores(t *testing.T) {
 	b := onGPU(t)
 	const pages, tokens = 6, 64

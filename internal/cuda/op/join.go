@@ -10,14 +10,14 @@ import (
 
 var _ kernel.Joiner = (*Device)(nil)
 
-// joined are matrices that follow each other in memory, so that one product computes all of them.
+// joined are matrices that are adjacent in memory, so that one product multiplies by all of them.
 type joined struct {
 	whole   matrix
 	members []*matrix
 }
 
-// Join stores matrices next to each other, at the end of a load that is in progress: matrices that multiply the same
-// rows, or adjacent columns of the same rows (bands.go), are then multiplied in one launch.
+// Join makes matrices adjacent in memory, at the end of a load if one is in progress. Matrices that multiply one set of
+// rows, or adjacent columns of one tensor (bands.go), are then multiplied in one launch.
 func (d *Device) Join(list ...kernel.Matrix) error {
 	if d.upload != nil {
 		d.upload.joins = append(d.upload.joins, list)
@@ -26,8 +26,8 @@ func (d *Device) Join(list ...kernel.Matrix) error {
 	return d.join(list)
 }
 
-// join moves matrices. Blocks of scales must not span two of them: all except the last must have rows in multiples of
-// a block. Matrices that cannot be joined are not moved.
+// join moves matrices. A block of scales must not span two of them: all except the last matrix must have rows in
+// multiples of a block. Matrices that cannot be joined are not moved.
 func (d *Device) join(list []kernel.Matrix) (err error) {
 	g := &joined{}
 	for i, m := range list {
@@ -79,7 +79,7 @@ func (d *Device) join(list []kernel.Matrix) (err error) {
 	return err
 }
 
-// gather moves a piece of each matrix to new memory, one after the other, and frees the old.
+// gather copies a piece of each matrix to new memory, one after the other, and frees the old memory.
 func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) (cuda.Ptr, error) {
 	total := int64(0)
 	for _, w := range list {
@@ -110,8 +110,8 @@ func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) 
 	return to.Ptr(), nil
 }
 
-// together returns how many of the first projections one product computes: all members of a group in their order, whose
-// outputs are neighbouring columns of the same rows. It is 1 where there is no such group.
+// together returns the number of projections, from the first on, that one product can compute: all members of a group
+// in their order, whose outputs are adjacent columns of one tensor. It is 1 if there is no such group.
 func together(to []kernel.Projection) int {
 	g := to[0].W.(*matrix).group
 	if g == nil || len(to) < len(g.members) {
@@ -132,7 +132,7 @@ func together(to []kernel.Projection) int {
 	return len(g.members)
 }
 
-// out returns the output of all members, beginning with the output of the first.
+// out returns the output of all members; first is the output of the first member.
 func (g *joined) out(first kernel.Tensor) kernel.Tensor {
 	first.Cols = g.whole.out
 	return first

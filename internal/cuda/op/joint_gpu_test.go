@@ -10,9 +10,9 @@ import (
 	"sparrow/layout"
 )
 
-// Fused operations between the matrix products of a layer of DeepSeek-V4 give the same bytes as separate launches:
-// heads that are normalised and rotated, heads that are rotated and quantised, raw rows stored in four tensors, and
-// results of experts that are added and written into the residual streams.
+// Fused operations between the matrix products of a layer of DeepSeek-V4 give bitwise equal results to separate
+// launches: heads that are normalised and rotated, heads that are rotated and quantised, raw rows stored in four
+// tensors, and results of experts that are added and written into the residual streams.
 func TestGPUHeldOperationsOfStreamsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
@@ -22,7 +22,7 @@ func TestGPUHeldOperationsOfStreamsKeepBits(t *testing.T) {
 				one, all := l.run(true), l.run(false)
 				for name := range one {
 					if !bytes.Equal(one[name], all[name]) {
-						t.Errorf("%v, %d rows, shared expert added %v: %s has other bytes", kind, rows, shared, name)
+						t.Errorf("%v, %d rows, shared expert added %v: %s differs", kind, rows, shared, name)
 					}
 				}
 			}
@@ -135,9 +135,9 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 	return wrote
 }
 
-// Fused parts of a layer of DeepSeek-V4 give the same bytes as separate launches: residual streams that are added,
-// normalised and quantised; entries, closed groups and normalised latents after the first matrix products; heads,
-// indexer queries, entries, keys and raw rows after the second.
+// Fused parts of a layer of DeepSeek-V4 give bitwise equal results to separate launches: residual streams that are
+// added, normalised and quantised; entries, closed groups and normalised latents after the first matrix products;
+// heads, indexer queries, entries, keys and raw rows after the second.
 func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, hidden := range []int{512, 4096, 7168} {
@@ -149,7 +149,7 @@ func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 			one, all := l.run(true), l.run(false)
 			for name := range one {
 				if !bytes.Equal(one[name], all[name]) {
-					t.Errorf("%d columns, %d rows: %s has other bytes", hidden, rows, name)
+					t.Errorf("%d columns, %d rows: %s differs from separate launches", hidden, rows, name)
 				}
 			}
 		}
@@ -270,8 +270,8 @@ func (l *partsLayer) run(alone bool) map[string][]byte {
 	return out
 }
 
-// Rows that are rotated and quantised in one launch for banded products have the same bytes as after a separate
-// rotation and separate products, also with so many rows that a warp processes several of them.
+// Rows that are rotated and quantised in one launch for banded products are bitwise equal to rows of a separate
+// rotation and separate products, including so many rows that a warp processes several of them.
 func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	const heads, size, rows = 64, 512, 260
@@ -303,7 +303,7 @@ func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 		}
 		for i, name := range []string{"heads", "products"} {
 			if !bytes.Equal(wrote[0][i], wrote[1][i]) {
-				t.Errorf("%d rows: %s have other bytes", n, name)
+				t.Errorf("%d rows: %s differ from separate launches", n, name)
 			}
 		}
 	}

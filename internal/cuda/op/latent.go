@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Absorb projects queries into latent space: a matrix product for each head by its part of the transposed
-// up-projection, and a copy of the rotary columns. If their rotation is held, the copy is part of it and stays held
+// Absorb projects queries into latent space: for each head, a product with its part of the transposed up-projection,
+// and a copy of the rotated columns. If the rotation of the queries is held, the copy becomes part of it and stays held
 // for Locate.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
@@ -41,7 +41,7 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	return nil
 }
 
-// Expand moves attention outputs out of latent space: a product for each head by its part of the up-projection.
+// Expand projects attention outputs out of latent space: for each head, a product with its part of the up-projection.
 func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	return d.perHead(&r, &x)
 }
 
-// heads computes a product for each head of some rows.
+// heads returns the product of rows that has one batch entry for each head.
 func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product {
 	for _, t := range []struct {
 		name string
@@ -78,7 +78,7 @@ func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product
 		Batch: r.count("heads", n.Heads)}
 }
 
-// perHead launches the products of all heads.
+// perHead launches the products of all heads as one batch.
 func (d *Device) perHead(r *require, x *cuda.Product) error {
 	if r.err != nil || x.Rows == 0 {
 		return r.err

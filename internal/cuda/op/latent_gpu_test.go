@@ -45,7 +45,7 @@ func (b *bench) sequences(kind layout.Kind, lens []int, width int) (onRef, onGPU
 	return onRef, onGPU, tables
 }
 
-// nearHeads compares the outputs of each head relative to their norm.
+// nearHeads checks the relative L2 error of the output of each head.
 func (b *bench) nearHeads(what string, x both, heads int) {
 	b.Helper()
 	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)
@@ -63,7 +63,7 @@ func (b *bench) nearHeads(what string, x both, heads int) {
 
 // Attention over every key agrees with the reference in every layout, for rows of several sequences in one call,
 // lengths around the boundaries of blocks and segments, a row without keys, and numbers of heads that do not fill a
-// tile. A row has the same bits alone, in a batch and with a wider table.
+// tile. A row is bitwise equal alone, in a batch and with a wider table.
 func TestGPULatentAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int{4200, 1025, 513, 65, 64}
@@ -96,7 +96,7 @@ func TestGPULatentAttend(t *testing.T) {
 				b.nearHeads(what, out, heads)
 				for range 3 {
 					if !bytes.Equal(run(out.gpu, 0, rows, table.gpu), all) {
-						t.Errorf("%s: a repeated call has other bits", what)
+						t.Errorf("%s: a repeated call gives a different result", what)
 					}
 				}
 				size := len(all) / rows
@@ -104,7 +104,7 @@ func TestGPULatentAttend(t *testing.T) {
 				b.must(err)
 				for r := range rows {
 					if !bytes.Equal(run(one, r, r+1, table.gpu), all[r*size:][:size]) {
-						t.Errorf("%s: row %d of %d keys has other bits alone", what, r, seen[r])
+						t.Errorf("%s: row %d of %d keys differs alone", what, r, seen[r])
 					}
 				}
 				// A wider table has more segments, but each row is still divided into the same segments.
@@ -113,7 +113,7 @@ func TestGPULatentAttend(t *testing.T) {
 					copy(wide[s*4*width:], list[s*width:][:width])
 				}
 				if !bytes.Equal(run(out.gpu, 0, rows, b.ints(len(lens), 4*width, wide).gpu), all) {
-					t.Errorf("%s: rows have other bits beside a wider table", what)
+					t.Errorf("%s: results change with a wider table", what)
 				}
 				b.gpu.Free(one.Buf)
 			}
@@ -129,8 +129,8 @@ func TestGPULatentAttend(t *testing.T) {
 	}
 }
 
-// More rows than one launch supports, with many different lengths, have the same bits as two calls with half of the
-// rows each.
+// More rows than one launch supports, with many different lengths, are bitwise equal to two calls with half of the rows
+// each.
 func TestGPUManyLatentRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)
 	const rows, heads, width = 3000, 65, 20

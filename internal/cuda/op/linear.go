@@ -6,11 +6,11 @@ import (
 )
 
 // Linear attention with a gate for each channel, and operations for pools of index keys. Rows of a sequence are
-// computed in order, so that their bits depend neither on the division of the sequence into passes nor on other
+// computed in order, so that their results depend neither on the division of the sequence into passes nor on other
 // sequences.
 
-// sequences returns the rows of sequences as arguments of kernels: slots and snapshots are numbers of rows of the
-// tensors, and held-back rows are divided equally among the slots.
+// sequences returns the kernels' description of sequences. The numbers of slots and snapshots follow from the rows of
+// the tensors, and held-back rows are divided equally among the slots.
 func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held kernel.Tensor,
 	rows int) cuda.SequencesView {
 	for _, t := range []struct {
@@ -113,7 +113,7 @@ func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
 	return d.kernels.GatedNorm(d.stream, &args)
 }
 
-// LayerNorm normalises rows.
+// LayerNorm computes LayerNorm of every row.
 func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

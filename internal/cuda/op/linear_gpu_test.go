@@ -55,8 +55,8 @@ func (p linearPass) on(gpu bool) kernel.Sequences {
 	return kernel.Sequences{Rows: p.rows.ref, Spans: p.spans.ref, Snapshots: p.snapshots.ref}
 }
 
-// Convolutions of sequences that run together through passes of many and of few rows have the same outputs, states and
-// snapshots as on the reference.
+// Convolutions of several sequences in one pass, with many and with few rows, have the outputs, states and snapshots of
+// the reference.
 func TestGPUConvolve(t *testing.T) {
 	b := onGPU(t)
 	for _, lens := range [][]int{{1, 1, 1, 1, 1}, {1, 40, 3, 2, 100}, {2000}} {
@@ -113,7 +113,7 @@ func TestGPUDelta(t *testing.T) {
 	}
 }
 
-// A sequence has the same outputs and states, bit for bit, with any division into passes, alone or with others.
+// The outputs and states of a sequence are bitwise equal for any division into passes, alone and with other sequences.
 func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 	b := onGPU(t)
 	const heads, n, rows = 2, kernel.DeltaDim, 70
@@ -171,8 +171,8 @@ func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 		{slices.Repeat([]int{7}, 10), 1}} {
 		out, state := run(c.cuts, c.beside)
 		if !bytes.Equal(out, wantOut) || !bytes.Equal(state, wantState) {
-			t.Errorf("passes of %v rows beside %d sequences: outputs equal %v, states equal %v", c.cuts, c.beside,
-				bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
+			t.Errorf("passes of %v rows together with %d sequences: outputs equal %v, states equal %v", c.cuts,
+				c.beside, bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
 		}
 	}
 }

@@ -10,60 +10,60 @@ import (
 )
 
 // Weights are copied through page-locked memory: readers copy pieces of the mapped files into buffers while the copy
-// engine empties others. Pieces and the kernels that rearrange them are enqueued in the order in which weights are
-// prepared.
+// engine copies other buffers to the device. Pieces, and the kernels that rearrange them, are enqueued in the order in
+// which weights are prepared.
 
 const (
-	// pieceBytes is the size of a buffer: copies of 4 MiB run at 53 of 54 GB/s, and locking memory takes 0.5 ms per
-	// MiB.
+	// pieceBytes is the size of a buffer: copies of 4 MiB reach 53 GB/s of the bus's 54, and locking memory takes 0.5
+	// ms per MiB.
 	pieceBytes = 4 << 20
 	// mostReaders is the number of goroutines that read files: each copies 6 to 7 GB/s of cached pages.
 	mostReaders = 12
-	// sparePieces are in flight to the device while readers fill others.
+	// sparePieces is the number of buffers that are being copied to the device while readers fill others.
 	sparePieces = 4
-	// smallBytes is the largest copy that shares a buffer with others, such as block scales. Copies from memory that
-	// is not locked would wait for all earlier copies.
+	// smallBytes is the maximum size of a copy that shares a buffer with others, such as block scales. Copies from
+	// memory that is not page-locked would wait for all earlier copies.
 	smallBytes = 256 << 10
 )
 
 // upload is the state between BeginLoad and EndLoad.
 type upload struct {
 	d       *Device
-	stream  *cuda.Stream // of its own: the device's belongs to the goroutine that prepares weights
-	pool    *cuda.Pool   // device memory of weights that are rearranged; the stream orders its uses
+	stream  *cuda.Stream // separate from the device's stream, which the goroutine that prepares weights uses
+	pool    *cuda.Pool   // device memory for weights that are rearranged; the stream orders its reuse
 	readers int
-	made    int // buffers
+	made    int // number of buffers that were allocated
 	free    chan *piece
 	fills   chan *piece
 	order   chan task // tasks for the stream, in order
 	wait    sync.WaitGroup
 	all     []*piece
-	small   [2]*piece         // buffers that small copies share; the enqueuing goroutine fills them in turn
-	turn    int               // the buffer in use
-	used    int               // bytes of it
-	joins   [][]kernel.Matrix // matrices to join in the end
+	small   [2]*piece         // buffers for small copies; the enqueuing goroutine fills them alternately
+	turn    int               // index of the small buffer in use
+	used    int               // bytes used in that buffer
+	joins   [][]kernel.Matrix // groups of matrices to join at the end
 
 	mu  sync.Mutex
-	err error // the first of the enqueuing goroutine
+	err error // first error of the enqueuing goroutine
 }
 
 // piece is a buffer of page-locked memory with its contents.
 type piece struct {
 	memory *cuda.HostBuffer
-	used   *cuda.Event // recorded after the last copy out of it
-	sent   bool        // used was recorded
+	used   *cuda.Event // recorded after the last copy from the buffer
+	sent   bool        // used has been recorded
 	from   []byte
-	filled chan struct{} // a value for each time that it was filled
+	filled chan struct{} // receives a value each time the buffer was filled
 }
 
-// task is one item to enqueue: the copy of a filled piece, or another operation.
+// task is an item to enqueue on the stream: the copy of a filled piece, or another operation.
 type task struct {
 	piece *piece
 	to    cuda.Ptr
 	run   func() error
 }
 
-// BeginLoad starts to prepare weights asynchronously: they may be used once EndLoad has returned.
+// BeginLoad makes Prepare asynchronous: weights may be used once EndLoad has returned.
 func (d *Device) BeginLoad() error {
 	if d.upload != nil {
 		return nil
@@ -111,7 +111,7 @@ func (d *Device) EndLoad() error {
 	return nil
 }
 
-// loaded runs body as part of the load in progress, or of a new one.
+// loaded calls body as part of the load in progress, or of a new load.
 func (d *Device) loaded(body func(*upload) error) error {
 	if d.upload != nil {
 		return body(d.upload)
@@ -123,7 +123,7 @@ func (d *Device) loaded(body func(*upload) error) error {
 	return errors.Join(err, d.EndLoad())
 }
 
-// read fills pieces until there are no more.
+// read fills pieces from files until there are no more.
 func (u *upload) read() {
 	for p := range u.fills {
 		if p.sent {
@@ -134,7 +134,7 @@ func (u *upload) read() {
 	}
 }
 
-// enqueue passes tasks to the stream in order. After an error nothing more is enqueued.
+// enqueue passes tasks to the stream in order. After an error it enqueues nothing more.
 func (u *upload) enqueue() {
 	for t := range u.order {
 		if t.piece != nil {
@@ -178,7 +178,7 @@ func (u *upload) failed() error {
 // do enqueues an operation on the stream.
 func (u *upload) do(run func() error) { u.order <- task{run: run} }
 
-// copy brings host memory, which must not change before EndLoad, to device memory.
+// copy copies host memory to device memory. The host memory must not change before EndLoad.
 func (u *upload) copy(to cuda.Ptr, from []byte) error {
 	if len(from) <= smallBytes {
 		u.do(func() error { return u.copySmall(to, from) })
@@ -196,7 +196,7 @@ func (u *upload) copy(to cuda.Ptr, from []byte) error {
 	return nil
 }
 
-// piece returns a free buffer, or allocates one if there are few.
+// piece returns a free buffer. If there are only a few buffers, it allocates one.
 func (u *upload) piece() (*piece, error) {
 	select {
 	case p := <-u.free:
@@ -227,7 +227,7 @@ func (u *upload) newPiece(bytes int64) (*piece, error) {
 	return &piece{memory: memory, used: used, filled: make(chan struct{}, 1)}, nil
 }
 
-// copySmall copies through one of two buffers that small copies share: while one fills, the other empties.
+// copySmall copies through two buffers that small copies share: one is filled while the other is copied to the device.
 func (u *upload) copySmall(to cuda.Ptr, from []byte) error {
 	if p := u.small[u.turn]; p != nil && u.used+len(from) > len(p.memory.Bytes()) {
 		p.sent = true
@@ -254,7 +254,7 @@ func (u *upload) copySmall(to cuda.Ptr, from []byte) error {
 	return u.stream.CopyToDevice(to, at)
 }
 
-// temporary allocates device memory for the tasks that the function use enqueues.
+// temporary allocates device memory, calls use, and frees the memory after the tasks that use enqueued.
 func (u *upload) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	p, err := u.pool.Get(max(bytes, 16))
 	if err != nil {

@@ -11,7 +11,7 @@ func lowRank(out kernel.Tensor, w *matrix) bool {
 	return out.DType == kernel.F32 && w.kind == cuda.ProductBF16 && w.packed == "" && cuda.LowRankFits(int32(w.in))
 }
 
-// addLowRank adds such a product.
+// addLowRank launches such a product.
 func (p *rowProducts) addLowRank(out kernel.Tensor, w *matrix) error {
 	return p.kernels.MultiplyLowRank(p.stream, &cuda.LowRankArgs{Weight: w.data, Input: at(p.x), Out: at(out),
 		WeightStride: int64(w.in), InputStride: stride(p.x), OutStride: stride(out), Rows: p.rows,

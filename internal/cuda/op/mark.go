@@ -10,11 +10,11 @@ import (
 
 var _ kernel.Marker = (*Device)(nil)
 
-// marks record the progress of the device, in page-locked host memory that the device writes.
+// marks records the progress of the device in page-locked host memory that the device writes.
 type marks struct {
 	memory *cuda.HostBuffer // one u32
-	last   kernel.Mark      // enqueued
-	off    bool             // while a pass is captured
+	last   kernel.Mark      // latest mark that was enqueued
+	off    bool             // no marks are enqueued, because a pass is being captured
 }
 
 func (m *marks) open(gpu *cuda.Device) (err error) {
@@ -22,8 +22,8 @@ func (m *marks) open(gpu *cuda.Device) (err error) {
 	return err
 }
 
-// Mark enqueues a write of the stage if it differs from the previous one. A write takes 1.5 us and prevents the next
-// kernel from starting early, so operations are not marked, and captured passes have one mark for all of them.
+// Mark enqueues a write of the stage if it differs from the previous stage. A write takes 1.5 us and prevents the next
+// kernel from starting early, so single operations are not marked, and a captured pass has one mark in all.
 func (d *Device) Mark(m kernel.Mark) error {
 	if m == d.marks.last || d.marks.off {
 		return nil
@@ -40,6 +40,6 @@ func (d *Device) markReplay() error {
 
 // Reached returns the latest mark that the device has written.
 func (d *Device) Reached() kernel.Mark {
-	// The memory belongs to the driver: four bytes at a multiple of four that stay valid as long as the device.
+	// In bounds: the driver's memory has four bytes at a multiple of four, and stays valid as long as the device.
 	return kernel.Mark(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(d.marks.memory.Bytes())))))
 }

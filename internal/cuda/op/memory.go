@@ -12,7 +12,7 @@ import (
 type Buffer struct {
 	ptr    cuda.Ptr // zero when it holds no bytes
 	bytes  int64
-	memory *cuda.Buffer // the buffer to free; nil for scratch memory
+	memory *cuda.Buffer // buffer to free; nil for scratch memory
 }
 
 // Len returns the size in bytes.
@@ -87,7 +87,8 @@ func (d *Device) Sync() error {
 	return d.faulted(words[:])
 }
 
-// copyFaults enqueues a copy of the fault bits, and of the word that states which rank is missing, to eight bytes.
+// copyFaults enqueues copies of the fault bits, and of the word with the number of a missing rank, to eight bytes of
+// `to`.
 func (d *Device) copyFaults(to []byte) error {
 	if d.peer != nil {
 		if err := d.stream.CopyToHost(to[4:8], d.peer.args.State.Add(4*cuda.ReduceFault)); err != nil {
@@ -97,7 +98,7 @@ func (d *Device) copyFaults(to []byte) error {
 	return d.stream.CopyToHost(to[:4], d.faults.Ptr())
 }
 
-// faulted returns the error for bytes that copyFaults copied.
+// faulted returns an error if the bytes that copyFaults copied report a fault or a missing rank.
 func (d *Device) faulted(words []byte) error {
 	if d.peer != nil {
 		if err := d.peer.missing(binary.LittleEndian.Uint32(words[4:])); err != nil {
@@ -107,7 +108,7 @@ func (d *Device) faulted(words []byte) error {
 	return d.fault(binary.LittleEndian.Uint32(words))
 }
 
-// fault turns the fault bits that kernels raised into an error, and clears them.
+// fault returns an error for the fault bits that kernels raised, and clears them.
 func (d *Device) fault(bits uint32) error {
 	if bits == 0 {
 		return nil
@@ -132,7 +133,7 @@ func (d *Device) fault(bits uint32) error {
 	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
 }
 
-// at returns the address of a tensor's first element.
+// at returns the device address of a tensor's first element.
 func at(t kernel.Tensor) cuda.Ptr {
 	b := t.Buf.(*Buffer)
 	if b.ptr == 0 {
@@ -141,7 +142,7 @@ func at(t kernel.Tensor) cuda.Ptr {
 	return b.ptr.Add(t.Off)
 }
 
-// temporary allocates scratch memory for one operation. Reuse is ordered by the stream.
+// temporary allocates scratch memory for one operation. The stream orders its reuse.
 func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	p, err := d.scratch.Get(max(bytes, 16))
 	if err != nil {
@@ -157,7 +158,7 @@ func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 // mostCounted is the maximum number of rows of tables with a row for each token: more than any pass has.
 const mostCounted = 1 << 16
 
-// countUp writes 0, 1, 2, ... to device memory.
+// countUp allocates device memory with the numbers 0, 1, 2, ...
 func (d *Device) countUp() (err error) {
 	if d.count, err = d.gpu.Alloc(4 * mostCounted); err != nil {
 		return err

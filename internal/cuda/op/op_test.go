@@ -58,7 +58,7 @@ func TestTracedLaunches(t *testing.T) {
 	d.TraceLabel(3)
 	run(2)
 	d.TraceLabel(4)
-	run(500) // more than a held stream takes
+	run(500) // more launches than a blocked stream can hold
 	list, err := d.Traced()
 	if err != nil || len(list) != 502 {
 		t.Fatalf("%d launches, %v", len(list), err)

@@ -13,7 +13,7 @@ import (
 )
 
 // Weights that stay packed in device memory: a product widens them to bf16 in registers (cuda/src/sm90/packed). Values
-// that have more bits than bf16 are rounded to it, once.
+// with more bits than bf16 are rounded once.
 
 // takenFormats is the list of supported formats in error messages.
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
@@ -75,7 +75,7 @@ var packedBlocks = map[block.Format]cuda.PackedFormat{block.Q4_0: "u4_g32_any", 
 	block.Q6_K: "q6_k", block.IQ2_XXS: "iq2_xxs", block.IQ2_XS: "iq2_xs", block.IQ2_S: "iq2_s",
 	block.IQ3_XXS: "iq3_xxs", block.IQ3_S: "iq3_s", block.IQ4_NL: "iq4", block.IQ4_XS: "iq4"}
 
-// Slow describes how products with a block format are computed where that is slow; else it is empty.
+// Slow describes how products with a block format are computed if that is slow, and is empty otherwise.
 func Slow(f block.Format) string {
 	if _, ok := packedBlocks[f]; !ok {
 		return "stored as BF16"
@@ -83,7 +83,8 @@ func Slow(f block.Format) string {
 	return ""
 }
 
-// powersOfTwo reports whether all scales of a matrix are powers of two, as far as the host can read them.
+// powersOfTwo reports whether all scales of a matrix are powers of two. It returns false if the host cannot read the
+// scales.
 func powersOfTwo(t kernel.Tensor) bool {
 	if _, ok := t.Buf.(kernel.HostBuffer); !ok || t.DType != kernel.F32 {
 		return false
@@ -96,8 +97,8 @@ func powersOfTwo(t kernel.Tensor) bool {
 	return true
 }
 
-// widenedOnHost reports whether a weight becomes bf16 before it is uploaded: packed weights that do not multiply rows
-// as they are, such as up-projections of latent rows, and types of GGUF files without kernels.
+// widenedOnHost reports whether a weight is converted to bf16 before it is uploaded: packed weights in roles whose
+// kernels need bf16, such as up-projections of latent rows, and types of GGUF files without kernels.
 func widenedOnHost(w kernel.Weight) bool {
 	switch w.Data.DType {
 	case kernel.E2M1x2, kernel.U4x2, kernel.U8, kernel.I8:
@@ -107,7 +108,7 @@ func widenedOnHost(w kernel.Weight) bool {
 	return ok
 }
 
-// onHost returns a weight as bf16, rounded once; a dry run reads nothing.
+// onHost returns a weight converted to bf16, rounded once. A dry run does not read the weight.
 func onHost(w kernel.Weight, tried bool) (kernel.Weight, error) {
 	out, in := w.Out(), w.In()
 	var to []byte
@@ -159,7 +160,7 @@ func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Mat
 	})
 }
 
-// factors copies the factors of sums to device memory: for rows of the first weight and of the second.
+// factors copies the factors of sums of two weights, which share tiles, to device memory.
 func (u *upload) factors(to cuda.Ptr, f cuda.PackedFormat, first, second kernel.Weight) error {
 	b := binary.LittleEndian.AppendUint32(nil, math.Float32bits(f.Factor(first.Factor)))
 	return u.copy(to, binary.LittleEndian.AppendUint32(b, math.Float32bits(f.Factor(second.Factor))))
@@ -183,7 +184,7 @@ func (u *upload) packOne(f cuda.PackedFormat, w kernel.Weight, second *kernel.We
 			BlockColumns: max(int32(w.BlockCols), 1), SkipRows: int32(w.SkipRows), Source: codeSource(w.Data.DType),
 			ScaleType: scaleType(w.Scale.DType), Middle: int32(w.Middle())}
 		switch w.Data.DType {
-		case kernel.I8, kernel.Blocks(block.Q8_0): // packed plus 128
+		case kernel.I8, kernel.Blocks(block.Q8_0): // packed with 128 added
 			a.Middle = 128
 		case kernel.Blocks(block.Q4_0):
 			a.Middle = 8
@@ -219,7 +220,7 @@ func tensorBytes(t kernel.Tensor) int64 {
 	return int64(t.Rows) * int64(t.Cols) * int64(t.DType.Size())
 }
 
-// codeSource returns the storage format of codes of a type.
+// codeSource returns the storage format of the codes of a type, a value of cuda.PackSources.
 func codeSource(d kernel.DType) int32 {
 	name := "bytes"
 	switch d {
@@ -229,7 +230,7 @@ func codeSource(d kernel.DType) int32 {
 		name = "offset"
 	case kernel.Blocks(block.Q4_0), kernel.Blocks(block.Q8_0), kernel.Blocks(block.MXFP4):
 		name = d.String()
-	case kernel.Blocks(block.IQ4_NL): // the same bytes
+	case kernel.Blocks(block.IQ4_NL): // byte layout of Q4_0
 		name = "q4_0"
 	default:
 		if _, ok := d.Block(); ok {
@@ -239,7 +240,7 @@ func codeSource(d kernel.DType) int32 {
 	return cuda.PackSources[name]
 }
 
-// scaleType returns the type of scales.
+// scaleType returns the kernels' type of scales.
 func scaleType(d kernel.DType) int32 {
 	switch d {
 	case kernel.BF16:
@@ -260,13 +261,13 @@ func (p *rowProducts) packedOf(w *matrix) cuda.PackedProduct {
 		Columns: int32(w.out), K: p.k, Arrived: p.arrived.Ptr()}
 }
 
-// packedSums returns the memory for its sums of parts of k.
+// packedSums returns the bytes of memory for sums of parts of k.
 func (p *rowProducts) packedSums(w *matrix) int64 {
 	x := p.packedOf(w)
 	return x.SumBytes()
 }
 
-// run launches a product with a weight of any kind.
+// run launches a product with a weight of any format.
 func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
 	if w.folded {
 		return p.multiplyFolded(x)
@@ -279,8 +280,8 @@ func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
 	return p.kernels.MultiplyPacked(p.stream, &y)
 }
 
-// packedExperts returns the formats in which the matrices of a layer's experts stay packed, one for gate and up and
-// one for down, if no other kernel reads them: MXFP4 of safetensors has its own kernel.
+// packedExperts returns the formats in which the matrices of a layer's experts stay packed, one for gate and up and one
+// for down. ok is false if other kernels read them, such as the kernels for MXFP4 of safetensors.
 func packedExperts(w *kernel.ExpertWeights) (gateUp, down cuda.PackedFormat, ok bool) {
 	gateUp, ok = packedFormat(w.Gate[0])
 	down, also := packedFormat(w.Down[0])
@@ -303,7 +304,7 @@ func packedExperts(w *kernel.ExpertWeights) (gateUp, down cuda.PackedFormat, ok 
 	return gateUp, down, true
 }
 
-// packFormat packs experts of a packed format as pack does.
+// packFormat is pack for experts in a packed format.
 func (u *upload) packFormat(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
 	gateUp, gateUpFactors, down, downFactors := x.shape.PackedBytes()
 	f, g := x.shape.Packed, x.shape.PackedDown

@@ -56,8 +56,7 @@ var packings = []packing{
 	{data: kernel.Blocks(block.Q3_K)}, {data: kernel.Blocks(block.Q6_K)}, {data: kernel.Blocks(block.Q5_K)},
 }
 
-// within returns the allowed error of products relative to their norm: with random scales of blocks, a few values
-// dominate a sum.
+// within returns the allowed relative L2 error of products: with random scales of blocks, a few values dominate a sum.
 func (p packing) within() float64 {
 	if _, ok := p.data.Block(); ok {
 		return 0.01
@@ -140,8 +139,9 @@ func (b *bench) blocksBy(f block.Format, out, in int) kernel.Weight {
 	return kernel.Weight{Data: b.place(b.ref, d, out, in/f.Values(), raw)}
 }
 
-// modelBlocks returns a random matrix in blocks of a GGUF type whose values have the size of a model's: activations
-// multiply errors of their inputs by the inputs, so that a few blocks with large scales would dominate the error.
+// modelBlocks returns a random matrix in blocks of a GGUF type whose values have the magnitude of a model's weights.
+// Otherwise a few blocks with large scales would dominate the error, because a gated activation multiplies the errors
+// of its inputs by the inputs.
 func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
 	b.Helper()
 	raw := make([]byte, out*in/f.Values()*f.Bytes())
@@ -152,7 +152,7 @@ func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
 }
 
 // Products with every packed format agree with the reference, for sizes that are not multiples of tiles, for few and
-// many rows, with k split and not split. A row has the same bits alone and in a batch.
+// many rows, with k divided and not divided. A row is bitwise equal alone and in a batch.
 func TestGPUPackedProducts(t *testing.T) {
 	b := onGPU(t)
 	for _, p := range packings {
@@ -177,7 +177,7 @@ func TestGPUPackedProducts(t *testing.T) {
 					one := b.place(b.gpu, out.gpu.DType, 1, c.out, nil)
 					b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
 					if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-						t.Errorf("%s: a row alone has other bits", what)
+						t.Errorf("%s: a row alone differs from the row in the batch", what)
 					}
 				}
 			}
@@ -207,12 +207,12 @@ func (b *bench) unitProduct(w kernel.Weight) []float64 {
 	return v
 }
 
-// sameValues compares values with those of plain code: bit for bit if bf16 represents them or a factor is applied to
-// the sums, otherwise within the rounding to bf16.
+// sameValues compares values with those of plain Go code: they must be bitwise equal if bf16 represents them or a
+// factor is applied to the sums, and otherwise within the rounding to bf16.
 func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
 	b.Helper()
 	_, blocks := w.Data.DType.Block()
-	most := 0.0 // of a row, whose differences have its rounding
+	most := 0.0 // largest magnitude of a row, which determines the rounding error
 	for i, g := range b.unitProduct(w) {
 		if i%w.In() == 0 {
 			most = 0
@@ -225,7 +225,7 @@ func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
 		switch v := float64(f); {
 		case blocks:
 			bad = !(math.Abs(g-v) <= most/128)
-		case w.Factor != 0 || w.Folds() || w.Channels(): // 1 is not exact where it is quantised with any scale
+		case w.Factor != 0 || w.Folds() || w.Channels(): // 1 is not exact if it is quantised with any float32 scale
 			bad = !(math.Abs(g-v) <= math.Abs(v)/(1<<22))
 		case num.RoundBF16(f) == f:
 			bad = g != v
@@ -256,7 +256,7 @@ func TestGPUPackedValues(t *testing.T) {
 	}
 }
 
-// Experts in packed formats agree with the reference for few and many rows; a row has the same bits alone and in a
+// Experts in packed formats agree with the reference for few and many rows; a row is bitwise equal alone and in a
 // batch.
 func TestGPUExpertsOfPackedFormats(t *testing.T) {
 	b := onGPU(t)
@@ -265,7 +265,7 @@ func TestGPUExpertsOfPackedFormats(t *testing.T) {
 			continue // MXFP4 is tested with its own kernels
 		}
 		down := p
-		if p.data == kernel.Blocks(block.IQ2_XXS) { // as files of two bits have them
+		if p.data == kernel.Blocks(block.IQ2_XXS) { // formats of GGUF files with two bits
 			down = packings[i-1]
 		}
 		b.compareExperts(p, down, expertsSize{hidden: 256, inner: 256, count: 5, top: 2}, 1, 5, 40, 200)
@@ -334,7 +334,7 @@ func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int)
 		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
 			Weights: by.gpu.Slice(r, r+1), Experts: onGPU}))
 		if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-			b.Errorf("%s: a row alone has other bits", what)
+			b.Errorf("%s: a row alone differs from the row in the batch", what)
 		}
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Kernels for bf16 weights are not used for packed weights, although products of packed weights have type bf16 too.
+// Kernels for bf16 weights are not used for packed weights, although products with packed weights also have the type
+// bf16.
 func TestPackedWeightsHaveTheirOwnKernels(t *testing.T) {
 	out := kernel.Tensor{DType: kernel.F32, Rows: 3, Cols: 1030, Stride: 1030}
 	for packed, want := range map[cuda.PackedFormat]bool{"": true, "nvfp4": false} {

@@ -21,7 +21,7 @@ func (d *Device) HostAlloc(bytes int64) ([]byte, error) {
 	return b, nil
 }
 
-// HostFree releases memory of HostAlloc.
+// HostFree releases memory that HostAlloc allocated.
 func (d *Device) HostFree(b []byte) error {
 	if len(b) == 0 || d.hosted[&b[0]] == nil {
 		return fmt.Errorf("%w: %d bytes of host memory were not allocated by this device", kernel.ErrArgument, len(b))
@@ -59,13 +59,13 @@ func (d *Device) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) 
 		err = done.Record(d.stream)
 	}
 	if err != nil {
-		_ = done.Close() // the first error counts
+		_ = done.Close() // the first error is returned
 		return nil, err
 	}
 	return collected{done}, nil
 }
 
-// collected is an event that is waited for once.
+// collected is an event whose Wait is called once.
 type collected struct{ done *cuda.Event }
 
 // Wait waits for the copies. Faults of earlier kernels are reported where results are fetched.

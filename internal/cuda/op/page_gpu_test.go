@@ -74,7 +74,7 @@ func TestGPUPagesMoveInOrder(t *testing.T) {
 			"in the end": {content(pages), otherBytes},
 		} {
 			if !bytes.Equal(c.got, c.want) {
-				t.Fatalf("pages %s have other bytes", name)
+				t.Fatalf("the bytes of pages %s changed", name)
 			}
 		}
 	}

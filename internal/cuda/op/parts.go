@@ -5,12 +5,12 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// heldParts are operations of a layer of DeepSeek-V4 between two products, none of which reads or writes memory that
-// another writes: storing entries and keys, closing groups, storing rows, preparing heads and indexer queries. They
-// are held, and one launch runs them when another operation is called, together with a norm that was called last.
+// heldParts are operations of a layer of DeepSeek-V4 between two products: storing entries and keys, closing groups,
+// storing rows, preparing heads and indexer queries. No part reads or writes memory that another part writes. They are
+// held, and one launch runs them when another operation is called, together with a norm if that was called last.
 type heldParts struct {
 	args   cuda.PartsArgs
-	counts [3]int // of copies to places, copies from places, and rotations
+	counts [3]int // number of copies to places, of copies from places, and of rotations
 	reads  []kernel.Tensor
 	writes []kernel.Tensor
 }
@@ -21,7 +21,7 @@ const mostAlike = 4
 // held reports whether any parts are held.
 func (p *heldParts) held() bool { return len(p.writes) > 0 }
 
-// apart reports whether an operation can run at the same time as the held ones.
+// apart reports whether an operation can run in parallel with the held parts.
 func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	for _, w := range p.writes {
 		for _, t := range reads {
@@ -42,8 +42,8 @@ func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	return true
 }
 
-// part makes it possible to hold one more part, which reads and writes these tensors: other held operations, a part
-// of the same kind, and parts that share memory with it are launched first.
+// part prepares for holding a further part, which reads and writes these tensors. It first launches other held
+// operations, and held parts that share memory with the new part or, if taken is set, have its kind.
 func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
 	h := &d.held
 	if h.kind != holdNothing || h.routes || taken || !h.parts.apart(reads, writes) {
@@ -55,7 +55,7 @@ func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
 	return nil
 }
 
-// releaseParts launches the parts, with a norm where one is given.
+// releaseParts launches the parts, together with a norm if one is given.
 func (d *Device) releaseParts(norm *cuda.NormQuantiseArgs) error {
 	p := &d.held.parts
 	args := p.args
@@ -66,14 +66,14 @@ func (d *Device) releaseParts(norm *cuda.NormQuantiseArgs) error {
 	return d.kernels.Parts(d.stream, &args)
 }
 
-// joinsParts reports whether a norm can run with the parts that are held.
+// joinsParts reports whether a norm can run in one launch with the held parts.
 func (d *Device) joinsParts(a *kernel.NormArgs) bool {
 	h := &d.held
 	return h.kind == holdNothing && !h.routes && h.parts.held() && a.X.Cols <= cuda.PartColumns &&
 		h.parts.apart([]kernel.Tensor{a.X}, []kernel.Tensor{a.Out})
 }
 
-// meet reports whether two tensors share bytes. Tensors over different columns of the same rows do not.
+// meet reports whether two tensors share bytes. Tensors with different columns of the same rows do not.
 func meet(a, b kernel.Tensor) bool {
 	if !overlap(a, b) {
 		return false
@@ -82,7 +82,7 @@ func meet(a, b kernel.Tensor) bool {
 	if row != stride(b)*int64(b.DType.Size()) || row == 0 {
 		return true
 	}
-	behind := (int64(at(a)) - int64(at(b))) % row // of a row's start in b
+	behind := (int64(at(a)) - int64(at(b))) % row // offset of the start of a's row within b's row
 	if behind < 0 {
 		behind += row
 	}

@@ -12,22 +12,22 @@ import (
 
 var _ kernel.Peer = (*Device)(nil)
 
-// halfBytes is the maximum size of one exchange between ranks; each rank has two buffers of this size. Larger exchanges
-// take several launches.
+// halfBytes is the maximum size in bytes of one exchange between ranks; each rank has two buffers of this size. Larger
+// exchanges take several launches.
 const halfBytes = 16 << 20
 
-// sharedBlocks is the maximum number of blocks of a rank that shares its GPU with others: ranks that wait leave most
-// multiprocessors to the ranks that still compute.
+// sharedBlocks is the maximum number of blocks of a rank that shares its GPU with other ranks: ranks that wait leave
+// most multiprocessors to the ranks that still compute.
 const sharedBlocks = 8
 
-// peer is a rank's kernel.Collective: kernels on the rank's own stream that read the memory of the others.
+// peer is a rank's kernel.Collective: kernels on the rank's own stream that read the memory of the other ranks.
 type peer struct {
 	dev  *Device
-	args cuda.AllReduceArgs // without x, bytes and type
+	args cuda.AllReduceArgs // arguments without X, Bytes and Type
 	own  []*cuda.Buffer     // staging memory, flags and state
 }
 
-// Peers makes the collective operations of GPUs that reach each other's memory. Several may be the same GPU.
+// Peers makes the collective operations of GPUs that can access each other's memory. Several ranks may use one GPU.
 func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.Collective, err error) {
 	if len(all) > cuda.MaxRanks {
 		return nil, fmt.Errorf("%w: cuda: there are %d ranks, want at most %d", kernel.ErrUnsupported, len(all),
@@ -59,7 +59,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 		list = append(list, &peer{dev: dev})
 	}
 	for r, p := range list {
-		p.dev.peer = p // closing the device then releases what is allocated below
+		p.dev.peer = p // closing the device then also frees the memory allocated below
 		if shared.Staging[r], err = p.take(2 * halfBytes); err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 		state := p.args.State
 		p.args = shared
 		p.args.Rank, p.args.State = int32(r), state
-		if err := p.dev.stream.Sync(); err != nil { // others write its flags
+		if err := p.dev.stream.Sync(); err != nil { // other ranks write this rank's flags
 			return nil, err
 		}
 		out = append(out, p)
@@ -104,7 +104,7 @@ func (p *peer) close() error {
 	return err
 }
 
-// missing returns an error if a rank did not arrive, according to the rank's state word.
+// missing returns an error if the rank's state word has the number of a rank that did not arrive.
 func (p *peer) missing(word uint32) error {
 	if word == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (p *peer) missing(word uint32) error {
 		kernel.ErrLost, word-1, p.args.Ranks, time.Duration(p.args.Timeout), p.args.Rank)
 }
 
-// AllReduce sums rows, in pieces.
+// AllReduce adds rows over all ranks, in pieces of at most halfBytes.
 func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 	if err := p.dev.begin(&a); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (p *peer) ShareRows(a kernel.ShareArgs) error {
 	return p.gather("share of rows", a.X.Slice(a.Bounds[p.args.Rank], a.Bounds[p.args.Rank+1]), a.X, &of)
 }
 
-// Broadcast copies the rows of one rank to all others.
+// Broadcast copies the rows of one rank to all other ranks.
 func (p *peer) Broadcast(a kernel.BroadcastArgs) error {
 	if err := errors.Join(p.dev.settle(), a.Fits(int(p.args.Ranks))); err != nil {
 		return err
@@ -177,7 +177,7 @@ type gathered struct {
 	first int64
 }
 
-// gather copies the rows x of each rank to their positions in out on all ranks, some rows at a time.
+// gather copies the rows x of each rank to their positions in out on all ranks, in pieces of at most halfBytes.
 func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gathered) error {
 	r := require{op: op}
 	size := x.DType.Size()
@@ -211,7 +211,7 @@ func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gather
 	return r.err
 }
 
-// ReduceScatter sums the rank's columns, some rows at a time.
+// ReduceScatter adds the rank's columns over all ranks, in pieces of at most halfBytes.
 func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	n := int(p.args.Ranks)
 	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
@@ -242,7 +242,7 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	return r.err
 }
 
-// local computes the indices of ids within a rank's part, in scratch memory that the caller releases. No operation is
+// local computes the indices of ids within a rank's part, in scratch memory that the caller frees. No operation may be
 // held.
 func (d *Device) local(r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {

@@ -15,8 +15,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Ranks that are streams of one GPU give exactly the same results as ranks in host memory, both in launches and in
-// graphs that run again, for all five operations and also for sizes that need several launches.
+// Ranks that are streams of one GPU give bitwise equal results to ranks in host memory, both in launches and in graphs
+// that run again, for all five operations, including sizes that need several launches.
 func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 	onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
@@ -107,8 +107,8 @@ func (x *exchange) tensor(d kernel.DType, rows, cols int) shared {
 	return s
 }
 
-// do runs an operation on all ranks of both devices and compares one tensor of each rank. The GPU runs it once by
-// launches and twice by a graph, each time from the same values.
+// do runs an operation on all ranks of both devices and compares one tensor of each rank. The GPU runs it once in
+// launches and twice in a graph, each time from equal inputs.
 func (x *exchange) do(what string, restore, result shared, run func(c kernel.Collective, rank int, gpu bool) error) {
 	x.Helper()
 	var before [][]byte
@@ -210,7 +210,7 @@ func (x *exchange) gathers(rows, cols int) {
 	x.do("all-gather "+what, part, all, func(c kernel.Collective, rank int, gpu bool) error {
 		return c.AllGather(kernel.AllGatherArgs{Out: all.on(rank, gpu), X: part.on(rank, gpu)})
 	})
-	// The first rank has no rows and the last one has the most.
+	// The first rank has no rows and the last rank has the most rows.
 	bounds := make([]int, ranks+1)
 	for r := 1; r < ranks; r++ {
 		bounds[r] = min(r-1, rows)

@@ -111,7 +111,7 @@ func TestExchangesOfRanks(t *testing.T) {
 	}
 }
 
-// A missing rank is named by the next wait and not by an earlier call.
+// A missing rank is named by the next wait, not by an earlier call.
 func TestAMissingRankIsNamed(t *testing.T) {
 	devs, _ := peers(t, 2)
 	if err := devs[1].Sync(); err != nil {

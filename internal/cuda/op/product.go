@@ -20,7 +20,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, a.Accumulate)
 }
 
-// Project multiplies the same rows by several weights; they are quantised once.
+// Project multiplies rows by several weights. The rows are quantised once.
 func (d *Device) Project(a kernel.ProjectArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 	return d.products("project", a.X, a.To, false)
 }
 
-// products computes products of the same rows. Rows that are held are quantised as they are computed.
+// products computes products of the rows x. If the operation that computes the rows is held, it also quantises them.
 func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
 	if !d.held.makes(x) {
 		if err := d.settle(); err != nil {
@@ -40,7 +40,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	r.aligned("x", x, 16)
 	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
 	var codes, scales, staged, sums int64
-	var quantised *matrix // the first weight that multiplies codes
+	var quantised *matrix // first weight that multiplies quantised rows
 	for _, t := range to {
 		w, err := own(op, t.W)
 		if err != nil {
@@ -97,7 +97,8 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	})
 }
 
-// release launches the rows where they are held, with codes where a weight multiplies them.
+// release launches the operation that computes the rows, if it is held. If w is given, it also writes the rows as codes
+// for w.
 func (p *rowProducts) release(w *matrix) error {
 	if d := p.Device; d.held.kind == holdNothing || w == nil {
 		return d.settle()
@@ -106,8 +107,8 @@ func (p *rowProducts) release(w *matrix) error {
 	return p.Device.release(&rowCodes{codes: p.codes, scales: p.scales, stride: p.scaleStride(), exact: w.exact})
 }
 
-// direct reports whether a product kernel can write to a tensor: as wide as the stored matrix, rows at multiples of 16
-// bytes.
+// direct reports whether a product kernel can write to a tensor: the tensor is as wide as the stored matrix, and its
+// rows are at multiples of 16 bytes.
 func direct(out kernel.Tensor, w *matrix) bool {
 	bytes := int64(out.DType.Size())
 	return w.stored == w.out && out.Off%16 == 0 && stride(out)*bytes%16 == 0
@@ -115,27 +116,28 @@ func direct(out kernel.Tensor, w *matrix) bool {
 
 func aligned256(n int64) int64 { return (n + 255) &^ 255 }
 
-// rowProducts are products of the same rows in progress.
+// rowProducts are products of one set of rows in progress.
 type rowProducts struct {
 	*Device
 	x                     kernel.Tensor
 	rows, k               int32
 	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and a product that Out cannot take
-	sums                  cuda.Ptr // for sums of parts of k; 0: no product of these takes them
-	beside                bool     // the last launch was a product of these rows that wrote its place directly
+	sums                  cuda.Ptr // memory for sums of parts of k; 0 if no product uses it
+	beside                bool     // the last launch was a product of these rows that wrote directly to its output
 	leads                 bool     // another product of these rows follows
 	quantised             bool
-	exact                 bool // of the codes
+	exact                 bool // scales of the codes are any float32
 }
 
-// scaleStride returns the distance of rows of scales: copies are 16 bytes wide.
+// scaleStride returns the number of elements between rows of scales: a multiple of four, because copies are 16 bytes
+// wide.
 func (p *rowProducts) scaleStride() int64 { return (int64(p.rows) + 3) &^ 3 }
 
 func (p *rowProducts) scaleBytes() int64 {
 	return aligned256(4 * p.scaleStride() * int64((p.k+blockSide-1)/blockSide))
 }
 
-// quantise makes the codes, unless codes with scales of the same kind exist already.
+// quantise writes the codes of the rows, unless codes with scales of this kind exist already.
 func (p *rowProducts) quantise(exact bool) error {
 	if p.quantised && p.exact == exact {
 		return nil
@@ -145,14 +147,14 @@ func (p *rowProducts) quantise(exact bool) error {
 	return p.kernels.QuantiseRows(p.stream, &a)
 }
 
-// codesOf returns the arguments of the kernel that makes the codes.
+// codesOf returns the arguments of the kernel that writes the codes.
 func (p *rowProducts) codesOf(exact bool) cuda.QuantiseRowsArgs {
 	return cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x),
 		CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
 		Rows: p.rows, Columns: p.k, Exact: flag(exact)}
 }
 
-// of returns the product with a weight: its sizes and the address of the weight.
+// of returns a product with the sizes and the address of a weight.
 func (p *rowProducts) of(w *matrix) cuda.Product {
 	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, WeightStride: int64(w.in), Rows: p.rows,
 		Columns: int32(w.stored), K: p.k, Batch: 1}
@@ -171,7 +173,7 @@ func (p *rowProducts) sumBytes(w *matrix) int64 {
 	x := p.of(w)
 	n := x.SumBytes(p.gpu)
 	if w.folded {
-		n += aligned256(x.UnfoldedBytes()) // in front of the sums
+		n += aligned256(x.UnfoldedBytes()) // stored before the sums
 	}
 	if w.group != nil {
 		x = p.of(&w.group.whole)
@@ -219,7 +221,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 }
 
 // staysStaged reports whether a matrix product is held in scratch memory (heldStaged): it is the only product of its
-// rows, with a bf16 weight and a float32 result, and no kernel can write it to its destination directly.
+// rows, with a bf16 weight and a float32 result, and no kernel can write its output directly.
 func staysStaged(to []kernel.Projection, add bool) bool {
 	w := to[0].W.(*matrix)
 	return !add && len(to) == 1 && w.kind == cuda.ProductBF16 && w.packed == "" && to[0].Out.DType == kernel.F32 &&
@@ -244,7 +246,7 @@ func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
 	return nil
 }
 
-// multiplyAdd computes a product whose sum with Out is held.
+// multiplyAdd computes a product in scratch memory. Its addition to out is held.
 func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix) error {
 	delta, err := p.scratch.Get(2 * int64(p.rows) * int64(w.stored))
 	if err != nil {
@@ -258,7 +260,7 @@ func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix)
 	return nil
 }
 
-// multiplyFolded launches a product with a folded weight; its calls are stored as those of product.
+// multiplyFolded launches a product with a folded weight. The encoded calls are stored, as in product.
 func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
 	d, scratch := p.Device, x.Sums
 	if x.Sums != 0 {
@@ -278,10 +280,10 @@ func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
 	return d.kernels.MultiplyFolded(d.stream, call)
 }
 
-// mostCalls bounds the number of stored product launches, of about a kilobyte each.
+// mostCalls is the maximum number of stored product calls, of about a kilobyte each.
 const mostCalls = 8192
 
-// product launches a matrix product. Its arguments are stored for the next pass: equal passes multiply at equal
+// product launches a matrix product. The encoded arguments are stored for the next pass: equal passes multiply at equal
 // addresses, and encoding three tensor maps takes the host longer than a launch.
 func (d *Device) product(x *cuda.Product) error {
 	call := d.calls[*x]

@@ -75,7 +75,7 @@ func TestGPUMultiply(t *testing.T) {
 		kind    kernel.DType
 		out, in int
 		block   int
-		tol     float64 // allowed error relative to the norm of the result
+		tol     float64 // allowed relative L2 error of the result
 	}{
 		{kernel.F32, 4, 256, 0, 0.02}, {kernel.F16, 8, 128, 0, 0.02}, {kernel.BF16, 1, 16, 0, 0.02},
 		{kernel.BF16, 272, 1040, 0, 0.005},
@@ -111,7 +111,7 @@ func TestGPUMultiply(t *testing.T) {
 						b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU,
 							Accumulate: add}))
 						if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-							t.Errorf("%s: a row alone has other bits", what)
+							t.Errorf("%s: a row alone differs from the row in the batch", what)
 						}
 					}
 				}
@@ -123,8 +123,8 @@ func TestGPUMultiply(t *testing.T) {
 	}
 }
 
-// Matrix products of the same rows that are launched together have the same bits as separate products, for any types of
-// the other weights.
+// Matrix products of one set of rows that are launched together are bitwise equal to separate products, for any types
+// of the other weights.
 func TestGPUProject(t *testing.T) {
 	b := onGPU(t)
 	for _, rows := range []int{1, 40, 200} {
@@ -146,13 +146,13 @@ func TestGPUProject(t *testing.T) {
 			one := b.place(b.gpu, p.Out.DType, rows, p.Out.Cols, nil)
 			b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x, W: p.W}))
 			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, p.Out)) {
-				t.Errorf("%d rows: product %d has other bits than alone", rows, i)
+				t.Errorf("%d rows: product %d differs from a separate product", rows, i)
 			}
 		}
 	}
 }
 
-// A tied table can be both looked up and multiplied, also if the vocabulary size is not a multiple of 16.
+// A tied table can be both looked up and multiplied, including tables whose vocabulary size is not a multiple of 16.
 func TestGPUTiedTable(t *testing.T) {
 	b := onGPU(t)
 	onRef, onGPU := b.prepared(b.weight(kernel.F32, 643, 256), kernel.Tied)
@@ -199,7 +199,7 @@ func TestGPULatent(t *testing.T) {
 					b.gpu.Expand(kernel.ExpandArgs{Out: first, U: u.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}))
 				if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, absorbed.gpu.Slice(r, r+1))) ||
 					!bytes.Equal(b.bytes(b.gpu, first), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-					t.Errorf("%s: a row alone has other bits", what)
+					t.Errorf("%s: a row alone differs from the row in the batch", what)
 				}
 			}
 			rows, up := b.random(9, d.Latent), b.random(9, d.KVB())
@@ -239,7 +239,7 @@ func TestGPUCopy(t *testing.T) {
 	}
 }
 
-// The candidates are the same as those of the reference; a row that contains NaN has no sum.
+// The candidates equal those of the reference; the LogSum of a row with NaN is NaN.
 func TestGPUCandidates(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, columns, best int }{{1, 640, 1}, {3, 129280, 20}, {5, 8193, 64}} {
@@ -267,8 +267,8 @@ func TestGPUCandidates(t *testing.T) {
 	}
 }
 
-// Products of adjacent columns with joined matrices that are launched together have the same bytes as separate
-// products. The same is true for incomplete sequences and for sequences out of order.
+// Products of adjacent columns with joined matrices that are launched together are bitwise equal to separate products,
+// also for incomplete sequences of calls and for calls in another order.
 func TestGPUBands(t *testing.T) {
 	b := onGPU(t)
 	const bands, in, out = 4, 256, 128
@@ -298,7 +298,7 @@ func TestGPUBands(t *testing.T) {
 			want := run([]int{0, 1, 2, 3}, true)
 			for _, order := range [][]int{{0, 1, 2, 3}, {0, 1, 3, 2}, {3, 0, 1, 2}, {0, 0, 1, 2, 3}, {2, 1, 0, 3}} {
 				if got := run(order, false); !bytes.Equal(got, want) {
-					t.Errorf("%v, %d rows in the order %v: other bytes than one by one", kind, rows, order)
+					t.Errorf("%v, %d rows in the order %v: result differs from separate products", kind, rows, order)
 				}
 			}
 			z := b.random(rows, bands*out)

@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// require records the first argument of an operation that no kernel supports.
+// require records the first argument of an operation that is not supported by any kernel.
 type require struct {
 	op  string
 	err error
@@ -35,7 +35,7 @@ func (r *require) packed(name string, t kernel.Tensor) {
 	}
 }
 
-// aligned requires an address and a row stride that are multiples of some bytes.
+// aligned requires an address and a row stride that are multiples of the given number of bytes.
 func (r *require) aligned(name string, t kernel.Tensor, bytes int64) {
 	if stride := int64(t.Stride) * int64(t.DType.Size()); t.Off%bytes != 0 || (t.Rows > 1 && stride%bytes != 0) {
 		r.fail("%s is at byte %d with %d bytes from row to row, both must be multiples of "+
@@ -51,7 +51,7 @@ func (r *require) count(name string, n int) int32 {
 	return int32(n)
 }
 
-// layout requires one of some cache layouts.
+// layout requires that a pool has one of the given cache layouts.
 func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 	for _, k := range kinds {
 		if p.Layout == k {
@@ -61,21 +61,21 @@ func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 	r.fail("the layout is %v, this backend has kernels for %v", p.Layout, kinds)
 }
 
-// pool returns a pool as an argument of kernels.
+// pool returns the kernels' description of a pool.
 func (r *require) pool(p kernel.Pool) cuda.PoolView {
 	r.aligned("pool", p.Mem, 16)
 	return cuda.PoolView{Base: at(p.Mem), PageBytes: int64(p.Mem.Stride),
 		PageTokens: r.count("tokens of a page", p.PageTokens), Slots: r.count("slots", p.Slots())}
 }
 
-// angles returns a table of rotations with a row for each token.
+// angles returns the kernels' description of a table of rotations with a row for each token.
 func (r *require) angles(t kernel.Tensor) cuda.RotaryView {
 	r.packed("angles", t)
 	r.aligned("angles", t, 16)
 	return cuda.RotaryView{Table: at(t), Rows: r.count("angles", t.Rows)}
 }
 
-// perhapsAngles returns a table of rotations, or none where nothing is rotated.
+// perhapsAngles is angles for a table that need not be given.
 func (r *require) perhapsAngles(t kernel.Tensor) cuda.RotaryView {
 	if !t.Given() {
 		return cuda.RotaryView{}

@@ -5,7 +5,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Route chooses experts by sigmoid scores.
+// Route chooses experts by the sigmoid of their logits.
 func (d *Device) Route(a kernel.RouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -38,8 +38,8 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 		Normalize: 1, Scale: a.Scale, Root: 1})
 }
 
-// route holds the routing for the experts that run next; a held sum stays held, because it is not among the tensors
-// of a router. args has the fields of the kind of router.
+// route holds the routing for the experts that run next. A held sum stays held, unless the router reads or writes its
+// rows. args has the fields of the kind of router.
 func (d *Device) route(op string, logits, ids, weights kernel.Tensor, args cuda.RouteArgs) error {
 	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, logits) || overlap(h.sum.rows, ids) ||
 		overlap(h.sum.rows, weights) {

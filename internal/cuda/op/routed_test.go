@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Experts take over a choice that is held only if its numbers, its weights and its rows are theirs; otherwise the
-// choice is launched by itself.
+// Experts are fused with a held choice only if its ids, its weights and its rows are those of the experts; otherwise
+// the choice is launched by itself.
 func TestHeldChoicesOfOtherTensors(t *testing.T) {
 	d := withoutGPU(t)
 	tensor := func(kind kernel.DType, rows, cols int) kernel.Tensor {

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// element returns the kernels' name of a float type.
+// element returns the kernels' number of a float type.
 func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	switch t.DType {
 	case kernel.F32:
@@ -21,8 +21,8 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	return 0
 }
 
-// Embed looks up embeddings; tokens of other ranks have zeros. A token outside the table raises a fault. Of one rank it
-// is a part that is held.
+// Embed looks up embeddings; tokens that another rank has become zeros. A token outside the table raises a fault. On a
+// single rank the operation is held, to run as a part of a later launch.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -53,16 +53,16 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err != nil {
 		return err
 	}
-	args.Optional = 1 // rows of other ranks are zeros
+	args.Optional = 1 // rows of other ranks become zeros
 	return errors.Join(d.pick(&r, args, a.Out, ids), d.scratch.Put(scratch))
 }
 
-// Take picks rows. A row outside the tensor raises a fault.
+// Take copies chosen rows. A row outside the tensor raises a fault.
 func (d *Device) Take(a kernel.TakeArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
-	if a.X.DType == kernel.I32 { // rows of one type keep their bits, whatever they are
+	if a.X.DType == kernel.I32 { // rows of equal types are copied bit by bit
 		a.X.DType, a.Out.DType = kernel.F32, kernel.F32
 	}
 	r := require{op: "take"}
@@ -70,7 +70,7 @@ func (d *Device) Take(a kernel.TakeArgs) error {
 		TableRows: r.count("table rows", a.X.Rows), TableType: r.element("x", a.X)}, a.Out, a.Rows)
 }
 
-// picked completes the arguments of a copy of rows.
+// picked adds the output and the row numbers to the arguments of a copy of rows.
 func (d *Device) picked(r *require, args cuda.PickArgs, out, ids kernel.Tensor) cuda.PickArgs {
 	args.IDs, args.Out, args.Faults, args.IDStride, args.OutStride = at(ids), at(out), d.faults.Ptr(), stride(ids),
 		stride(out)
@@ -87,7 +87,7 @@ func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) er
 	return d.kernels.PickRows(d.stream, &args)
 }
 
-// Angles computes the rotation of every row, as a part that is held.
+// Angles computes the cosines and sines of every row's rotation. It is held, to run as a part of a later launch.
 func (d *Device) Angles(a kernel.AngleArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -108,9 +108,9 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	return nil
 }
 
-// Rotate applies RoPE in place. With a held norm of the heads, it becomes a held part. Otherwise it is held alone:
-// rows that Absorb projects into latent space are rotated by the same kernel, and so are rows that are quantised for
-// products by bands.
+// Rotate applies RoPE in place. If the norm of the heads is held, norm and rotation become a held part. Otherwise the
+// rotation is held alone, because it can be fused with Absorb, which copies the rotated columns, and with the
+// quantisation of rows for banded products.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
 	h := &d.held
 	normalised := h.kind == holdHeads && h.turned == a.X && int(h.heads.Heads) == a.Heads &&
@@ -148,7 +148,7 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	return nil
 }
 
-// gateRows launches silu(gate) * up.
+// gateRows launches the kernel of silu(Gate) * Up.
 func (d *Device) gateRows(a *kernel.GateArgs) error {
 	r := require{op: "gate"}
 	args := cuda.GateArgs{Gate: at(a.Gate), Up: at(a.Up), Out: at(a.Out), GateStride: stride(a.Gate),

@@ -36,7 +36,7 @@ func TestGPUPickedRows(t *testing.T) {
 	b.must(b.gpu.Sync())
 }
 
-// Angles are the exact values rounded once, also at positions far into a long context.
+// Angles are the exact values rounded once, including positions at the end of a long context.
 func TestGPUAngles(t *testing.T) {
 	b := onGPU(t)
 	positions := []int32{0, 1, 2, 3, 100, 4095, 163839, 1048575, 1 << 30}
@@ -105,7 +105,7 @@ func TestGPUNormOfARowAlone(t *testing.T) {
 		one := b.random(1, cols)
 		b.must(b.gpu.Norm(kernel.NormArgs{Out: one.gpu, X: x.gpu.Slice(5, 6), Weight: w.gpu, Eps: 1e-6}))
 		if !bytes.Equal(b.bytes(b.gpu, one.gpu), b.bytes(b.gpu, out.gpu.Slice(5, 6))) {
-			t.Errorf("%d columns: a row alone has other bits", cols)
+			t.Errorf("%d columns: a row alone differs from the row in the batch", cols)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestGPUExperts(t *testing.T) {
 	}
 }
 
-// close checks that the norm of the difference of two tensors is within tol.
+// close checks that the relative L2 error of x is at most tol.
 func (b *bench) close(what string, x both, tol float64) {
 	b.Helper()
 	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)

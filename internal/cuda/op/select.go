@@ -37,10 +37,11 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 	return d.gatheredScores(&r, &a)
 }
 
-// mostNextN is how many rows of a request the paged kernels score at once.
+// mostNextN is the maximum number of rows of a request that the paged kernels score together.
 const mostNextN = 4
 
-// pagedScores treats adjacent rows as query rows of one request where the caller guarantees that they are.
+// pagedScores scores paged keys. It scores adjacent rows together if the caller guarantees that they belong to one
+// request.
 func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
 		r.fail("pages have %d keys, this backend supports %d", a.Keys.PageTokens, layout.PageTokens)
@@ -70,7 +71,7 @@ func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 	r.packed("start", a.Start)
 	if a.Keys.PageTokens%4 != 0 {
-		r.fail("there are %d gathered keys, this backend supports multiples of 4: round the page up", a.Keys.PageTokens)
+		r.fail("there are %d gathered keys, this backend supports multiples of 4; round the page up", a.Keys.PageTokens)
 	}
 	keys := at(a.Keys.Mem)
 	x := cuda.IndexRagged{Queries: at(a.Q), Keys: keys, Scales: keys.Add(int64(a.Keys.PageTokens) * layout.IndexDim),
@@ -109,7 +110,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	}
 	n := max(d.kernels.TopKScratch(args.Rows, args.Columns, args.K), 4)
 	err := d.temporary(8*n, func(p cuda.Ptr) error {
-		if args.Scores == 0 { // no row is longer than K: its scores are not looked at
+		if args.Scores == 0 { // no row is longer than K, so no scores are read
 			args.Scores, args.Columns = p, args.K
 		}
 		args.Kept, args.Via = p, p.Add(4*n)

@@ -12,20 +12,20 @@ import (
 )
 
 // Experts in two memories. The device packs the resident experts of a layer one after the other; a table in device
-// memory contains the position of each expert. Rows that chose experts of the host's workers are copied to
-// page-locked memory, and results are copied back to the results of their choices, so the weighted sum is the same as
+// memory has the position of each expert. Rows that chose experts of the host's workers are copied to page-locked
+// memory, and the workers' results are copied back to the results of these choices, so the weighted sum is computed as
 // with all experts on the device. Fetched experts are packed in page-locked memory and are multiplied group by group
-// after they are copied: for prompts by the copy engine into alternate halves of a buffer, ahead of the stream; for
-// decodes by a kernel that copies only the chosen experts. Only the cuts of a batch depend on the number of rows, and
-// they do not change the bits.
+// after they are copied: for prompts by the copy engine, alternately into two halves of a buffer, ahead of the stream;
+// for decodes by a kernel that copies only the chosen experts. Only the division of a batch depends on the number of
+// rows, and it does not change the results.
 
 const (
-	// mailRows and mailPairs bound an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
+	// mailRows and mailPairs are the limits of an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
 	mailRows  = 512
 	mailPairs = 4096
-	// groupSlots and ringSlots are the numbers of fetched experts that are copied and multiplied together, for
-	// prompts and for decodes: 107 and 214 MB for DeepSeek-V4-Flash. A group takes five launches in a decode, whether
-	// it is used or not.
+	// groupSlots and ringSlots are the numbers of fetched experts that are copied and multiplied together, for prompts
+	// and for decodes: 107 and 214 MB for DeepSeek-V4-Flash. In a decode a group takes five launches, even if no row
+	// chose its experts.
 	groupSlots = 8
 	ringSlots  = 16
 	// drainTime is the time that Close waits for workers that compute.
@@ -35,19 +35,19 @@ const (
 // notHere is the table entry of experts that are neither on this device nor computed by the host's workers.
 const notHere = cuda.OnHost - 1
 
-// split describes where the experts of a layer are.
+// split describes in which memories the experts of a layer are.
 type split struct {
 	methods  kernel.ExpertMethods
-	resident []int            // packed on the device, in this order
-	here     [2]bool          // some of these are multiplied, for rows of decodes and of prompts
-	tables   [2]cuda.Ptr      // of decodes and of prompts: i32 [experts]
-	hosted   [2]bool          // the host's workers compute some
-	groups   [2][]group       // of fetched experts
-	stored   []int            // packed in page-locked memory, in this order
-	store    cuda.Ptr         // their packed weights, as of a layer of that many experts
-	memory   *cuda.HostBuffer // the same; nil in a dry run
+	resident []int            // experts packed on the device, in this order
+	here     [2]bool          // whether some resident experts are multiplied, for decode rows and for prompt rows
+	tables   [2]cuda.Ptr      // i32 [experts]: tables for decode rows and for prompt rows
+	hosted   [2]bool          // whether the host's workers compute some experts, for decode rows and for prompt rows
+	groups   [2][]group       // groups of fetched experts, for decode rows and for prompt rows
+	stored   []int            // experts packed in page-locked memory, in this order
+	store    cuda.Ptr         // packed weights of the stored experts, as of a layer with that many experts
+	memory   *cuda.HostBuffer // memory of store; nil in a dry run
 	host     kernel.HostExperts
-	weights  *kernel.ExpertWeights // of all experts, where they may move; else nil
+	weights  *kernel.ExpertWeights // all experts, if they are movable; otherwise nil
 }
 
 // group is a range of experts of the store.
@@ -56,7 +56,7 @@ type group struct {
 	table        cuda.Ptr // i32 [experts]: slot of each expert, negative for experts of other groups
 }
 
-// slotsOf returns how many experts a group of a phase has at most.
+// slotsOf returns the maximum number of experts of a group in a phase.
 func slotsOf(phase int) int {
 	if phase == 1 {
 		return groupSlots
@@ -64,7 +64,8 @@ func slotsOf(phase int) int {
 	return ringSlots
 }
 
-// storedOf returns the experts that are fetched in some phase, those of decodes first, so that groups have no gaps.
+// storedOf returns the experts that are fetched in some phase. Experts that are fetched for decode rows come first, so
+// that groups have no gaps.
 func storedOf(m kernel.ExpertMethods) []int {
 	list := m.Where(kernel.Fetched)
 	slices.SortStableFunc(list, func(a, b int) int {
@@ -79,7 +80,7 @@ func storedOf(m kernel.ExpertMethods) []int {
 	return list
 }
 
-// places returns the table of a phase.
+// places returns the table of expert positions in a phase.
 func (s *split) places(phase int) []int32 {
 	method := s.methods.Of(phase == 1)
 	table := make([]int32, len(method))
@@ -96,7 +97,7 @@ func (s *split) places(phase int) []int32 {
 	return table
 }
 
-// slots returns the table of a group's experts in a phase, and whether one of them is fetched.
+// slots returns the table of a group's experts in a phase, and whether any of them is fetched.
 func (s *split) slots(phase, first, count int) (table []int32, any bool) {
 	method := s.methods.Of(phase == 1)
 	table = make([]int32, len(method))
@@ -113,32 +114,32 @@ func (s *split) slots(phase, first, count int) (table []int32, any bool) {
 
 // offloaded holds a device's data for experts in host memory.
 type offloaded struct {
-	box      *kernel.Mailbox // nil where no workers compute
+	box      *kernel.Mailbox // nil if no workers compute experts
 	memory   *cuda.HostBuffer
-	at       cuda.Ptr     // of memory
-	state    *cuda.Buffer // of exchanges
+	at       cuda.Ptr     // device address of memory
+	state    *cuda.Buffer // state of exchanges
 	timeout  time.Duration
 	stores   []*cuda.HostBuffer
 	ring     cuda.Ptr
-	stage    cuda.Ptr // a packed expert that moves
+	stage    cuda.Ptr // memory for a packed expert that is being moved
 	halves   [2]half
 	turn     int
-	copies   *cuda.Stream // of the copy engine
-	dry      bool         // operations are not enqueued
-	captures bool         // operations are captured
-	captured int          // exchanges of the capture
+	copies   *cuda.Stream // stream of the copy engine
+	dry      bool         // operations are checked but not enqueued
+	captures bool         // operations are being captured
+	captured int          // exchanges in the capture
 	posted   posted
-	part     splitPart // in progress; kept so that a run allocates nothing
+	part     splitPart // run in progress; a field, so that a run does not allocate
 }
 
-// half is one of two buffers that packed experts are copied to.
+// half is one of two buffers into which packed experts are copied.
 type half struct {
 	at          cuda.Ptr
 	ready, free *cuda.Event
-	used        bool // free was recorded
+	used        bool // the event free has been recorded
 }
 
-// posted is an exchange that has begun before its experts run.
+// posted is an exchange that has begun before Experts was called.
 type posted struct {
 	active  bool
 	x, ids  kernel.Tensor
@@ -152,15 +153,15 @@ func packedAt(base cuda.Ptr, n int64, s cuda.ExpertShape) cuda.PackedExperts {
 		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
 }
 
-// packedSize returns the size of n packed experts.
+// packedSize returns the bytes of n packed experts.
 func packedSize(n int64, s cuda.ExpertShape) int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return n*(gateUp+down+gateUpScales+downScales) + 16
 }
 
-// prepareSplit assigns positions to the experts of a layer. x has their shape.
+// prepareSplit assigns positions to the experts of a layer. x has the shape of the experts.
 func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
-	m := w.Methods.Clone() // the methods of movable experts change
+	m := w.Methods.Clone() // Swap changes the methods of movable experts
 	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
 	size := packedSize(int64(len(s.resident)), x.shape)
 	base, err := u.room(size, size)
@@ -217,7 +218,7 @@ func (u *upload) table(list []int32) (cuda.Ptr, error) {
 	return at, u.copy(at, bytes)
 }
 
-// groups cuts the stored experts into groups, for the methods of one phase.
+// groups divides the stored experts into groups, for the methods of one phase.
 func (u *upload) groups(s *split, phase int) ([]group, error) {
 	var out []group
 	for first := 0; first < len(s.stored); first += slotsOf(phase) {
@@ -254,7 +255,7 @@ func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	return m.Ptr(), m, nil
 }
 
-// keepPacked packs experts on the device and copies them to page-locked memory, from where they are fetched.
+// keepPacked packs experts on the device and copies them to page-locked memory, from which they are fetched later.
 func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error {
 	n := int64(len(w.Gate))
 	size := packedSize(n, x.shape)
@@ -273,7 +274,7 @@ func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error
 	})
 }
 
-// keep copies a packed expert, number i at from, to position e of n in page-locked memory.
+// keep copies packed expert i, at from, to position e of n in page-locked memory.
 func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.PackedExperts, i int,
 	s cuda.ExpertShape) error {
 	at := int64(0)
@@ -287,13 +288,13 @@ func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.Pack
 	return nil
 }
 
-// pieceSizes returns the bytes of an expert's pieces, in the order in which they are in memory.
+// pieceSizes returns the bytes of the pieces of a packed expert, in their order in memory.
 func pieceSizes(s cuda.ExpertShape) [4]int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return [4]int64{gateUp, down, gateUpScales, downScales}
 }
 
-// piecesOf returns the pieces of expert i.
+// piecesOf returns the addresses of the pieces of packed expert i.
 func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
 	out := [4]cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales}
 	for j, bytes := range pieceSizes(s) {
@@ -328,7 +329,7 @@ func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
 	return err
 }
 
-// openMailbox makes the mailbox that all layers use.
+// openMailbox makes the mailbox that all layers share.
 func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
 	o := &d.offload
 	if o.state != nil {
@@ -364,7 +365,7 @@ func (o *offloaded) expect(n int) {
 	}
 }
 
-// failed is the error of workers that failed or did not answer.
+// failed returns the error for workers that failed or did not answer.
 func (o *offloaded) failed() error {
 	if o.box == nil {
 		return fmt.Errorf("%w: cuda: experts are in host memory, but there are no workers that compute "+
@@ -377,7 +378,7 @@ func (o *offloaded) failed() error {
 	return o.box.Late(o.timeout)
 }
 
-// close releases everything. The stream is idle.
+// close releases everything. The stream must be idle.
 func (o *offloaded) close() error {
 	var errs []error
 	if o.box != nil && !o.box.Drain(drainTime) {

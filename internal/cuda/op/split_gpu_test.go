@@ -18,9 +18,10 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// The tests of this file check these invariants: fetched experts give the same bits as resident ones. With experts that
-// the host computes, the bits of a row depend only on the row, in launches and in graphs, and the results equal those
-// of the host's kernels, rounded once. Workers that fail or hang end the pass with an error that names them.
+// The tests of this file check these invariants: results of fetched experts are bitwise equal to those of resident
+// experts. With experts that the host computes, the result of a row depends only on the row, in launches and in graphs,
+// and equals the result of the host's kernels, rounded once. Workers that fail or hang end the pass with an error that
+// names them.
 
 // splitBench holds a layer of experts for tests with different placement methods.
 type splitBench struct {
@@ -130,7 +131,7 @@ func (b *splitBench) rows(n int) kernel.ExpertArgs {
 		Weights: b.normal(n, splitTop).gpu, Limit: 7}
 }
 
-// run computes the rows from..to of a batch into zeroed memory and returns the result.
+// run computes rows [from, to) of a batch into zeroed memory and returns the result.
 func (b *splitBench) run(x kernel.Experts, a kernel.ExpertArgs, from, to int, post bool) []byte {
 	b.Helper()
 	out := b.place(b.gpu, kernel.BF16, to-from, splitHidden, nil)
@@ -157,9 +158,9 @@ func TestGPUFetchedExperts(t *testing.T) {
 				want := b.run(whole, a, 0, n, false)
 				for _, prompt := range []int{0, n / 2, n} {
 					a.Prompt = prompt
-					for range 3 { // the halves of the buffer are reused
+					for range 3 { // the runs reuse the halves of the buffer
 						if !bytes.Equal(b.run(x, a, 0, n, false), want) {
-							t.Fatalf("%v, %s: %d of %d rows of prompts: other bits than of resident experts", kind, m,
+							t.Fatalf("%v, %s: %d of %d prompt rows differ from those of resident experts", kind, m,
 								prompt, n)
 						}
 					}
@@ -197,7 +198,7 @@ func TestGPUHostExperts(t *testing.T) {
 				for _, post := range []bool{false, true} {
 					got := b.run(x, a, part[0], part[1], post)
 					if !bytes.Equal(got, all[part[0]*splitHidden*2:part[1]*splitHidden*2]) {
-						t.Errorf("%v, %s: rows %v have other bits alone than among %d, posted early %v", kind, m, part,
+						t.Errorf("%v, %s: rows %v alone differ from those among %d, posted early %v", kind, m, part,
 							n, post)
 					}
 				}
@@ -227,15 +228,15 @@ func TestGPUSplitGraphs(t *testing.T) {
 				b.gpu.Write(live.IDs, b.bytes(b.gpu, from.IDs)),
 				b.gpu.Write(live.Out, make([]byte, live.Out.Extent())), g.Launch())
 			if !bytes.Equal(b.bytes(b.gpu, live.Out), wants[round%2]) {
-				t.Fatalf("%s, round %d: other bits than of plain launches", m, round)
+				t.Fatalf("%s, round %d: result differs from that of plain launches", m, round)
 			}
 		}
 		b.must(g.Close())
 	}
 }
 
-// Experts that were moved give the same bits as experts that were placed there from the beginning, also in a graph that
-// was captured before the move.
+// Results of experts that were moved are bitwise equal to those of experts that were placed there from the beginning,
+// including in a graph that was captured before the move.
 func TestGPUMovedExperts(t *testing.T) {
 	for _, kind := range splitKinds {
 		b := newSplitBench(t, kind, offload.Options{}, func() error { return nil })
@@ -259,14 +260,14 @@ func TestGPUMovedExperts(t *testing.T) {
 			for _, prompt := range []int{0, n / 2, n} {
 				a.Prompt = prompt
 				if !bytes.Equal(b.run(x, a, 0, n, false), b.run(y, a, 0, n, false)) {
-					t.Errorf("%v, %v: %d of %d rows of prompts: other bits than of experts placed so", kind, methods,
+					t.Errorf("%v, %v: %d of %d prompt rows differ from those of experts placed so", kind, methods,
 						prompt, n)
 				}
 			}
 			a.Prompt = 0
 			b.must(b.gpu.Write(live.Out, make([]byte, live.Out.Extent())), g.Launch())
 			if !bytes.Equal(b.bytes(b.gpu, live.Out), b.run(y, a, 0, n, false)) {
-				t.Errorf("%v, %v: a graph has other bits than experts placed so", kind, methods)
+				t.Errorf("%v, %v: the result of a graph differs from that of experts placed so", kind, methods)
 			}
 			b.must(g.Close())
 		}
@@ -289,7 +290,7 @@ func TestGPUHostThatFails(t *testing.T) {
 	}
 	fault = nil
 	if !bytes.Equal(b.run(x, a, 0, 5, false), want) {
-		t.Error("other bits after workers that failed")
+		t.Error("the result differs after workers that failed")
 	}
 }
 

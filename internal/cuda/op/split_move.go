@@ -20,12 +20,12 @@ func (d *Device) openStage(u *upload, s cuda.ExpertShape) (err error) {
 	return err
 }
 
-// SwapExperts exchanges the locations of two experts. The incoming expert is first copied to separate memory: until
-// the workers have taken the other expert, nothing has changed. After that, only an error of the driver is possible.
+// SwapExperts exchanges the locations of two experts. It first copies the incoming expert to separate memory: until the
+// workers have taken the outgoing expert, nothing has changed. After that, only an error of the driver is possible.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	p, ok := x.(*experts)
 	if !ok || p.split == nil || p.split.weights == nil {
-		return fmt.Errorf("%w: cuda: swap experts: they were not prepared to be moved", kernel.ErrUnsupported)
+		return fmt.Errorf("%w: cuda: swap experts: the experts were not prepared to be moved", kernel.ErrUnsupported)
 	}
 	s, o := p.split, &d.offload
 	next := s.methods.Clone()
@@ -105,7 +105,7 @@ func (d *Device) rewriteTables(s *split) error {
 	return nil
 }
 
-// halfMoved is the error of a move that failed in the middle: the weights of an expert are no longer known.
+// halfMoved returns the error for a move that failed in the middle, after which the weights of an expert are undefined.
 func halfMoved(err error) error {
 	return fmt.Errorf("%w: cuda: an expert was moved only in part: %w", kernel.ErrLost, err)
 }

@@ -17,13 +17,13 @@ func (x *experts) Hosted() bool { return x.split != nil && (x.split.hosted[0] ||
 type splitPart struct {
 	p        *experts
 	a        kernel.ExpertArgs
-	phase    int              // 1 for rows of prompts
-	args     cuda.ExpertsArgs // over the experts that are here: IDs are places
+	phase    int              // 1 for prompt rows
+	args     cuda.ExpertsArgs // arguments for the resident experts; IDs are positions
 	exchange cuda.ExchangeArgs
-	places   cuda.Ptr // i32 [rows, top] of groups of fetched experts
+	places   cuda.Ptr // i32 [rows, top]: positions in groups of fetched experts
 }
 
-// mostSplit returns how many rows of a phase run at once.
+// mostSplit returns the maximum number of rows of a phase in one run.
 func (d *Device) mostSplit(p *experts, top, phase int) int {
 	if p.split.hosted[phase] {
 		return min(mailRows, mailPairs/top)
@@ -31,7 +31,8 @@ func (d *Device) mostSplit(p *experts, top, phase int) int {
 	return cuda.MaxExpertPairs / top
 }
 
-// splitScratch returns the memory of a run in addition to that of the matrix products: positions of choices, twice.
+// splitScratch returns the bytes of scratch memory of a run: for the matrix products, and for each of two tables of the
+// positions of choices.
 func splitScratch(s cuda.ExpertShape, rows, top int32) (products, places int64) {
 	return s.ScratchBytes(rows, top), (4*int64(rows)*int64(top) + 255) / 256 * 256
 }
@@ -67,8 +68,8 @@ func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
 	return d.scratch.Get(products + 2*places)
 }
 
-// PostExperts passes rows to the host's workers, so that operations before Experts run meanwhile. Rows that need
-// several exchanges, or belong to both phases, are passed by Experts.
+// PostExperts passes rows to the host's workers, so that operations before Experts run in parallel with them. If the
+// rows need several exchanges, or are prompt rows and other rows, Experts passes them instead.
 func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	p, err := d.checkExperts(&a)
 	if err != nil || p == nil || !p.Hosted() {
@@ -78,7 +79,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if a.Prompt > 0 {
 		phase = 1
 	}
-	if o.posted.active { // of a pass that failed in between
+	if o.posted.active { // by a pass that failed before Experts
 		err := errors.Join(d.kernels.WaitForHost(d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
 		if o.posted = (posted{}); err != nil {
 			return err
@@ -106,7 +107,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	return nil
 }
 
-// runSplit runs experts in two memories: rows of prompts, then the others.
+// runSplit runs experts in two memories: prompt rows first, then the other rows.
 func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 	rows, top, h := a.X.Rows, a.IDs.Cols, &d.held
 	first := 0
@@ -115,7 +116,7 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 	}
 	whole := a.Prompt%rows == 0 && rows <= d.mostSplit(p, top, first)
 	holds := whole && normable(a.Out) && top <= cuda.MaxTop
-	if h.routes { // the places of its choices are looked up, so that it does not run with the sort
+	if h.routes { // the positions of its choices are looked up, so the routing cannot run in one launch with the sort
 		h.routes = false
 		if err := d.kernels.RouteExperts(d.stream, &h.route); err != nil {
 			return err
@@ -150,7 +151,7 @@ func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
 	return nil
 }
 
-// runPart runs rows of one phase. Their weighted sum is held, or enqueued at once.
+// runPart runs rows of one phase. The weighted sum of their results is held or, if hold is false, enqueued at once.
 func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool) (err error) {
 	o := &d.offload
 	ahead := o.posted
@@ -182,7 +183,7 @@ func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool)
 	return errors.Join(d.kernels.CombineExperts(d.stream, &sum), d.scratch.Put(scratch))
 }
 
-// multiplyPart fills the results of all choices.
+// multiplyPart computes the results of all choices.
 func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 	x, hosted := s.p.split, s.p.split.hosted[s.phase]
 	switch {
@@ -196,8 +197,8 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 			return err
 		}
 	}
-	// The first groups of a prompt were copied while the previous layer ran. The others are copied while the resident
-	// experts are multiplied.
+	// The first groups of a prompt were copied while the previous layer ran. Further groups are copied while the
+	// resident experts are multiplied.
 	early := min(len(x.groups[s.phase]), s.phase*len(d.offload.halves))
 	for i, g := range x.groups[s.phase] {
 		if i == early {
@@ -241,7 +242,7 @@ func (d *Device) lookUp(s *splitPart, table, places cuda.Ptr) error {
 		Experts: s.p.shape.Experts})
 }
 
-// multiplyGroup brings a group of fetched experts and multiplies by them.
+// multiplyGroup copies a group of fetched experts to the device and multiplies by them.
 func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	if err := d.lookUp(s, g.table, s.places); err != nil {
 		return err
@@ -261,8 +262,8 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	return errors.Join(d.multiplySorted(s.p.shape, &args), done())
 }
 
-// bring enqueues the copy of a group to device memory, for rows of prompts on a separate stream, ahead of this one.
-// done is called after the products.
+// bring enqueues the copy of a group to device memory; for prompt rows it does so on a separate stream, ahead of the
+// main stream. done must be called after the products.
 func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
 	shape, bytes := s.p.shape, pieceSizes(s.p.shape)

@@ -60,7 +60,7 @@ func TestSplitLaunches(t *testing.T) {
 		{"rrrccc", "rrrccc", 4, 0, 7, 1},
 		{"cccccc", "rrrrrr", 4, 0, 4, 1},      // no launches for sort and products
 		{"cccccc", "rrrrrr", 4, 4, 5, 0},      // launches: places, sort, gate and up, down, sum
-		{"rrrfff", "rrrfff", 4, 0, 10, 0},     // 5 more for the group: places, fetch, sort, 2 products
+		{"rrrfff", "rrrfff", 4, 0, 10, 0},     // 5 further launches for the group: places, fetch, sort, 2 products
 		{"rrrfff", "rrrfff", 4, 4, 11, 0},     // two copies replace the fetch: bf16 has no scales
 		{"cccccc", "cccccc", 600, 600, 8, 2},  // so many rows need two exchanges
 		{"rrrccc", "rrrccc", 600, 300, 14, 2}, // launches of both phases
@@ -212,7 +212,7 @@ func TestMovedExperts(t *testing.T) {
 	after := fmt.Sprint([]int32{n, c, c, 1, 2, 0}, []int32{n, n, c, 1, 2, 0}, []int32{0, 1, n, n, n, n})
 	if got := look(); got != after || len(h.swaps) != 4 || !slices.Equal(w.Methods.Decode[:1],
 		[]kernel.ExpertMethod{kernel.Resident}) {
-		t.Errorf("%s, want %s; the workers were asked for %v", got, after, h.swaps)
+		t.Errorf("%s, want %s; the workers swapped %v", got, after, h.swaps)
 	}
 	for _, swap := range [][2]int{{3, 1}, {0, 1}, {6, 0}, {0, -1}} {
 		if err := d.SwapExperts(p, swap[0], swap[1]); !errors.Is(err, kernel.ErrArgument) || look() != after {

@@ -19,8 +19,8 @@ type place struct {
 }
 
 // Each operation launches the kernels that the golden table lists, with the grids and arguments of the table: a wrong
-// tensor, stride, number of rows, scale or flag changes a line. Addresses are shown as places in tensors; other memory,
-// such as scratch and weights, is numbered.
+// tensor, stride, number of rows, scale or flag changes a line. Addresses are shown as offsets in tensors; other
+// memory, such as scratch and weights, is numbered.
 func TestTableOfLaunches(t *testing.T) {
 	for _, tier := range []struct {
 		name  string

@@ -5,7 +5,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Tally counts choices of experts. An expert that does not exist raises a fault.
+// Tally counts how often each expert was chosen. An expert that does not exist raises a fault.
 func (d *Device) Tally(a kernel.TallyArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Trace starts to time launches, or ends it.
+// Trace starts to measure launches if on is true, and otherwise ends the trace.
 func (d *Device) Trace(on bool) (err error) {
 	if on && d.trace == nil {
 		d.trace, err = d.stream.NewTrace()

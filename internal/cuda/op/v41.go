@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// Operations of DeepSeek-V4.1 that no other family has.
+// Operations that only DeepSeek-V4.1 has.
 
 // scoresV41 scores FP4 keys of a paged cache: all keys of a row, or the keys of its blocks.
 func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
@@ -71,7 +71,7 @@ func (d *Device) storeKeysV41(r *require, a *kernel.KeyStoreArgs) error {
 	return d.kernels.WriteKeysV41(d.stream, &args)
 }
 
-// BlockMax finds the largest score of every block of keys.
+// BlockMax computes the largest score of every block of keys.
 func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
 	return d.kernels.Collapse(d.stream, &args)
 }
 
-// AddEngram adds values of n-gram tables to the residual streams.
+// AddEngram adds the gated values of n-gram tables to the residual streams.
 func (d *Device) AddEngram(a kernel.EngramArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (d *Device) AddEngram(a kernel.EngramArgs) error {
 	return d.kernels.Engram(d.stream, &args)
 }
 
-// table is a table in host memory as kernels read it.
+// table holds the addresses at which kernels read a table in host memory.
 type table struct {
 	values, scales cuda.Ptr
 	reached        []*cuda.Reachable
@@ -159,7 +159,7 @@ func (d *Device) PrepareTable(t *kernel.Table) error {
 	return nil
 }
 
-// place returns the address at which kernels read a tensor of a table. A dry run has a dummy address.
+// place returns the address at which kernels read a tensor of a table. In a dry run the address is a dummy.
 func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
 	r := require{op: "prepare table"}
 	r.packed("table", x)
@@ -189,7 +189,7 @@ func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
 	return 0, r.err
 }
 
-// fillDrawn writes random values by several goroutines.
+// fillDrawn writes random values, with several goroutines.
 func fillDrawn(to []byte, t kernel.DType, x kernel.Drawn) error {
 	const piece = 1 << 22
 	var all sync.WaitGroup

@@ -46,7 +46,7 @@ func TestGPUHeadNorm(t *testing.T) {
 	}
 }
 
-// Put writes rows to positions of tensors of every type, also of column views. Negative positions write nothing;
+// Put writes rows to positions of tensors of every type, including column views. Negative positions write nothing;
 // positions beyond the end raise a fault.
 func TestGPUPut(t *testing.T) {
 	b := onGPU(t)
@@ -152,9 +152,9 @@ func TestGPURouteRoot(t *testing.T) {
 	}
 }
 
-// Experts of e2m1 at the widths of DeepSeek-V4-Flash: few and many tokens have the same bits, which equal those of e4m3
-// experts with the same values. Each of the routers chooses the experts in the launch that also prepares the products.
-// If the scales of one block cannot be folded, the bits equal those of bf16 experts.
+// Experts of e2m1 at the widths of DeepSeek-V4-Flash: results for few and for many tokens are bitwise equal, and equal
+// to those of e4m3 experts with equal values. Each of the routers chooses the experts in the launch that also prepares
+// the products. If the scales of one block cannot be folded, the results are bitwise equal to those of bf16 experts.
 func TestGPUPackedExperts(t *testing.T) {
 	b := onGPU(t)
 	for _, folds := range []bool{true, false} {
@@ -215,7 +215,7 @@ func (b *bench) packedExperts(folds bool) {
 	for _, part := range [][2]int{{0, 1}, {7, 16}, {16, 80}, {149, 150}} {
 		got := run(onPacked, part[0], part[1])
 		if !bytes.Equal(got, whole[part[0]*hidden*2:part[1]*hidden*2]) {
-			b.Errorf("scales fold %v: rows %d to %d have other bits alone than among %d", folds, part[0], part[1], rows)
+			b.Errorf("scales fold %v: rows %d to %d alone differ from those among %d", folds, part[0], part[1], rows)
 		}
 	}
 }
@@ -251,8 +251,8 @@ func TestGPUTally(t *testing.T) {
 	}
 }
 
-// Experts whose bytes repeat a pattern, from any offset and over more than one period, give the same results as experts
-// with the same bytes in host memory.
+// Experts whose bytes repeat a pattern, from any offset and over more than one period, give bitwise equal results to
+// experts with these bytes in host memory.
 func TestGPURepeatedExperts(t *testing.T) {
 	b := onGPU(t)
 	const hidden, inner = 4096, 2048
@@ -330,7 +330,7 @@ func (b *bench) folded(w kernel.Weight) kernel.Weight {
 		for _, code := range []byte{even, odd} {
 			v := num.FromE2M1(code) * scale
 			if out = append(out, num.E4M3(v)); num.FromE4M3(out[len(out)-1]) != v {
-				b.Fatalf("%g is no value of e4m3", v)
+				b.Fatalf("%g is not a value of e4m3", v)
 			}
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights are uploaded once. If they multiply rows, e4m3 with float32 scales per block of 128 x 128, per row or per
-// matrix is kept, and formats with their own kernels stay packed (packed.go). Other weights are converted to bf16:
-// f32 and f16, up-projections of latent rows and tables.
+// Weights are uploaded once. Matrices that multiply rows stay e4m3 if they have float32 scales per block of 128 x 128,
+// per row or per matrix, and stay packed if their format has kernels (packed.go). Other weights are converted to bf16:
+// f32 and f16, up-projections of latent rows, and tables.
 
 // blockSide is the side of the blocks whose scales the FP8 kernels read.
 const blockSide = 128
 
-// productSide must divide both sides of a matrix. Missing rows are stored as zeros.
+// productSide must divide both sides of a matrix. Rows that are added to reach a multiple are stored as zeros.
 const productSide = 16
 
 // matrix is a weight in device memory.
@@ -29,18 +29,18 @@ type matrix struct {
 	data    cuda.Ptr // e4m3 or bf16 [stored, in]
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
-	group   *joined  // matrices after or in front of it in memory; nil where it is alone
-	folded  bool     // e2m1 that is multiplied as e4m3: data and scales are as cuda.Kernels.Fold writes them
-	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
+	group   *joined  // group of adjacent matrices in memory; nil if the matrix is alone
+	folded  bool     // e2m1 that is multiplied as e4m3: data and scales in the format of cuda.Kernels.Fold
+	exact   bool     // e4m3: scales of the rows that it multiplies are any float32, otherwise powers of two
 	packed  cuda.PackedFormat
-	factors cuda.Ptr // packed: f32 [2]; e4m3 with a scale for each row: f32 [stored]; else 0
+	factors cuda.Ptr // packed: f32 [2]; e4m3 with a scale for each row: f32 [stored]; otherwise 0
 }
 
 func (m *matrix) Out() int          { return m.out }
 func (m *matrix) In() int           { return m.in }
 func (m *matrix) Role() kernel.Role { return m.role }
 
-// own returns the device's matrix of a handle.
+// own returns the matrix of a handle, if this backend prepared it.
 func own(op string, m kernel.Matrix) (*matrix, error) {
 	if w, ok := m.(*matrix); ok {
 		return w, nil
@@ -48,8 +48,8 @@ func own(op string, m kernel.Matrix) (*matrix, error) {
 	return nil, fmt.Errorf("%w: %s: the matrix was prepared by another device", kernel.ErrArgument, op)
 }
 
-// prepareChannels uploads e4m3 with a scale for each row, or one for all: the FP8 kernels multiply its codes, and then
-// the sums by the scales.
+// prepareChannels uploads e4m3 with one scale for each row, or one scale for all rows: the FP8 kernels multiply the
+// codes, and then multiply the sums by the scales.
 func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, exact: !w.Pow2Rows}
@@ -91,7 +91,7 @@ func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 	})
 }
 
-// prepareFolded uploads e2m1 whose scales fold into codes of e4m3: it stays packed, and the FP8 kernels multiply it.
+// prepareFolded uploads e2m1 whose scales fold into codes of e4m3. It stays packed, and the FP8 kernels multiply by it.
 func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 	r := require{op: "prepare"}
 	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, folded: true,
@@ -129,7 +129,7 @@ func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 	})
 }
 
-// blocked reports whether the FP8 kernels read a weight as it is stored.
+// blocked reports whether the FP8 kernels can read a weight in its stored form.
 func blocked(w kernel.Weight) bool {
 	return w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide && w.BlockCols == blockSide && w.SkipRows == 0
 }
@@ -194,7 +194,7 @@ func (r *require) weight(w kernel.Weight) {
 	}
 }
 
-// room allocates memory that stays until the device is closed; the bytes after the first ones, up to size, are zero.
+// room allocates memory that stays until the device is closed. Bytes from number bytes up to size are set to zero.
 func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	b, err := u.d.gpu.Alloc(max(size, 1))
 	if err != nil {
@@ -205,7 +205,7 @@ func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	return b.Ptr(), nil
 }
 
-// place copies a tensor to new memory; the bytes after it, up to size, are zero.
+// place copies a tensor to new memory. The bytes after the tensor, up to size, are set to zero.
 func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
 	p, err := u.room(size, int64(t.Rows)*int64(t.Cols)*int64(t.DType.Size()))
 	if err != nil {
@@ -240,7 +240,7 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 	return u.copy(to, rowBytes(t))
 }
 
-// widen copies a weight to device memory as bf16 [out, in] with its scales applied, and where turned is given also
+// widen copies a weight to device memory as bf16 [out, in] with its scales applied and, if turned is given, also
 // transposed: [in, stride].
 func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
 	if w.SkipRows != 0 {
@@ -280,7 +280,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 	})
 }
 
-// widenParts widens a weight that begins inside a block of scales: the rows of that block, then the others.
+// widenParts widens a weight that begins inside a block of scales: first the rows of that block, then the other rows.
 func (u *upload) widenParts(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
 	n := min(w.BlockRows-w.SkipRows, w.Out())
 	first, rest := w, w

@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// detached returns a device without a GPU: operations check their arguments and compute nothing.
+// detached returns a device without a GPU, whose operations check their arguments and compute nothing.
 func detached(t *testing.T) *Device {
 	t.Helper()
 	d, err := On(cuda.OpenDetached(cuda.Properties{Name: "none", Major: 9, SMs: 132, SharedOptinBytes: 232448,
@@ -40,7 +40,7 @@ func stored(kind kernel.DType, out, in, gap int) kernel.Weight {
 	return w
 }
 
-// Each prepared weight stays FP8 or is converted to bf16, and stores the number of rows, as the table says.
+// Each prepared weight stays FP8 or is converted to bf16, and stores the number of rows, as the table states.
 func TestPreparedWeights(t *testing.T) {
 	d := detached(t)
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestExpertsOfManyRows(t *testing.T) {
 	}
 }
 
-// The arguments of products at the same addresses are prepared once and not used for other addresses, and the number of
+// The arguments of products at equal addresses are encoded once and not used for other addresses, and the number of
 // stored arguments is limited.
 func TestProductsAreKept(t *testing.T) {
 	d := detached(t)

@@ -11,47 +11,47 @@ import (
 	"sparrow/kernel"
 )
 
-// errBarrier is wrapped by the errors of ranks that did not fail themselves but waited for a missing rank.
+// errBarrier is wrapped by the errors of ranks that did not fail but waited for a missing rank.
 var errBarrier = errors.New("group: another rank did not reach the same operation")
 
 // barrier synchronises ranks.
 type barrier struct {
 	timeout time.Duration
-	failed  chan struct{} // closed once a rank was missing
+	failed  chan struct{} // closed when a rank is missing
 	states  []rankState
 
 	mu      sync.Mutex
 	arrived int
-	round   uint64 // completed barriers
-	left    int    // ranks that have failed
-	missed  error  // why no barrier can be completed any more
+	round   uint64 // number of completed barriers
+	left    int    // number of ranks that have failed
+	missed  error  // reason why no barrier can be completed any more
 }
 
-// rankState is the state of a rank at a barrier. Its tensors are read by others between two barriers.
+// rankState is the state of a rank at a barrier. Other ranks read its tensors between two barriers.
 type rankState struct {
 	here  bool
 	left  bool
 	at    call
 	wake  chan struct{}
 	timer *time.Timer
-	watch watch // of those that it waits for
+	watch watch // watch for the ranks that this rank waits for
 }
 
 // call is the collective operation that a rank has reached.
 type call struct {
 	op  string
 	x   kernel.Tensor
-	out kernel.Tensor // not given where the operation has none
+	out kernel.Tensor // output tensor; not given if the operation has none
 }
 
 func (c *call) text() string { return fmt.Sprintf("%s of %v", c.op, c.x) }
 
-// alike reports whether two ranks have reached the same operation.
+// alike reports whether the calls of two ranks are one collective operation.
 func (c *call) alike(d *call) bool {
 	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
 }
 
-// init makes a state for each rank; beats counts its operations.
+// init makes a state for each rank; beats counts the operations of each rank.
 func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
 	m.timeout, m.failed, m.states = timeout, make(chan struct{}), make([]rankState, len(beats))
 	for i := range m.states {
@@ -62,9 +62,9 @@ func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
 	}
 }
 
-// arrive waits until every rank has arrived with the same operation, or with nil for the end of the previous one, whose
-// tensors others may still read. It returns an error as soon as a rank cannot arrive any more, or has stayed at one
-// operation for the timeout.
+// arrive waits until every rank has arrived with a matching operation c. A nil c is the end of the previous operation,
+// whose tensors other ranks may read until then. It returns an error as soon as a rank can no longer arrive, or has
+// stayed at one operation for the timeout.
 func (m *barrier) arrive(rank int, c *call) error {
 	s := &m.states[rank]
 	m.mu.Lock()
@@ -144,7 +144,7 @@ func (m *barrier) wakeAll() {
 	for i := range m.states {
 		select {
 		case m.states[i].wake <- struct{}{}:
-		default: // it has not yet seen the last one, and looks at everything when it does
+		default: // the rank has not received the previous signal yet, and checks the state when it does
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (m *barrier) miss(why error) {
 	m.wakeAll()
 }
 
-// late ends all barriers because some ranks have not returned from a pass that others have ended, and returns the
+// late ends all barriers because some ranks have not returned from a pass that other ranks have ended, and returns the
 // reason.
 func (m *barrier) late(back []bool) error {
 	m.mu.Lock()
@@ -168,7 +168,7 @@ func (m *barrier) late(back []bool) error {
 	return m.missed
 }
 
-// missing lists the ranks that have not arrived.
+// missing returns the names of the ranks that have not arrived, as text.
 func (m *barrier) missing(here func(rank int) bool) string {
 	var list []string
 	for i := range m.states {
@@ -206,7 +206,7 @@ func (m *barrier) reset() {
 	m.clear()
 }
 
-// err returns why no barrier can be completed any more.
+// err returns the reason why no barrier can be completed any more, or nil.
 func (m *barrier) err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

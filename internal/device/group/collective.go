@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Meet returns the collective operations of ranks in host memory that are not a group: each is used by its own thread.
-// A rank that makes the others wait for the timeout ends them.
+// Meet returns the collective operations of ranks in host memory that are not a group: each rank uses its own from its
+// own thread. If a rank makes the others wait for the timeout, all operations fail.
 func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	m, beats := &barrier{}, make([]*atomic.Uint64, ranks)
 	for i := range beats {
@@ -25,8 +25,8 @@ func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	return list
 }
 
-// member implements kernel.Collective for a rank. Ranks wait for each other, each does its share of the work in the
-// memory of all, and they wait again: after that the posted tensors are no longer read.
+// member implements kernel.Collective for a rank. All ranks wait for each other. Each rank then does its share of the
+// work in the memory of all ranks, and they wait again; after that the posted tensors are no longer read.
 type member struct {
 	*barrier
 	rank int
@@ -41,12 +41,12 @@ func (m *member) exchange(c call, work func(m *member)) error {
 	return m.arrive(m.rank, nil)
 }
 
-// share returns the rank's share of n elements, which need not be divisible.
+// share returns the bounds of the rank's share of n elements; n need not be divisible by the number of ranks.
 func (m *member) share(n int) (first, last int) {
 	return n * m.rank / len(m.states), n * (m.rank + 1) / len(m.states)
 }
 
-// AllReduce sums a share of the elements and writes it to all ranks.
+// AllReduce sums the rank's share of the elements over all ranks and writes the sums to all ranks.
 func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (m *member) AllGather(a kernel.AllGatherArgs) error {
 	})
 }
 
-// ReduceScatter sums the rank's columns.
+// ReduceScatter sums the rank's columns over all ranks.
 func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	if err := a.Fits(len(m.states)); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	})
 }
 
-// Broadcast copies the rows of one rank to this one.
+// Broadcast copies the rows of rank a.From to this rank.
 func (m *member) Broadcast(a kernel.BroadcastArgs) error {
 	if err := a.Fits(len(m.states)); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (m *member) Broadcast(a kernel.BroadcastArgs) error {
 	})
 }
 
-// ShareRows copies the rank's rows to all others.
+// ShareRows copies the rank's rows to all other ranks.
 func (m *member) ShareRows(a kernel.ShareArgs) error {
 	if err := a.Fits(len(m.states)); err != nil {
 		return err

@@ -3,8 +3,8 @@
 //
 // From devices it makes a kernel.Machine whose memory is allocated at the same offsets on all ranks, a function that
 // runs work on all ranks concurrently, and for each rank the kernel.Collective of its queue. Rows are copied directly
-// from one rank's memory to another's: by the threads of devices that compute on the host, which wait for each other,
-// or by the devices themselves (kernel.Peer).
+// from one rank's memory to another's: by the threads of ranks that compute on the host and wait for each other, or by
+// the devices themselves (kernel.Peer).
 package group
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is the default of Options.Timeout: longer than any operation takes whose weights are in memory. While the
+// Timeout is the default of Options.Timeout: longer than any operation takes if its weights are in memory. While the
 // process reads pages of files, ranks continue to wait.
 const Timeout = 10 * time.Second
 
@@ -31,8 +31,8 @@ type Options struct {
 	// Timeout is the maximum time that a rank may stay at one operation while others wait for it, before it counts as
 	// lost; a negative value means no limit.
 	Timeout time.Duration
-	// Compare makes Read read from all ranks, and also compares the results of passes; different bytes are an error. It
-	// is for tests and verify.
+	// Compare makes Read read from all ranks, and also compares the results of passes; if bytes differ, the call
+	// returns an error. Compare is for tests and verify.
 	Compare bool
 }
 
@@ -41,15 +41,15 @@ type Group struct {
 	ranks   []*rank
 	opts    Options
 	barrier barrier
-	ending  watch    // of ranks that have not returned from what Do runs
-	done    chan int // a rank has returned from what Do runs
-	back    []bool   // ranks that have
+	ending  watch    // watch for ranks that have not returned from the function that Do runs
+	done    chan int // receives the number of each rank that has returned from the function that Do runs
+	back    []bool   // ranks that have returned
 	// peers is set for devices that exchange rows by themselves; nil if ranks synchronise on the host.
 	peers []kernel.Collective
 	// around, if set, wraps the functions that Do runs on a rank.
 	around func(rank int, f func() error) error
 	timer  *time.Timer
-	lost   error // why the group can no longer be used
+	lost   error // reason why the group can no longer be used
 	once   sync.Once
 	closed error
 }
@@ -59,8 +59,8 @@ type rank struct {
 	dev   kernel.Device
 	calls chan func(rank int) error
 	ended chan struct{} // closed when the thread has ended
-	err   error         // of the latest call
-	beats atomic.Uint64 // operations that it has begun
+	err   error         // result of the latest call
+	beats atomic.Uint64 // number of operations that the rank has begun
 }
 
 // New makes a group of devices. It takes ownership of the devices: Close closes them.
@@ -112,8 +112,8 @@ func Supports(dev kernel.Device) error {
 	return nil
 }
 
-// Machine returns the group as a machine for callers that start passes. If ranks have queues of their own, it supports
-// capture and reservation.
+// Machine returns the group as a machine for callers that start passes. If each rank has its own queue, the machine
+// supports capture and reservation.
 func (g *Group) Machine() kernel.Machine {
 	if g.peers != nil {
 		return queued{g}
@@ -121,7 +121,7 @@ func (g *Group) Machine() kernel.Machine {
 	return g
 }
 
-// run runs a rank's thread: device libraries and memory placement are bound to threads.
+// run is the loop of a rank's thread, to which device libraries and memory placement are bound.
 func (g *Group) run(i int, r *rank) {
 	runtime.LockOSThread()
 	defer close(r.ended)
@@ -134,7 +134,7 @@ func (g *Group) run(i int, r *rank) {
 	}
 }
 
-// guard converts a panic to an error.
+// guard calls call for rank i and converts a panic to an error.
 func guard(i int, call func(int) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -150,7 +150,7 @@ func (g *Group) Ranks() int { return len(g.ranks) }
 // Device returns the device of a rank.
 func (g *Group) Device(rank int) kernel.Device { return g.ranks[rank].dev }
 
-// Member returns the position of a rank among the others.
+// Member returns the position of a rank among all ranks.
 func (g *Group) Member(rank int) kernel.Member {
 	m := kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.barrier, rank}, Beats: &g.ranks[rank].beats}
 	if g.peers != nil {
@@ -160,8 +160,8 @@ func (g *Group) Member(rank int) kernel.Member {
 }
 
 // Do calls f on the thread of every rank and waits for all of them. If every rank fails by itself, as with wrong
-// arguments, it returns the first error and the group can still be used. If only one rank fails, others were stopped in
-// the middle of a pass: the error names the rank and wraps kernel.ErrLost, and so does every later one. A rank that
+// arguments, it returns the first error and the group can still be used. If only some ranks fail, the other ranks were
+// stopped in the middle of a pass: this error and every later error name the rank and wrap kernel.ErrLost. A rank that
 // makes the others wait, in a collective operation or at the end, counts as lost when it has stayed at one operation
 // for the timeout.
 func (g *Group) Do(f func(rank int) error) error {
@@ -188,7 +188,7 @@ func (g *Group) Do(f func(rank int) error) error {
 			g.back[i] = true
 			left--
 		case <-failed:
-			// A rank is missing. Ranks that wait for it return at once.
+			// A rank is missing. Ranks that wait for the missing rank return at once.
 			failed = nil
 			g.timer.Reset(min(g.opts.Timeout, time.Second))
 		case <-g.timer.C:
@@ -197,7 +197,7 @@ func (g *Group) Do(f func(rank int) error) error {
 				continue
 			}
 			g.lost = g.barrier.late(g.back)
-			if i, n := g.own(); n > 0 { // why the others wait
+			if i, n := g.own(); n > 0 { // reason why the other ranks wait
 				g.lost = g.alone(i)
 			}
 			return g.lost
@@ -224,7 +224,7 @@ func (g *Group) outcome() error {
 	return g.lost
 }
 
-// own returns how many of the returned ranks failed by themselves, and the first of them.
+// own returns how many of the returned ranks failed by themselves, and the first such rank.
 func (g *Group) own() (first, n int) {
 	for i, r := range g.ranks {
 		if g.back[i] && r.err != nil && !errors.Is(r.err, errBarrier) {
@@ -236,12 +236,12 @@ func (g *Group) own() (first, n int) {
 	return first, n
 }
 
-// alone returns the error of a rank that failed while others did not.
+// alone returns the error of a rank that failed while other ranks did not.
 func (g *Group) alone(i int) error {
 	return fmt.Errorf("%w: %s failed: %w", kernel.ErrLost, g.describe(i), g.ranks[i].err)
 }
 
-// describe names a rank.
+// describe returns the name of a rank for messages.
 func (g *Group) describe(i int) string {
 	return fmt.Sprintf("rank %d of %d (%s)", i, len(g.ranks), g.ranks[i].dev.Name())
 }

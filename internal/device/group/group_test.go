@@ -20,8 +20,8 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// The tests of this file check these invariants: after a collective operation all ranks have the same bits, which are
-// those of a sum in the order of the ranks. A rank that fails, hangs or runs a different operation ends the group with
+// The tests of this file check these invariants: after a collective operation the results of all ranks are bitwise
+// equal to a sum in the order of the ranks. A rank that fails, hangs or runs a different operation ends the group with
 // an error that names the rank, and no call waits forever.
 
 // open calls openBare and checks that closing the group ends all goroutines.
@@ -103,7 +103,7 @@ func TestCollectives(t *testing.T) {
 			must := func(name string, f func(rank int) error) {
 				t.Helper()
 				if err := g.Do(f); err != nil {
-					t.Fatalf("%s of %d ranks: %v", name, ranks, err)
+					t.Fatalf("%s of %d ranks: error %v", name, ranks, err)
 				}
 			}
 			check := func(name string, rank int, got []float32, want func(i int) float32) {
@@ -136,7 +136,7 @@ func TestCollectives(t *testing.T) {
 			for r := range ranks {
 				check("all-reduce", r, host.F32(x[r]), func(i int) float32 { return sum(first, i) })
 			}
-			// Each rank has some of the rows; one rank has none.
+			// Each rank has some of the rows, except one rank, which has none.
 			bounds := make([]int, ranks+1)
 			for r := range ranks {
 				bounds[r+1] = min(bounds[r]+r, rows)
@@ -218,7 +218,7 @@ func TestPassesAllocateNothing(t *testing.T) {
 		}
 	})
 	if n > 0 {
-		t.Errorf("%v allocations in a pass", n)
+		t.Errorf("%v allocations in a pass, want 0", n)
 	}
 }
 
@@ -237,11 +237,11 @@ func reduce(t *testing.T, g *Group, fault func(rank int) error) error {
 func wantLost(t *testing.T, what string, err error, parts ...string) {
 	t.Helper()
 	if !errors.Is(err, kernel.ErrLost) {
-		t.Fatalf("%s: %v, want a lost device", what, err)
+		t.Fatalf("%s: error %v, want a lost device", what, err)
 	}
 	for _, p := range parts {
 		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%s: %q does not say %q", what, err, p)
+			t.Errorf("%s: error %q does not contain %q", what, err, p)
 		}
 	}
 }
@@ -275,7 +275,7 @@ func TestRanksThatAllFailGoOn(t *testing.T) {
 	g := open(t, 3, Options{})
 	err := reduce(t, g, func(int) error { return errFault })
 	if !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
-		t.Fatalf("all ranks fail: %v", err)
+		t.Fatalf("if all ranks fail: error %v", err)
 	}
 	if err := reduce(t, g, func(int) error { return nil }); err != nil {
 		t.Errorf("afterwards: %v", err)
@@ -334,7 +334,7 @@ func TestCloseLeavesARankThatHangs(t *testing.T) {
 			return nil
 		}))
 		if err := g.Close(); err == nil || !strings.Contains(err.Error(), "rank 1 of 2 (ref) does not stop") {
-			t.Errorf("closed with %v", err)
+			t.Errorf("Close returned %v", err)
 		}
 		close(free)
 	})
@@ -350,7 +350,7 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 		"rank 0 has reached all-reduce of f32[1,8], but rank 1 has reached all-reduce of f32[2,8]")
 }
 
-// If one rank fails and another then does not end, the error names the rank that failed.
+// If one rank fails and another rank then does not end, the error names the rank that failed.
 func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
@@ -395,7 +395,7 @@ func TestCompare(t *testing.T) {
 				}
 				continue
 			}
-			wantLost(t, name, err, "byte 5 of 64", "rank 2 of 3")
+			wantLost(t, name, err, "a tensor of 64 bytes: byte 5 is", "rank 2 of 3")
 		}
 		g.Free(b)
 	}
@@ -431,7 +431,7 @@ func TestRowsMoveOnEveryRank(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	if _, err := New(nil, Options{}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("no ranks: %v", err)
+		t.Errorf("a group without ranks: error %v", err)
 	}
 	g := open(t, 2, Options{})
 	x, err := kernel.New(g.Device(0), kernel.BF16, 2, 8)
@@ -443,19 +443,19 @@ func TestRefusals(t *testing.T) {
 	half.DType = kernel.F16
 	if err := c.ReduceScatter(kernel.ReduceScatterArgs{Out: half.Columns(0, 4), X: half}); !errors.Is(err,
 		kernel.ErrArgument) {
-		t.Errorf("a scattered sum of f16: %v", err)
+		t.Errorf("a scattered sum of f16: error %v", err)
 	}
 	if err := c.ShareRows(kernel.ShareArgs{X: x, Bounds: []int{0, 3, 2}}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("rows beyond the last: %v", err)
+		t.Errorf("rows beyond the last: error %v", err)
 	}
 	if err := c.AllReduce(kernel.AllReduceArgs{X: x.Columns(0, 4)}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("rows with gaps: %v", err)
+		t.Errorf("rows with gaps: error %v", err)
 	}
 	if err := c.AllGather(kernel.AllGatherArgs{Out: x, X: x}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("a gather of too few columns: %v", err)
+		t.Errorf("a gather of too few columns: error %v", err)
 	}
 	if err := c.Broadcast(kernel.BroadcastArgs{X: x, From: 2}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("a broadcast from a rank that is not there: %v", err)
+		t.Errorf("a broadcast from a rank that does not exist: error %v", err)
 	}
 }
 
@@ -467,22 +467,22 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	first := func(rank int) bool { return rank == 0 }
 	w.begin()
 	if w.stuck(first) {
-		t.Error("stuck at the first look")
+		t.Error("stuck returned true at the first check")
 	}
 	for range 100 {
 		g.Member(1).Beats.Add(1)
 		if w.stuck(first) {
-			t.Fatal("a rank that goes on is stuck")
+			t.Fatal("stuck returned true for a rank that makes progress")
 		}
 	}
 	// Reading pages of mapped files during an operation extends the timeout.
 	await.True(t, "a rank that stays at one operation is stuck", func() bool { return w.stuck(first) })
 	if w.stuck(func(int) bool { return true }) {
-		t.Error("stuck while all ranks are here")
+		t.Error("stuck returned true although all ranks have arrived")
 	}
 	w.begin()
 	if w.stuck(first) {
-		t.Error("stuck at the first look of another wait")
+		t.Error("stuck returned true at the first check of another wait")
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"sparrow/kernel"
 )
 
-// buffer holds a buffer of each rank, all of one size.
+// buffer holds one buffer of each rank, all of equal size.
 type buffer []kernel.Buffer
 
 func (b buffer) Len() int64 { return b[0].Len() }
 
-// Join returns the buffers of all ranks as one: writes go to all of them, reads come from the first.
+// Join returns the buffers of all ranks as one: writes go to all ranks, reads come from the first rank.
 func Join(ranks []kernel.Buffer) kernel.Buffer { return buffer(ranks) }
 
 // single is a buffer on one rank.
@@ -25,7 +25,7 @@ type single struct {
 // Alone returns a buffer of one rank: writes go to that rank, reads come from it.
 func Alone(rank int, b kernel.Buffer) kernel.Buffer { return single{b, rank} }
 
-// holders returns the ranks that have a tensor, from first to last: one of them, or all.
+// holders returns the ranks that have a tensor, from first to last: one rank, or all ranks.
 func (g *Group) holders(t kernel.Tensor) (first, last int) {
 	if s, ok := t.Buf.(single); ok {
 		return s.rank, s.rank + 1
@@ -109,7 +109,7 @@ func (g *Group) Same(t kernel.Tensor) error {
 	return g.compare(first, t)
 }
 
-// compare returns an error if bytes of other ranks differ from those of the first.
+// compare returns an error if the bytes of other ranks differ from those of the first rank.
 func (g *Group) compare(first []byte, src kernel.Tensor) error {
 	other := make([]byte, len(first))
 	for i := 1; i < len(g.ranks); i++ {
@@ -123,14 +123,14 @@ func (g *Group) compare(first []byte, src kernel.Tensor) error {
 		for first[at] == other[at] {
 			at++
 		}
-		return fmt.Errorf("%w: byte %d of %d is %#x on rank 0 and %#x on %s; ranks must have the same bits",
-			kernel.ErrLost, at, len(first), first[at], other[at], g.describe(i))
+		return fmt.Errorf("%w: ranks disagree on a tensor of %d bytes: byte %d is %#x on rank 0 and %#x on %s; want "+
+			"equal bytes on all ranks", kernel.ErrLost, len(first), at, first[at], other[at], g.describe(i))
 	}
 	return nil
 }
 
 // Fetch reads from the first rank that has the tensor. It does not compare, because a block of results has unused bytes
-// between them.
+// between the results.
 func (g *Group) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	i, _ := g.holders(src)
 	e, err := g.ranks[i].dev.Fetch(dst, on(src, i))
@@ -175,8 +175,8 @@ func (g *Group) Sync() error {
 	return all
 }
 
-// MemoryFree returns the smallest free memory of a rank; memory that several ranks share, such as the machine's, is
-// divided.
+// MemoryFree returns the smallest free memory of any rank; memory that several ranks share, such as that of the
+// machine, is divided among them.
 func (g *Group) MemoryFree() (free, total int64, err error) {
 	together := map[string]int64{}
 	for _, r := range g.ranks {

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// queued is a group of devices with queues of their own: the operations of a pass can be captured, rank by rank, and
-// launched again on all of them.
+// queued is a group of devices that each have their own queue: the operations of a pass can be captured rank by rank,
+// and launched again on all ranks.
 type queued struct{ *Group }
 
 var (
@@ -53,7 +53,7 @@ func (g queued) Reserve(pass func() error) error {
 	})
 }
 
-// Reserved returns the maximum over all ranks.
+// Reserved returns the maximum of the reserved memory over all ranks.
 func (g queued) Reserved() (most int64) {
 	for _, r := range g.ranks {
 		if d, ok := r.dev.(kernel.Reserver); ok {
@@ -84,10 +84,10 @@ type graphs struct {
 // Launch launches all graphs, each on its rank.
 func (g *graphs) Launch() error { return g.group.Do(g.launch) }
 
-// Launches returns the launches of the first rank.
+// Launches returns the number of launches in the graph of the first rank.
 func (g *graphs) Launches() int { return g.list[0].Launches() }
 
-// Bytes returns the maximum over all ranks.
+// Bytes returns the maximum of the graphs' sizes over all ranks.
 func (g *graphs) Bytes() (most int64) {
 	for _, x := range g.list {
 		most = max(most, x.Bytes())

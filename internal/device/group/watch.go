@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// watch distinguishes slow ranks from hanging ones: a rank hangs if it stays at an operation for the timeout while the
+// watch distinguishes slow ranks from hanging ranks: a rank hangs if it stays at an operation for the timeout while the
 // process reads no pages of files.
 type watch struct {
-	beats   []*atomic.Uint64 // operations of each rank
+	beats   []*atomic.Uint64 // number of operations of each rank
 	timeout time.Duration
-	every   time.Duration // between two looks
-	fresh   bool          // nobody has looked yet
-	seen    []uint64      // operations of each rank at the latest look
-	since   []time.Time   // when they last changed
-	reads   int64         // of the process
+	every   time.Duration // interval between two checks
+	fresh   bool          // no check was made since begin
+	seen    []uint64      // number of operations of each rank at the latest check
+	since   []time.Time   // time at which each number last changed
+	reads   int64         // number of page reads of the process at the latest check
 }
 
 func newWatch(beats []*atomic.Uint64, timeout time.Duration) watch {

@@ -15,7 +15,7 @@ func Accept(a kernel.AcceptArgs) error {
 	for i := range a.Words.Rows {
 		w := RowI32(a.Words, i)
 		place, sequence, values := int(w[0]), int(w[1]), w[2:]
-		next := place < 0 // the token after the right drafts
+		next := place < 0 // the word is the token after the accepted drafts
 		if next {
 			place = -1 - place
 		}
@@ -32,7 +32,7 @@ func Accept(a kernel.AcceptArgs) error {
 		case !next:
 			out[place] = values[right]
 		case uint(at) >= uint(a.Tokens.Rows):
-			return fmt.Errorf("%w: accept: token %d of %d", kernel.ErrArgument, at, a.Tokens.Rows)
+			return fmt.Errorf("%w: accept: token %d is outside the %d tokens", kernel.ErrArgument, at, a.Tokens.Rows)
 		default:
 			out[place] = RowI32(a.Tokens, at)[0]
 		}

@@ -1,5 +1,5 @@
 // Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. It
-// converts kernel.Tensors in host memory to slices over the same bytes, never copies.
+// converts kernel.Tensors in host memory to slices that share their bytes with the tensor.
 package host
 
 import (
@@ -14,7 +14,8 @@ import (
 // Sync has nothing to wait for. The zero value uses weights in place; see [Packed].
 type Memory struct{ pack *packer }
 
-// mostBytes is the maximum size of one buffer, from the address space of 64-bit systems: above it the Go heap panics.
+// mostBytes is the maximum size of one buffer, given by the address space of 64-bit systems: for larger sizes the Go
+// heap panics.
 const mostBytes int64 = 1 << 46
 
 // Alloc returns zeroed memory aligned to a cache line of 64 bytes.
@@ -54,7 +55,7 @@ func (Memory) MemoryFree() (free, total int64, err error) {
 	return sysmem.Available(), sysmem.Total(), nil
 }
 
-// OneDevice refuses ordinals above 0: all cores of a host are one device.
+// OneDevice returns an error for ordinals above 0, because all cores of a host are one device.
 func OneDevice(o kernel.Options) error {
 	if o.Ordinal != 0 {
 		return fmt.Errorf("%w: device %d was requested, but the CPU has only device 0, all cores; omit --gpu, "+
@@ -63,12 +64,12 @@ func OneDevice(o kernel.Options) error {
 	return nil
 }
 
-// Fetch copies before it returns.
+// Fetch copies the data before it returns.
 func (m Memory) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return kernel.Done{}, m.Read(dst, src)
 }
 
-// Sync returns at once.
+// Sync returns at once, because all operations have finished.
 func (Memory) Sync() error { return nil }
 
 // aligned returns memory that is aligned to a cache line. Large buffers are on huge pages and on all memory nodes,
@@ -101,8 +102,8 @@ func F32(t kernel.Tensor) []float32 {
 	if len(b) == 0 {
 		return nil
 	}
-	// In bounds: len(b)/4 elements of 4 bytes; buffers are aligned for their elements and offsets are multiples of
-	// the element size.
+	// The slice is in bounds: it has len(b)/4 elements of 4 bytes; buffers are aligned for their elements and offsets
+	// are multiples of the element size.
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
@@ -112,7 +113,7 @@ func I32(t kernel.Tensor) []int32 {
 	if len(b) == 0 {
 		return nil
 	}
-	// In bounds and aligned for the same reason as in F32.
+	// The slice is in bounds and aligned for the same reason as in F32.
 	return unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
@@ -122,7 +123,7 @@ func U16(t kernel.Tensor) []uint16 {
 	if len(b) == 0 {
 		return nil
 	}
-	// In bounds and aligned for the same reason as in F32.
+	// The slice is in bounds and aligned for the same reason as in F32.
 	return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), len(b)/2)
 }
 

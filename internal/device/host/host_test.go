@@ -16,7 +16,7 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 	for _, n := range []int64{0, 1, 63, 64, 4097} {
 		b, err := host.Memory{}.Alloc(n)
 		if err != nil || b.Len() != n {
-			t.Fatalf("%d bytes: %v, %v", n, b, err)
+			t.Fatalf("alloc of %d bytes: buffer %v, error %v", n, b, err)
 		}
 		bytes := []byte(b.(kernel.HostBuffer))
 		if n > 0 && uintptr(unsafe.Pointer(&bytes[0]))%64 != 0 {
@@ -30,13 +30,13 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 	}
 	for _, n := range []int64{-1, 1 << 47, math.MaxInt64} {
 		if _, err := (host.Memory{}).Alloc(n); !errors.Is(err, kernel.ErrArgument) {
-			t.Errorf("%d bytes: %v", n, err)
+			t.Errorf("alloc of %d bytes: error %v", n, err)
 		}
 	}
 }
 
-// Prepare uses aligned weights in place, and blocks at any address, because GGUF files align tensors to 32 bytes, which
-// is not a multiple of most block sizes. Bytes that are not aligned for float32 are copied.
+// Prepare uses aligned weights in place. It also uses block formats in place at any address, because GGUF files align
+// tensors to 32 bytes, which is not a multiple of most block sizes. Bytes that are not aligned for float32 are copied.
 func TestPrepare(t *testing.T) {
 	b, err := host.Memory{}.Alloc(256)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestPrepare(t *testing.T) {
 		}
 		got := host.Bytes(m.Data)
 		if string(got) != string(raw[c.skip:c.skip+bytes]) {
-			t.Errorf("%v at %d: other bytes", c.d, c.skip)
+			t.Errorf("%v at byte %d: the prepared bytes differ", c.d, c.skip)
 		}
 		if same := &got[0] == &raw[c.skip]; same != c.same {
 			t.Errorf("%v at byte %d: uses the bytes in place: %v, want %v", c.d, c.skip, same, c.same)
@@ -88,13 +88,13 @@ func TestReadAndWriteStayInside(t *testing.T) {
 	}
 	got := make([]int32, 2)
 	if err := kernel.ReadI32(host.Memory{}, got, x.Slice(1, 2)); err != nil || got[0] != 3 || got[1] != 4 {
-		t.Errorf("row 1 is %v, %v", got, err)
+		t.Errorf("row 1 is %v, error %v", got, err)
 	}
 	if err := kernel.WriteI32(host.Memory{}, x, make([]int32, 5)); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("five into four: got %v, want ErrArgument", err)
+		t.Errorf("writing five bytes to four: got %v, want ErrArgument", err)
 	}
 	if err := kernel.ReadI32(host.Memory{}, make([]int32, 3), x.Slice(1, 2)); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("three from two: got %v, want ErrArgument", err)
+		t.Errorf("reading three bytes from two: got %v, want ErrArgument", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestPlace(t *testing.T) {
 	p := kernel.Pool{Mem: mem, Layout: layout.BF16Row1152, PageTokens: 3}
 	page, token, err := host.Place("test", p, 7)
 	if err != nil || token != 1 || &page[0] != &host.Bytes(mem)[2*layout.BF16{}.PageBytes(3)] {
-		t.Errorf("slot 7 is token %d, %v", token, err)
+		t.Errorf("slot 7 is token %d, error %v", token, err)
 	}
 	for _, slot := range []int32{-1, 9} {
 		if _, _, err := host.Place("test", p, slot); !errors.Is(err, kernel.ErrArgument) {

@@ -8,11 +8,11 @@ import (
 
 // Span describes the rows of one sequence in a pass.
 type Span struct {
-	Rows  []int32 // of the pass, by position
-	Slot  int     // of its state; below zero is padding
-	Begin bool    // its state is empty
-	Held  int     // rows that were held back and are part of it
-	Hold  bool    // these rows are held back
+	Rows  []int32 // rows of the sequence in the pass, by position
+	Slot  int     // slot of the sequence's state; negative for padding
+	Begin bool    // the state of the sequence is empty
+	Held  int     // number of held-back rows that are now part of the sequence
+	Hold  bool    // the rows of this pass are held back
 }
 
 // SpanAt returns the rows of sequence i. They are consecutive: Sequences.Rows is an array of the input block.
@@ -27,8 +27,8 @@ func HeldRow(held kernel.Tensor, slots, slot, i int) []float32 {
 	return RowF32(held, slot*(held.Rows/slots)+i)
 }
 
-// CheckSequences refuses rows outside a pass of the given number of rows, and slots, snapshots and held-back rows that
-// do not exist.
+// CheckSequences returns an error for rows outside a pass of the given number of rows, and slots, snapshots and
+// held-back rows that do not exist.
 func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held kernel.Tensor) error {
 	if s.Rows.Stride != 1 && s.Rows.Rows > 1 {
 		return fmt.Errorf("%w: %s: the stride of rows is %d words, want 1", kernel.ErrArgument, op, s.Rows.Stride)
@@ -56,7 +56,7 @@ func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held 
 	return nil
 }
 
-// Spread converts selected pools to the positions of their tokens.
+// Spread converts selected pools of keys to the positions of their tokens.
 func Spread(a kernel.SpreadArgs) error {
 	for r := range a.Pools.Rows {
 		out, seen := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0)

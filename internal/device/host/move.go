@@ -7,8 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// Counted returns the valid part of row r of an index tensor: its first entries, as many as lens states, at most the
-// whole row.
+// Counted returns the valid part of row r of an index tensor: its first lens[r] entries, or the whole row if lens[r] is
+// larger.
 func Counted(indices, lens kernel.Tensor, r int) []int32 {
 	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
 }
@@ -78,7 +78,7 @@ func Take(a kernel.TakeArgs) error {
 	return nil
 }
 
-// words refuses rows of types other than f32 and i32, which CPU devices do not move.
+// words returns an error for types other than f32 and i32, which CPU devices do not move.
 func words(op string, out, x kernel.Tensor) error {
 	if out.DType != x.DType || x.DType != kernel.F32 && x.DType != kernel.I32 {
 		return fmt.Errorf("%w: %s: the output has type %v and the input %v; CPU devices support f32 or i32, the same "+
@@ -97,7 +97,7 @@ func SelectedScores(a kernel.SelectArgs) {
 		out, values := RowI32(a.Out, r), RowF32(a.Values, r)
 		clear(values)
 		if int(RowI32(a.Lens, r)[0]) <= len(out) {
-			continue // not scored
+			continue // the key has no score
 		}
 		scores := RowF32(a.Scores, r)
 		for i, p := range out {
@@ -127,7 +127,7 @@ func Combine(a kernel.CombineArgs) error {
 	return nil
 }
 
-// shift writes indices plus base; negative ones stay -1, because their sum could be a row of the other stream.
+// shift writes indices plus base; negative indices stay -1, because their sum could be a row of the other stream.
 func shift(out, in []int32, base int32) int {
 	for i, v := range in {
 		if v < 0 {

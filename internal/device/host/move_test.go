@@ -24,19 +24,19 @@ func TestPutWholeNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := I32(out), []int32{30, 31, 2, 2, 10, 11}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("the rows are %v, want %v", got, want)
 	}
 	if err := Put(kernel.PutArgs{Out: out, X: x, Rows: ints(3, 1, 0, 1, 3)}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("a place beyond the end: %v", err)
+		t.Errorf("a position beyond the end: error %v", err)
 	}
 	floats, err := kernel.New(Memory{}, kernel.F32, 3, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := Put(kernel.PutArgs{Out: floats, X: x, Rows: ints(3, 1, 0, 1, 2)}); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("whole numbers into floats: %v", err)
+		t.Errorf("integer rows written to a float32 tensor: error %v", err)
 	}
 	if err := Take(kernel.TakeArgs{Out: x, X: floats, Rows: ints(3, 1, 0, 1, 2)}); err == nil {
-		t.Error("floats are taken as whole numbers")
+		t.Error("float32 rows were written to an integer tensor")
 	}
 }

@@ -12,8 +12,8 @@ import (
 // packer copies weights to blocks on huge pages, one after the other, aligned to cache lines. The pages of a mapped
 // file are small, and its tensors may be unaligned.
 type packer struct {
-	block []byte       // rest of the current block
-	nodes *numa.Layout // nil where blocks are spread over all memory nodes
+	block []byte       // unused rest of the current block
+	nodes *numa.Layout // nil if blocks are spread over all memory nodes
 }
 
 // packBlock is the size of a block; it holds many tensors, so that few bytes are lost at the ends of its huge pages.
@@ -23,7 +23,7 @@ const packBlock = 64 << 20
 // aligned to a cache line.
 func Packed() Memory { return Memory{pack: &packer{}} }
 
-// PackedOn is Packed with the rows of every weight on the node whose workers read them.
+// PackedOn is like Packed, and places the rows of every weight on the memory node of the workers that read them.
 func PackedOn(nodes *numa.Layout) Memory { return Memory{pack: &packer{nodes: nodes}} }
 
 // MemoryFor returns the memory of a device with these options.
@@ -34,8 +34,8 @@ func MemoryFor(o kernel.Options) Memory {
 	return Memory{}
 }
 
-// CheckPackSpace returns an error if a copy of the weights does not fit in free memory: the system would kill the
-// process.
+// CheckPackSpace returns an error if a copy of the weights does not fit in free memory: otherwise the system would kill
+// the process later.
 func CheckPackSpace(weights int64) error {
 	free := sysmem.Available()
 	if free == 0 || weights <= free-free/8 {
@@ -43,7 +43,7 @@ func CheckPackSpace(weights int64) error {
 	}
 	const gib = 1 << 30
 	return fmt.Errorf("packing copies %.1f GiB of weights, but %.1f GiB are free; open the model without Pack "+
-		"(--pack), and they are read from their file",
+		"(--pack) to read the weights from their file",
 		float64(weights)/gib, float64(free)/gib)
 }
 
@@ -64,8 +64,8 @@ func (p *packer) rows(t kernel.Tensor) []byte {
 }
 
 // divided copies the rows of a tensor so that pages are allocated on the node of the workers that read them, by first
-// touch. Pages are large: a few rows at the border of two nodes may be on the other one, and so may memory that was
-// used before.
+// touch. Pages are large: a few rows at the border of two nodes may be on the wrong node, and reused memory stays on
+// its node.
 func (p *packer) divided(t kernel.Tensor) []byte {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,8 +73,8 @@ func (p *packer) divided(t kernel.Tensor) []byte {
 	to := p.take(t.Rows * each)
 	for i, n := range p.nodes.Nodes {
 		first, end := p.nodes.Rows(t.Rows, i)
-		// Whether the system allows this was tested when the nodes were found; without it the copy is only slower to
-		// read.
+		// Whether the system allows this was tested when the nodes were found; if it fails, reading the copy is only
+		// slower.
 		_ = p.nodes.Prefer(n.ID)
 		for r := first; r < end; r++ {
 			copy(to[r*each:][:each], Bytes(t.Slice(r, r+1)))

@@ -24,7 +24,7 @@ func TestPackedWeightsAreAlignedCopies(t *testing.T) {
 		got := Bytes(m.place(kernel.Tensor{Buf: kernel.HostBuffer(from), DType: kernel.E4M3, Rows: 1, Cols: n,
 			Stride: n}))
 		if len(got) != n || cap(got) != n {
-			t.Fatalf("%d bytes: length %d, capacity %d", n, len(got), cap(got))
+			t.Fatalf("packed copy of %d bytes: length %d, capacity %d", n, len(got), cap(got))
 		}
 		if n > 0 && uintptr(unsafe.Pointer(&got[0]))%64 != 0 {
 			t.Errorf("%d bytes do not begin on a cache line", n)

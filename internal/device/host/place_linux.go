@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// requestHuge requests huge pages for the aligned part of b, and returns that part. It is a hint; errors are ignored.
+// requestHuge requests huge pages for the aligned part of b, and returns that part. The request is only a hint, so
+// errors are ignored.
 func requestHuge(b []byte) []byte {
 	first := int(-uintptr(unsafe.Pointer(&b[0])) & (hugePage - 1))
 	last := (len(b) - first) &^ (hugePage - 1)
@@ -23,15 +24,15 @@ func requestHuge(b []byte) []byte {
 	return whole
 }
 
-// interleave spreads whole pages over all memory nodes. It is a hint; errors are ignored.
+// interleave spreads whole pages over all memory nodes. This is only a hint, so errors are ignored.
 func interleave(whole []byte) {
 	n := nodes()
 	if n < 2 || len(whole) == 0 {
 		return
 	}
 	mask := uint64(1)<<n - 1
-	// In bounds: the range is the slice, and the mask has the given 64 bits and one more, which the call does not
-	// count.
+	// The call stays in bounds: the range is the slice, and the mask has 64 bits; of the given number, 65, the call
+	// reads one bit less.
 	_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), policyInterleave,
 		uintptr(unsafe.Pointer(&mask)), 65, 0)
 }
@@ -55,7 +56,7 @@ func Placement() string {
 	return pages + ", one memory node"
 }
 
-// nodes returns the number of memory nodes, if it is known and they are numbered from 0.
+// nodes returns the number of memory nodes, if the number is known and nodes are numbered from 0 without gaps.
 var nodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/online")
 	if err != nil {

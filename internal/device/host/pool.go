@@ -13,7 +13,7 @@ func Page(p kernel.Pool, page int) []byte {
 	return Bytes(p.Mem.Slice(page, page+1))
 }
 
-// Place returns the location of a slot of a pool: its page's bytes and its token within the page.
+// Place returns the location of a slot of a pool: the bytes of its page and the index of its token in the page.
 func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err error) {
 	if slot < 0 || int(slot) >= p.Slots() {
 		return nil, 0, fmt.Errorf("%w: %s: slot %d is outside the pool of %d slots", kernel.ErrArgument, op, slot,
@@ -22,8 +22,8 @@ func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err er
 	return Page(p, int(slot)/p.PageTokens), int(slot) % p.PageTokens, nil
 }
 
-// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on. The bytes are
-// unchanged.
+// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on. The encoded
+// bytes do not change.
 func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error {
 	page, token, err := Place("gather index", src, slot)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Carry writes the coefficients of a site to where the next site reads them, and returns those that this site uses: its
-// own, those of the previous site, or at the first site those that select the first stream.
+// Carry writes the coefficients of a site to the tensor that the next site reads. It returns the coefficients that this
+// site uses: its own, those of the previous site, or, at the first site, coefficients that select the first stream.
 func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	if !a.Pre.Given() {
 		return pre
@@ -27,12 +27,12 @@ func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	return append(pre[:0], by[:len(pre)]...)
 }
 
-// BlockKey returns the key of its sequence for column s of row r of block scores.
+// BlockKey returns, for column s of row r of block scores, the index of the key in its sequence.
 func BlockKey(a *kernel.ScoreArgs, r, s int) int {
 	return int(RowI32(a.Blocks, r)[s/a.BlockKeys])*a.BlockKeys + s%a.BlockKeys
 }
 
-// BlockMaxRow finds the largest score of every block of one row.
+// BlockMaxRow writes the largest score of every block of row r.
 func BlockMaxRow(a *kernel.BlockMaxArgs, r int) {
 	n := int(RowI32(a.Lens, r)[0])
 	if n <= a.SkipUpTo || n <= 0 {
@@ -49,7 +49,7 @@ func BlockMaxRow(a *kernel.BlockMaxArgs, r int) {
 	out[(n-1)/a.Size] = float32(math.Inf(1))
 }
 
-// CheckBlocks refuses rows with more scores than there are columns.
+// CheckBlocks returns an error for rows with more scores than columns.
 func CheckBlocks(a *kernel.BlockMaxArgs) error {
 	for r := range a.Scores.Rows {
 		if n := int(RowI32(a.Lens, r)[0]); n > a.SkipUpTo && n > a.Scores.Cols {
@@ -60,7 +60,7 @@ func CheckBlocks(a *kernel.BlockMaxArgs) error {
 	return nil
 }
 
-// CheckTable refuses row numbers outside the table.
+// CheckTable returns an error for row numbers outside the table.
 func CheckTable(a *kernel.TableArgs) error {
 	for t := range a.IDs.Rows {
 		for _, id := range RowI32(a.IDs, t) {

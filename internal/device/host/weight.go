@@ -11,8 +11,8 @@ import (
 type Matrix struct {
 	kernel.Weight
 	role   kernel.Role
-	Expert bool // set by the reference alone, as the next
-	Folded bool // e2m1 that the reference multiplies as a GPU does: as e4m3 with quantised rows
+	Expert bool // set only by the reference implementation
+	Folded bool // e2m1 matrix that the reference multiplies in the way of a GPU: as e4m3 with quantised rows
 }
 
 // Role returns the role that the matrix was prepared for.
@@ -49,7 +49,7 @@ func (m Memory) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	return own, nil
 }
 
-// Matrix is Prepare for a device that reads the elements.
+// Matrix is like Prepare, for a device that reads the elements of the matrix.
 func (m Memory) Matrix(w kernel.Weight, role kernel.Role) (*Matrix, error) {
 	if err := w.Check(role); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (m Memory) Matrix(w kernel.Weight, role kernel.Role) (*Matrix, error) {
 	return m.keep(w, role), nil
 }
 
-// Experts is PrepareExperts for a device that reads the elements.
+// Experts is like PrepareExperts, for a device that reads the elements of the matrices.
 func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func alike(a, b kernel.Tensor) bool {
 	return a.Given() == b.Given() && (!a.Given() || a.DType == b.DType && a.Rows == b.Rows && a.Cols == b.Cols)
 }
 
-// copyRows copies the rows of a tensor over those of another of its type and shape.
+// copyRows copies the rows of a tensor over the rows of another tensor of equal type and shape.
 func copyRows(to, from kernel.Tensor) {
 	for r := range to.Rows {
 		copy(Bytes(to.Slice(r, r+1)), Bytes(from.Slice(r, r+1)))
@@ -154,7 +154,8 @@ func (m Memory) place(t kernel.Tensor) kernel.Tensor {
 	return t
 }
 
-// Own returns the matrix inside a handle, or an error that names the operation if another kind of device prepared it.
+// Own returns the matrix inside a handle, or an error that names the operation if a device of another kind prepared the
+// matrix.
 func Own(op string, m kernel.Matrix) (*Matrix, error) {
 	if own, ok := m.(*Matrix); ok {
 		return own, nil

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// CheckLatent checks that every key of attention over whole sequences is in its table and its pool.
+// CheckLatent returns an error unless every key of attention over whole sequences is in its page table and its pool.
 func CheckLatent(a *kernel.LatentArgs) error {
 	for r := range a.Q.Rows {
 		n, at := int(RowI32(a.Lens, r)[0]), RowI32(a.TableRow, r)[0]

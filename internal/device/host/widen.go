@@ -15,7 +15,7 @@ func (m *Matrix) Widen(dst []float32, row int) {
 	if m.Zero.Given() {
 		zeros = Bytes(m.Zero.Slice(row, row+1))
 	}
-	each := m.BlockCols / m.Data.DType.Values() // bytes of a group
+	each := m.BlockCols / m.Data.DType.Values() // number of bytes of a group
 	zero := float32(m.Middle())
 	for g := range scales.Cols {
 		if zeros != nil {
@@ -68,7 +68,7 @@ func widenGroup(dst []float32, data []byte, d kernel.DType, zero, scale float32)
 		for i, b := range data {
 			dst[i] = (float32(b) - zero) * scale
 		}
-	default: // I8
+	default: // values of type I8
 		for i, b := range data {
 			dst[i] = float32(int8(b)) * scale
 		}

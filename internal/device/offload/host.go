@@ -1,6 +1,6 @@
-// Package offload computes experts that are in host memory, for a device that has the others.
+// Package offload computes experts that are in host memory, for a device that computes the other experts.
 //
-// From the weights of experts it makes, for each layer, the kernel.HostExperts that a device receives when it prepares
+// For each layer, it makes a kernel.HostExperts from the weights of experts, which a device receives when it prepares
 // the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them,
 // and its results are returned by row and choice. The set of experts that are computed here is fixed when a model is
 // loaded.
@@ -18,8 +18,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is the default time that a device waits for the workers. An exchange takes milliseconds; weights that are not
-// in memory yet are read from a disk.
+// Timeout is the default time that a device waits for the workers. An exchange takes milliseconds; but weights that are
+// not in memory yet are read from a disk first.
 const Timeout = time.Minute
 
 // Options are the settings of a host.
@@ -36,11 +36,11 @@ type Options struct {
 // Host holds the experts that are in host memory, by layer, and computes them for devices. Prepare is called by one
 // goroutine; exchanges run on goroutines of the host.
 type Host struct {
-	dev     kernel.Device // computes; its memory is the host's
+	dev     kernel.Device // device that computes the experts, in the host's memory
 	rows    kernel.ExpertRower
 	opts    Options
-	used    int64 // bytes of experts
-	counts  bool  // nothing is kept: the bytes are counted
+	used    int64 // size of the stored experts in bytes
+	counts  bool  // bytes are only counted, and no weights are stored
 	mu      sync.Mutex
 	layers  []*layer
 	serving []*serving
@@ -48,18 +48,18 @@ type Host struct {
 
 	// Fields of the exchange in progress.
 	exchange  sync.Mutex
-	x, result kernel.Tensor // f32: rows of a mailbox that keeps another type
-	ids       kernel.Tensor // i32: numbers among the experts of the host
+	x, result kernel.Tensor // f32: converted rows and results, for a mailbox with another type
+	ids       kernel.Tensor // i32: indices of the experts among the host's experts
 	work      Work
-	seen      []bool // experts of the exchange
+	seen      []bool // experts that occurred in the exchange
 }
 
 // Work holds counters of the host's work.
 type Work struct {
 	Exchanges int64
-	Experts   int64         // of all exchanges, each that some row chose counted once
-	Bytes     int64         // of the weights of these
-	Busy      time.Duration // from an exchange's arrival to its answer, of those with experts
+	Experts   int64         // number of computed experts, summed over exchanges; an expert counts once per exchange
+	Bytes     int64         // size of the weights of these experts in bytes
+	Busy      time.Duration // time from arrival to answer, of exchanges with experts
 }
 
 // Work returns the counters of the host's work so far.
@@ -74,9 +74,11 @@ type layer struct {
 	host    *Host
 	number  int
 	experts kernel.Experts
-	local   [2][]int32            // of decodes and of prompts: number of each among these, -1 where a device has it
-	weights *kernel.ExpertWeights // of all experts, where they may move; else nil
-	each    int64                 // bytes of an expert
+	// local holds, for decodes and for prompts, the index of each expert among the host's experts, -1 for experts of a
+	// device.
+	local   [2][]int32
+	weights *kernel.ExpertWeights // weights of all experts if experts may move; else nil
+	each    int64                 // size of an expert in bytes
 }
 
 // serving is a mailbox that the host serves.
@@ -102,7 +104,8 @@ func New(dev kernel.Device, o Options) (*Host, error) {
 	return &Host{dev: dev, rows: rows, opts: o}, nil
 }
 
-// DryRun returns a host like this one that stores no weights: Used returns the number of bytes that they would take.
+// DryRun returns a host with equal settings that stores no weights: Used returns the number of bytes that they would
+// take.
 func (h *Host) DryRun() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
 
 // Used returns the size of the experts in host memory, in bytes.
@@ -113,7 +116,8 @@ func (h *Host) Memory() int64 { return h.opts.Memory }
 
 // Fits returns an error with the missing memory if experts of the given number of bytes exceed the host's limit.
 func (h *Host) Fits(bytes int64) error {
-	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
+	// A limit of 0 means that the system does not report its free memory.
+	if h.opts.Memory == 0 || bytes <= h.opts.Memory {
 		return nil
 	}
 	return fmt.Errorf("%w: experts in host memory need %s, but the limit is %s, %s less; keep more experts on the "+
@@ -121,8 +125,8 @@ func (h *Host) Fits(bytes int64) error {
 		unit.Bytes(bytes-h.opts.Memory))
 }
 
-// Prepare stores the experts of a layer whose method is Computed, and returns what the device needs to run them. The
-// layer's number is for messages.
+// Prepare stores the experts of a layer whose method is Computed, and returns what the device needs to run them. number
+// is the layer's number for messages.
 func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, error) {
 	own := w.Methods.Where(kernel.Computed)
 	if len(own) == 0 {
@@ -189,7 +193,7 @@ func (l *layer) Layer() int { return l.number }
 // Timeout returns the maximum time that a device waits.
 func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
 
-// Swap replaces an expert by one from a device.
+// Swap replaces expert in, which the host computes, by expert out of a device.
 func (l *layer) Swap(in, out int) error {
 	h := l.host
 	if h.counts {
@@ -198,7 +202,7 @@ func (l *layer) Swap(in, out int) error {
 	h.exchange.Lock()
 	defer h.exchange.Unlock()
 	place := max(l.local[0][in], l.local[1][in])
-	if place < 0 { // fetched in both phases
+	if place < 0 { // the expert is fetched for decodes and for prompts
 		return nil
 	}
 	dev, ok := h.dev.(kernel.ExpertReplacer)
@@ -288,7 +292,7 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 		case int(e) >= len(local):
 			return fmt.Errorf("%w: row %d chose expert %d, outside the %d experts", kernel.ErrArgument, i/m.Top, e,
 				len(local))
-		case e < 0: // a row without a choice
+		case e < 0: // the row has no choice here
 			to[i] = -1
 		default:
 			to[i] = local[e]
@@ -335,7 +339,7 @@ func (h *Host) note(l *layer, ids []int32, begun time.Time) {
 	}
 }
 
-// find returns the layer with a number.
+// find returns the layer with the given number, or nil.
 func (h *Host) find(number int) *layer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -347,7 +351,7 @@ func (h *Host) find(number int) *layer {
 	return nil
 }
 
-// memory returns a tensor [rows, cols] in memory that is kept and grows.
+// memory returns a tensor [rows, cols] in reused memory that grows as needed.
 func (h *Host) memory(kept *kernel.Tensor, d kernel.DType, rows, cols int) (kernel.Tensor, error) {
 	if n := rows * cols; kept.Cols < n {
 		t, err := kernel.New(h.dev, d, 1, n+n/4)

@@ -22,8 +22,8 @@ import (
 )
 
 // The tests of this file check these invariants: experts that are split between the memories of the device and of the
-// host give the bits of a single device, for any placement and any batch. Workers that fail or hang end the operation
-// with an error that names them. All memory is released.
+// host give results bitwise equal to those of a single device, for any placement and any batch. If workers fail or
+// hang, the operation ends with an error that names the workers. All memory is released.
 
 const (
 	experts = 6
@@ -168,7 +168,7 @@ func prepare(t testing.TB, near kernel.Device, h *offload.Host, layer int, w ker
 		t.Fatal(err)
 	}
 	if x.Count() != experts || x.Hidden() != hidden || x.Inner() != inner {
-		t.Fatalf("%d experts of %d x %d", x.Count(), x.Inner(), x.Hidden())
+		t.Fatalf("the device prepared %d experts of %d x %d", x.Count(), x.Inner(), x.Hidden())
 	}
 	return x
 }
@@ -198,8 +198,8 @@ var splits = [][2]string{
 	{"cfrcfr", "frcfrc"}, {"crrrrr", "rrrrrc"}, {"rrrrrr", "cccccc"},
 }
 
-// For any placement of experts, rows have the bits of a single device, for every type of weight, in batches that need
-// several exchanges, and with rows of prompts first.
+// For any placement of experts, rows are bitwise equal to those of a single device, for every type of weight, in
+// batches that need several exchanges, and with rows of prompts first.
 func TestBitsOfOneDevice(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
 		r := rand.New(rand.NewPCG(uint64(kind), 1))
@@ -262,7 +262,7 @@ func TestBitsOfMovedExperts(t *testing.T) {
 					err := near.SwapExperts(x, in, out)
 					if wrong := m.Swap(in, out); (err != nil) != (wrong != nil) ||
 						err != nil && !errors.Is(err, kernel.ErrArgument) {
-						t.Fatalf("%s: expert %d in the place of %d: %v", what, in, out, err)
+						t.Fatalf("%s: replacing expert %d by expert %d: error %v", what, in, out, err)
 					}
 				}
 			}
@@ -271,7 +271,7 @@ func TestBitsOfMovedExperts(t *testing.T) {
 		near, h := open(t), newHost(t, open(t), offload.Options{})
 		x := prepare(t, near, h, 0, w, methods(t, "rrrccc", "rrrccc"))
 		if err := near.SwapExperts(x, 3, 0); !errors.Is(err, kernel.ErrUnsupported) {
-			t.Errorf("experts that were not prepared to be moved: %v", err)
+			t.Errorf("moving experts that were not prepared to be moved: error %v", err)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestRowsOfBF16(t *testing.T) {
 			host.RowF32(a.X, row)[c] = num.RoundBF16(v)
 		}
 	}
-	host.RowI32(a.IDs, 2)[1] = -1 // a row that is padding
+	host.RowI32(a.IDs, 2)[1] = -1 // this row is padding
 	copy(host.I32(box.IDs), host.I32(a.IDs))
 	box.Post(kernel.Message{Layer: 7, Rows: 5, Top: top, Limit: a.Limit})
 	if err := box.Await(time.Minute); err != nil {
@@ -342,7 +342,7 @@ func TestNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n > 0 {
-		t.Errorf("%v allocations of an exchange", n)
+		t.Errorf("%v allocations in an exchange, want 0", n)
 	}
 }
 
@@ -381,7 +381,7 @@ func TestWorkersThatFail(t *testing.T) {
 		err := near.Experts(b)
 		if err == nil || !strings.Contains(err.Error(), what) ||
 			!strings.Contains(err.Error(), "experts in host memory of layer 12 (cpu-") {
-			t.Errorf("%v, want %q", err, what)
+			t.Errorf("error %v, want %q", err, what)
 		}
 		fail = func() error { return nil }
 		sameBits(t, "after "+what, run(t, near, x, a), want)
@@ -402,7 +402,7 @@ func TestWorkersThatHang(t *testing.T) {
 			err := near.Experts(a)
 			if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "layer 4, 3 rows") ||
 				!strings.Contains(err.Error(), "did not answer for 20ms") || time.Since(begun) != 20*time.Millisecond {
-				t.Errorf("%v after %v", err, time.Since(begun))
+				t.Errorf("error %v after %v", err, time.Since(begun))
 			}
 		}
 		close(free)
@@ -431,14 +431,14 @@ func TestTooLittleMemory(t *testing.T) {
 		}
 	}
 	if err := tried.Fits(tried.Used()); tried.Used() != 9*each || !errors.Is(err, kernel.ErrMemory) {
-		t.Errorf("%d bytes are counted, want %d; %v", tried.Used(), 9*each, err)
+		t.Errorf("%d bytes are counted, want %d; error %v", tried.Used(), 9*each, err)
 	}
 }
 
 // Unsupported arguments are refused with an error that states what is supported.
 func TestRefusals(t *testing.T) {
 	if _, err := offload.New(&ref.Device{}, offload.Options{}); !errors.Is(err, kernel.ErrUnsupported) {
-		t.Errorf("a host without expert rows: %v", err)
+		t.Errorf("a host device without expert rows: error %v", err)
 	}
 	r := rand.New(rand.NewPCG(11, 11))
 	near := open(t)
@@ -456,12 +456,12 @@ func TestRefusals(t *testing.T) {
 		spoil(&w)
 		_, err := near.PrepareExperts(w)
 		if !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v, want %q", err, what)
+			t.Errorf("error %v, want %q", err, what)
 		}
 	}
 	w := weights(t, r, kernel.BF16)
 	w.Methods = methods(t, "rrrfff", "rrrfff")
 	if _, err := (&ref.Device{}).PrepareExperts(w); !errors.Is(err, kernel.ErrUnsupported) {
-		t.Errorf("a device with one memory: %v", err)
+		t.Errorf("a device without its own memory: error %v", err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// widen copies the bf16 rows that use an expert of the host as float32; ids are [rows, top], negative for no expert.
+// widen copies the bf16 rows that use an expert of the host as float32; ids is [rows, top], negative for no expert.
 func widen(to, from kernel.Tensor, ids []int32, top int) {
 	for t := range to.Rows {
 		if !some(ids[t*top : (t+1)*top]) {
@@ -28,7 +28,8 @@ func some(ids []int32) bool {
 	return false
 }
 
-// narrow rounds the results of experts of the host to bf16, like a device rounds its own.
+// narrow rounds the results of the host's experts to bf16, in the way in which a device rounds the results of its
+// experts.
 func narrow(to, from kernel.Tensor, ids []int32) {
 	for pair, e := range ids {
 		if e < 0 {

@@ -20,22 +20,22 @@ func TestSaltsAreBoundedInBytes(t *testing.T) {
 		s.apply([]change{{kind: rooted, page: page{root: 1}}}, &out)
 		for i := range uint64(100_000) {
 			salt := fmt.Sprint(i, strings.Repeat("s", 250))
-			for id := range uint64(2) { // the salt of the second page reuses the memory of the first one's salt
+			for id := range uint64(2) { // the second page has the salt of the first page in the same memory
 				s.apply([]change{{kind: stored, medium: GPU, page: page{id: 2*i + id, root: i + 2, salt: salt}},
 					{kind: removed, medium: GPU, page: page{id: 2*i + id}}}, &out)
 			}
 			out = encoder{}
 		}
 		if _, known := s.roots[1]; !known {
-			t.Error("the root of prompts without a salt is forgotten")
+			t.Error("the root of prompts without a salt is no longer known")
 		}
 		return s
 	})
 	if grown > maxRootBytes*5/4 {
-		t.Errorf("%d bytes of the heap for salts, at most %d are meant", grown, maxRootBytes)
+		t.Errorf("salts take %d bytes of the heap, want at most %d", grown, maxRootBytes)
 	}
 	if grown < maxRootBytes/8 {
-		t.Errorf("%d bytes of the heap: too few to tell anything about a bound of %d", grown, maxRootBytes)
+		t.Errorf("salts take %d bytes of the heap, too few to test a limit of %d", grown, maxRootBytes)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestPagesOfARootShareItsSalt(t *testing.T) {
 		return s
 	})
 	if each := grown / pages; each > 400 {
-		t.Errorf("a page takes %d bytes", each)
+		t.Errorf("a page takes %d bytes of the heap", each)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestBatchesForReplaysAreBoundedInBytes(t *testing.T) {
 			return h
 		})
 		if grown > maxKeptBytes*9/8 {
-			t.Errorf("%s: %d bytes of the heap, at most %d are meant", name, grown, maxKeptBytes)
+			t.Errorf("%s: batches take %d bytes of the heap, want at most %d", name, grown, maxKeptBytes)
 		}
 	}
 }
@@ -83,14 +83,14 @@ func TestSnapshotsLeaveNoMemory(t *testing.T) {
 	var out encoder
 	s.whole(&out)
 	if n := len(out.batch(time.Unix(5, 0))); n < maxEncoded {
-		t.Fatalf("a snapshot of %d bytes tells nothing", n)
+		t.Fatalf("a snapshot of %d bytes is too small for this test", n)
 	}
 	if cap(out.events) > maxEncoded {
-		t.Errorf("%d bytes are kept for the next batch", cap(out.events))
+		t.Errorf("%d bytes are kept for the next batch after a snapshot", cap(out.events))
 	}
 }
 
-// A subscriber gets a batch of any size if its queue is empty. A batch that does not fit behind other batches, in bytes
+// A subscriber gets a batch of any size if its queue is empty. A batch that does not fit after other batches, in bytes
 // or in number, is dropped and counted.
 func TestTheQueueOfASubscriber(t *testing.T) {
 	memory := make([]byte, maxQueuedSize+1)
@@ -100,10 +100,10 @@ func TestTheQueueOfASubscriber(t *testing.T) {
 		sizes   []int
 		dropped int64
 	}{
-		{"one larger than the bound", 4, []int{maxQueuedSize + 1}, 0},
-		{"exactly the bound", 4, []int{1, maxQueuedSize - 1}, 0},
-		{"a byte more", 4, []int{1, maxQueuedSize}, 1},
-		{"behind a large one", 4, []int{maxQueuedSize + 1, 1, 1}, 2},
+		{"one batch larger than the limit", 4, []int{maxQueuedSize + 1}, 0},
+		{"batches of exactly the limit", 4, []int{1, maxQueuedSize - 1}, 0},
+		{"one byte above the limit", 4, []int{1, maxQueuedSize}, 1},
+		{"batches after a large batch", 4, []int{maxQueuedSize + 1, 1, 1}, 2},
 		{"too many", 2, []int{1, 1, 1, 1}, 2},
 	} {
 		p, s := &Publisher{}, newPeer(nil, c.length)
@@ -117,7 +117,8 @@ func TestTheQueueOfASubscriber(t *testing.T) {
 		}
 		if got := p.count.dropped.Load(); got != c.dropped || taken != len(c.sizes)-int(c.dropped) ||
 			s.bytes.Load() != held {
-			t.Errorf("%s: %d dropped, want %d; %d queued with %d bytes, counted as %d", c.what, got, c.dropped, taken,
+			t.Errorf("%s: %d batches dropped, want %d; %d queued with %d bytes, counted as %d", c.what, got, c.dropped,
+				taken,
 				held, s.bytes.Load())
 		}
 	}

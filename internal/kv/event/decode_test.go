@@ -80,7 +80,7 @@ func unpack(b []byte) (v any, rest []byte, err error) {
 	return n, b, nil
 }
 
-// reader applies batches to a set of pages as a router does.
+// reader applies batches to a set of pages in the way of a router.
 type reader struct {
 	pages map[place]page
 }
@@ -113,14 +113,14 @@ func (r *reader) event(e map[string]any) error {
 		for _, h := range hashes {
 			at := place{mediumOf[e["medium"]], h.(uint64)}
 			if _, ok := r.pages[at]; !ok {
-				return fmt.Errorf("%v is removed and was not there", at)
+				return fmt.Errorf("page %v was removed, but it is not stored", at)
 			}
 			delete(r.pages, at)
 		}
 	case "BlockStored":
 		size, ids := int(e["block_size"].(uint64)), e["token_ids"].([]any)
 		if len(ids) != size*len(hashes) {
-			return fmt.Errorf("%d tokens in %d pages of %d", len(ids), len(hashes), size)
+			return fmt.Errorf("event with %d tokens for %d pages of %d tokens", len(ids), len(hashes), size)
 		}
 		salt, _ := e["cache_salt"].(string)
 		p := page{salt: salt}
@@ -128,7 +128,7 @@ func (r *reader) event(e map[string]any) error {
 		p.first = e["parent_block_hash"] == nil
 		if keys, ok := e["extra_keys"].([]any); ok != (p.first && salt != "") || ok && (len(keys) != len(hashes) ||
 			keys[0].([]any)[0] != salt) {
-			return fmt.Errorf("extra keys %v of a page with salt %q", e["extra_keys"], salt)
+			return fmt.Errorf("the extra keys are %v for a page with salt %q", e["extra_keys"], salt)
 		}
 		for i, h := range hashes {
 			p.id, p.tokens = h.(uint64), nil

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// encoder writes one batch: [time, [events], rank]. Pages that follow each other in a prompt become one event, and so
-// do pages that are removed together.
+// encoder writes one batch: [time, [events], rank]. Consecutive stored pages of a prompt become one event; pages that
+// are removed together also become one event.
 type encoder struct {
 	events []byte
 	count  int
 
 	run []*page // pages of the event that is not written yet
-	in  Medium  // their tier
+	in  Medium  // tier of the pages in run
 	ids []uint64
 }
 
-// stored adds a page.
+// stored adds a stored page.
 func (e *encoder) stored(m Medium, p *page) {
 	if n := len(e.run); n > 0 {
 		last := e.run[n-1]
@@ -30,7 +30,7 @@ func (e *encoder) stored(m Medium, p *page) {
 	e.run, e.in = append(e.run, p), m
 }
 
-// removed adds a page that is gone.
+// removed adds a removed page.
 func (e *encoder) removed(m Medium, id uint64) {
 	if len(e.ids) == 0 || e.in != m {
 		e.flush()
@@ -38,7 +38,7 @@ func (e *encoder) removed(m Medium, id uint64) {
 	e.ids, e.in = append(e.ids, id), m
 }
 
-// cleared adds the end of every page.
+// cleared adds the event that all pages were removed.
 func (e *encoder) cleared() {
 	e.flush()
 	e.count++
@@ -64,7 +64,7 @@ func (e *encoder) flush() {
 	}
 }
 
-// maxEncoded is how much memory is kept for encoding the next batch.
+// maxEncoded is the maximum size of the buffer that is kept for encoding the next batch, in bytes.
 const maxEncoded = 1 << 20
 
 // batch ends the batch and returns its bytes, or nil if it has no events. The encoder is empty afterwards.
@@ -78,13 +78,13 @@ func (e *encoder) batch(now time.Time) []byte {
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(float64(now.UnixNano())/1e9))
 	b = append(appendArray(b, e.count), e.events...)
 	if e.events, e.count = e.events[:0], 0; cap(e.events) > maxEncoded {
-		e.events = nil // of a snapshot, which comes once for each reader
+		e.events = nil // the buffer of a snapshot is released, because snapshots are rare
 	}
-	return append(b, 0) // the rank among replicas of one process: there is one
+	return append(b, 0) // rank among replicas in this process; there is only one
 }
 
-// appendStored writes consecutive pages of a prompt. extra_keys has one entry for each page, as in vLLM: the salt
-// belongs to the first page of a prompt. cache_salt contains the salt in every event, for readers that join later.
+// appendStored writes consecutive pages of a prompt. extra_keys has one entry for each page, as in vLLM: only the entry
+// of the first page of a prompt has the salt. cache_salt has the salt in every event, for readers that join later.
 func appendStored(b []byte, m Medium, run []*page) []byte {
 	first := run[0]
 	fields := byte(9)

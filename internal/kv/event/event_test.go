@@ -38,7 +38,7 @@ func newCache(t testing.TB, pages int, seed uint64, l prefix.Listener) *cache {
 	return c
 }
 
-// store makes a prompt of a few pages reusable and releases it. If pages are missing, it evicts others.
+// store makes a prompt of a few pages reusable and releases it. If no page is free, it evicts other pages.
 func (c *cache) store() {
 	root := c.index.Root(nil)
 	prompt := c.tokens()
@@ -114,7 +114,7 @@ func (c *cache) count() (n int) {
 // check returns an error unless the reader has exactly the pages of the cache.
 func (c *cache) check(r *reader) error {
 	if len(r.pages) != c.count() {
-		return fmt.Errorf("the reader knows %d pages, the cache has %d", len(r.pages), c.count())
+		return fmt.Errorf("the reader has %d pages, the cache %d pages", len(r.pages), c.count())
 	}
 	for range 50 {
 		prompt := c.tokens()
@@ -223,7 +223,8 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	if got := tell(); len(got) != 6 || got[place{CPU, 2}].salt != "s\uFFFD" || got[place{Storage, 2}].parent != 1 {
 		t.Fatalf("%v", got)
 	}
-	// The salt of a root is known only from pages of the device: without such a page, its pages are not published.
+	// The salt of a root becomes known only with a page of the device: before that, pages of the root in other tiers
+	// are not published.
 	cpu.Stored(prefix.Stored{Hash: prefix.Hash{31: 7}, Parent: prefix.Hash{31: 6}, Root: prefix.Hash{31: 6},
 		Tokens: []int32{1, 2}})
 	// The root of prompts without a salt is known from the start.
@@ -236,10 +237,10 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	cpu.Removed(prefix.Hash{31: 9})
 	gpu.Cleared()
 	if got := tell(); len(got) != 4 {
-		t.Fatalf("the other tiers keep their pages: %v", got)
+		t.Fatalf("pages after the removal, want those of the other tiers: %v", got)
 	}
 	cpu.Removed(b)
-	cpu.Removed(prefix.Hash{31: 3}) // never stored: nothing is reported
+	cpu.Removed(prefix.Hash{31: 3}) // this page was never stored, so nothing is published
 	disk.Cleared()
 	cpu.Removed(a)
 	if got := tell(); len(got) != 0 {
@@ -278,11 +279,12 @@ func open(t *testing.T) *Publisher {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	p.Listener(GPU).(listener).Root(prefix.Hash{}) // pages that tests invent for other tiers have no salt
+	// The pages that tests store in other tiers belong to this root without a salt.
+	p.Listener(GPU).(listener).Root(prefix.Hash{})
 	return p
 }
 
-// dial connects as a peer.
+// dial connects to a publisher as a peer with the given configuration.
 func dial(t *testing.T, to net.Addr, as zmtp.Config) (*zmtp.Conn, net.Conn) {
 	t.Helper()
 	c, err := net.Dial("tcp", to.String())
@@ -312,7 +314,7 @@ type follower struct {
 	reader reader
 	last   uint64
 	gaps   int
-	lose   func() bool // whether the next live frame is lost
+	lose   func() bool // reports whether the next live frame is lost
 }
 
 func follow(t *testing.T, p *Publisher) *follower {
@@ -338,7 +340,7 @@ func (f *follower) next() error {
 		return err
 	}
 	if len(m) != 3 || string(m[0]) != "kv@here@m" || len(m[1]) != 8 {
-		return fmt.Errorf("a message of %d frames, topic %q", len(m), m[0])
+		return fmt.Errorf("a message has %d frames and topic %q", len(m), m[0])
 	}
 	seq := binary.BigEndian.Uint64(m[1])
 	if f.lose != nil && f.lose() {
@@ -367,17 +369,17 @@ func (f *follower) replay(from uint64) error {
 			return err
 		}
 		if len(m) != 4 || len(m[0]) != 0 || string(m[1]) != "kv@here@m" {
-			return fmt.Errorf("a replay of %d frames", len(m))
+			return fmt.Errorf("a replay message has %d frames", len(m))
 		}
 		if len(m[3]) == 0 {
 			if !bytes.Equal(m[2], endOfReplay) {
-				return fmt.Errorf("a replay ends with number %x", m[2])
+				return fmt.Errorf("the last message of a replay has number %x", m[2])
 			}
 			return nil
 		}
 		seq := binary.BigEndian.Uint64(m[2])
 		if seq < from {
-			return fmt.Errorf("asked for a replay from %d, got %d", from, seq)
+			return fmt.Errorf("requested a replay from %d, got a batch with number %d", from, seq)
 		}
 		f.last = seq
 		if err := f.reader.apply(m[3]); err != nil {
@@ -390,7 +392,7 @@ func (f *follower) replay(from uint64) error {
 func (f *follower) settle(p *Publisher, c *cache) {
 	f.t.Helper()
 	c.store()
-	c.index.Clear(nil) // makes sure that a batch follows, even if nothing is stored
+	c.index.Clear(nil) // forces a batch even if nothing was stored
 	c.store()
 	marker := prefix.Hash{31: byte(c.random.Uint32()), 30: byte(c.random.Uint32()), 29: 1}
 	p.Listener(Storage).Stored(prefix.Stored{Hash: marker, Tokens: make([]int32, testTokens)})
@@ -433,7 +435,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	f.lose = nil
 	f.settle(p, c)
 	if f.gaps == 0 {
-		t.Error("no frame was lost: not the case this test is about")
+		t.Error("no frame was lost, so the test checks nothing")
 	}
 	f.conn.Close()
 	for range 100 {
@@ -442,7 +444,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	f.join(p)
 	f.settle(p, c)
 
-	// The server is restarted, and its sequence numbers continue.
+	// The server is restarted; its sequence numbers are higher than before.
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +456,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	c.store()
 	f.settle(p, c)
 	if f.last <= before {
-		t.Errorf("numbers went from %d to %d", before, f.last)
+		t.Errorf("sequence numbers went from %d to %d after a restart", before, f.last)
 	}
 }
 
@@ -464,14 +466,15 @@ func TestAReplayOlderThanWhatIsKeptIsTheWholeState(t *testing.T) {
 		h.add(frame{i, []byte{1}})
 	}
 	if h.oldest() != 5 || len(h.since(0)) != maxKept || len(h.since(maxKept)) != 5 || len(h.since(1<<40)) != 0 {
-		t.Errorf("oldest %d, %d and %d", h.oldest(), len(h.since(0)), len(h.since(maxKept)))
+		t.Errorf("the oldest number is %d; %d batches since 0, %d since maxKept", h.oldest(), len(h.since(0)),
+			len(h.since(maxKept)))
 	}
 	h = history{}
 	for i := range uint64(4) {
 		h.add(frame{i, make([]byte, maxKeptBytes/2)})
 	}
 	if len(h.frames) != 2 {
-		t.Errorf("%d frames of half the bytes", len(h.frames))
+		t.Errorf("%d frames of half the maximum size are kept", len(h.frames))
 	}
 	p := open(t)
 	c := newCache(t, 50, 5, p.Listener(GPU))
@@ -479,7 +482,7 @@ func TestAReplayOlderThanWhatIsKeptIsTheWholeState(t *testing.T) {
 	p.Run(Topic("here", "m"))
 	f := &follower{t: t, reader: reader{pages: map[place]page{}}}
 	f.dealer, _ = dial(t, p.ReplayAddr(), asDealer)
-	for c.check(&f.reader) != nil { // until the first batch was published
+	for c.check(&f.reader) != nil { // waits until the first batch is published
 		if err := f.replay(0); err != nil {
 			t.Fatal(err)
 		}
@@ -492,6 +495,20 @@ func TestAReplayOlderThanWhatIsKeptIsTheWholeState(t *testing.T) {
 	}
 }
 
+// The state that a new subscriber gets is counted as a snapshot, not as a replay.
+func TestJoinsAreCountedAsSnapshots(t *testing.T) {
+	p := open(t)
+	newCache(t, 50, 5, p.Listener(GPU)).store()
+	p.Run(Topic("here", "m"))
+	for n := range int64(3) {
+		follow(t, p)
+		await.True(t, "the state was sent", func() bool { s := p.Stats(); return s.Snapshots+s.Replays > n })
+		if s := p.Stats(); s.Snapshots != n+1 || s.Replays != 0 || int64(s.Subscribers) != n+1 {
+			t.Errorf("after %d joins: counters %+v", n+1, s)
+		}
+	}
+}
+
 // A subscriber that never reads loses frames; the cache and other subscribers are not affected.
 func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	p := open(t)
@@ -501,7 +518,7 @@ func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	slow := follow(t, p)
 	big := prefix.Stored{Tokens: make([]int32, 2048)}
 	await.True(t, "frames are dropped", func() bool {
-		for range 20 { // a change would wait forever if it waited for the subscriber
+		for range 20 { // these changes would block if they waited for the subscriber
 			p.Listener(CPU).Stored(big)
 			p.Listener(CPU).Removed(big.Hash)
 			time.Sleep(50 * time.Microsecond)
@@ -544,7 +561,7 @@ func TestOthersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := d.Read(); err != nil || len(m) != 4 {
-		t.Errorf("%d frames, %v", len(m), err)
+		t.Errorf("got %d frames, error %v", len(m), err)
 	}
 	conn.Close()
 	if s := p.Stats(); s.Refused != 6 {
@@ -556,11 +573,11 @@ func TestOthersAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{Endpoint: "tcp://" + p.Addr().String()}); err == nil {
-		t.Error("a port that is taken")
+		t.Error("New accepted a port that is already in use")
 	}
 }
 
-// The publisher continues for any bytes that subscribers send.
+// The publisher continues to run, whatever bytes subscribers send.
 func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("\x01kv@"), []byte("\x00kv@"))
 	f.Add([]byte{}, []byte{2})
@@ -569,7 +586,7 @@ func FuzzSubscription(f *testing.F) {
 		topic := []byte("kv@here@m")
 		joined := s.filter(topic, [][]byte{a})
 		if joined != s.wants(topic) {
-			t.Fatal("joined without wanting, or the reverse")
+			t.Fatal("the peer joined without a subscription, or subscribed without joining")
 		}
 		s.filter(topic, [][]byte{b})
 		s.filter(topic, [][]byte{a, b})

@@ -6,8 +6,8 @@ type frame struct {
 	payload []byte
 }
 
-// size returns the memory of its payload: allocations below 32 KiB are rounded up by up to an eighth, larger ones to a
-// multiple of 8 KiB.
+// size returns the memory of its payload: Go rounds allocations below 32 KiB up by at most an eighth, and larger
+// allocations to a multiple of 8 KiB.
 func (f *frame) size() int {
 	n := cap(f.payload)
 	if n < 32<<10 {
@@ -18,7 +18,7 @@ func (f *frame) size() int {
 
 // Limits of the batches that are kept for replays.
 const (
-	maxKept      = 10_000 // batches
+	maxKept      = 10_000 // number of batches
 	maxKeptBytes = 64 << 20
 )
 
@@ -38,7 +38,7 @@ func (h *history) add(f frame) {
 	}
 }
 
-// oldest returns the first number that is kept; at least one batch is always kept.
+// oldest returns the number of the oldest kept batch; at least one batch is always kept.
 func (h *history) oldest() uint64 { return h.frames[0].seq }
 
 // since returns every kept batch from a number on.

@@ -12,21 +12,21 @@ import (
 	"sparrow/internal/kv/event/zmtp"
 )
 
-// Bounds of a connection.
+// Limits of a connection.
 const (
 	handshakeTime = 10 * time.Second
-	writeTime     = 60 * time.Second // for a peer to take a message; then it is dropped
-	maxQueued     = 4096             // batches that wait for a subscriber
-	maxQueuedSize = 64 << 20         // their bytes; one batch always fits
-	maxFilters    = 64               // topics that a subscriber may name
-	maxFrameRead  = 4096             // bytes of a frame that a peer sends: a topic, or a number
+	writeTime     = 60 * time.Second // maximum time for a peer to receive a message; after it the peer is dropped
+	maxQueued     = 4096             // maximum number of batches that wait for a subscriber
+	maxQueuedSize = 64 << 20         // maximum size of the waiting batches, in bytes; one batch of any size always fits
+	maxFilters    = 64               // maximum number of topics that a subscriber may have
+	maxFrameRead  = 4096             // maximum size of a frame that a peer sends, in bytes: a topic, or a number
 )
 
 // peer is a connection of a subscriber, or of a client that requests replays.
 type peer struct {
 	conn  net.Conn
 	queue chan frame
-	bytes atomic.Int64 // in queue
+	bytes atomic.Int64 // bytes of the batches in queue
 
 	mu      sync.Mutex
 	filters [][]byte
@@ -61,7 +61,7 @@ func (s *peer) subscribed() bool {
 	return len(s.filters) > 0
 }
 
-// open does the handshake; nil means that the peer was refused.
+// open performs the handshake with a peer. It returns nil if the peer is refused.
 func (p *Publisher) open(s *peer, c zmtp.Config) *zmtp.Conn {
 	s.conn.SetDeadline(p.now().Add(handshakeTime))
 	z, err := zmtp.Open(s.conn, c)
@@ -89,7 +89,7 @@ func (p *Publisher) subscriber(s *peer) {
 				s.bytes.Add(-int64(len(f.payload)))
 				s.conn.SetWriteDeadline(time.Now().Add(writeTime))
 				if z.Write(p.topic, f.number(), f.payload) != nil {
-					s.conn.Close() // ends the reader too
+					s.conn.Close() // also ends the goroutine that reads
 					return
 				}
 			case <-done:
@@ -115,7 +115,7 @@ func (p *Publisher) subscriber(s *peer) {
 // filter applies a subscription or its end, and reports whether the subscriber has just subscribed to the topic.
 func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	if len(m) != 1 || len(m[0]) == 0 || m[0][0] > 1 {
-		return false // not a subscription; publishers read nothing else
+		return false // the message is not a subscription; publishers ignore all other messages
 	}
 	before := s.wants(topic)
 	s.mu.Lock()

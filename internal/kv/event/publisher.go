@@ -19,25 +19,28 @@ var ErrEndpoint = errors.New("kv/event: endpoint")
 
 // Config holds the addresses at which events are published.
 type Config struct {
-	// Endpoint is where subscribers connect, such as tcp://*:5557.
+	// Endpoint is the address to which subscribers connect, such as tcp://*:5557.
 	Endpoint string
-	// Replay is the address where subscribers request missed batches; empty is the port after Endpoint's.
+	// Replay is the address where subscribers request missed batches; empty means the host of Endpoint and the next
+	// port.
 	Replay string
 	// Salt returns the published form of a page's salt; nil publishes salts unchanged.
 	Salt func([]byte) string
-	// Log receives a line for each peer that is refused; nil is silent.
+	// Log receives a line for each peer that is refused; nil logs nothing.
 	Log *slog.Logger
 }
 
 // Stats has counters of published events. Counters only grow.
 type Stats struct {
 	Subscribers int
-	Sequence    uint64 // the latest number
-	Batches     int64  // numbered and sent
-	Dropped     int64  // frames that did not fit the queue of a subscriber
-	Replays     int64  // answered from the latest batches
-	Snapshots   int64  // the whole state, to those who joined or asked for more than is kept
-	Refused     int64  // connections that did not speak the protocol, or were too many
+	Sequence    uint64 // number of the latest batch
+	Batches     int64  // number of batches that were numbered and sent
+	Dropped     int64  // number of frames that did not fit in the queue of a subscriber
+	Replays     int64  // number of replays answered from the kept batches
+	// Snapshots is the number of times that the whole state was sent, to subscribers that joined or requested older
+	// batches than are kept.
+	Snapshots int64
+	Refused   int64 // number of connections that were refused because of their protocol or their number
 }
 
 // Publisher publishes the changes of one cache.
@@ -48,17 +51,17 @@ type Publisher struct {
 	replay net.Listener
 
 	mu     sync.Mutex
-	peers  map[*peer]bool // subscribers and those who ask for replays
+	peers  map[*peer]bool // subscribers, and clients that request replays
 	closed bool
 
-	joined chan *peer        // subscribers that want the state
+	joined chan *peer        // subscribers that joined and need the whole state
 	asked  chan replayAsk    // requests for a replay
 	stop   chan struct{}     // closed by Close
 	tasks  sync.WaitGroup    // goroutines of Run
-	topic  []byte            // set by Run, before any goroutine
+	topic  []byte            // set by Run before any goroutine starts
 	now    func() time.Time  // replaced in tests
-	length int               // of a subscriber's queue
-	count  publisherCounters // any goroutine
+	length int               // maximum number of batches in a subscriber's queue
+	count  publisherCounters // changed by any goroutine
 }
 
 type publisherCounters struct {
@@ -66,7 +69,7 @@ type publisherCounters struct {
 	batches, dropped, replays, snapshots, refused atomic.Int64
 }
 
-// New opens the ports. Changes are collected from now on, and sent once Run has been called.
+// New opens the ports. Changes are collected from this call on, and sent after Run is called.
 func New(c Config) (*Publisher, error) {
 	host, port, err := parse(c.Endpoint)
 	if err != nil {
@@ -74,7 +77,7 @@ func New(c Config) (*Publisher, error) {
 	}
 	again, next := host, port+1
 	if port == 0 {
-		next = 0 // the system chooses both
+		next = 0 // the system chooses both ports
 	}
 	if c.Replay != "" {
 		if again, next, err = parse(c.Replay); err != nil {
@@ -95,14 +98,15 @@ func New(c Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Addr and ReplayAddr are the addresses on which the publisher listens.
+// Addr and ReplayAddr return the addresses on which the publisher listens.
 func (p *Publisher) Addr() net.Addr       { return p.events.Addr() }
 func (p *Publisher) ReplayAddr() net.Addr { return p.replay.Addr() }
 
-// Listener takes the changes of the device's cache, or of another tier, from any goroutine.
+// Listener returns a listener that publishes the changes of the device's cache, or of another tier. Any goroutine may
+// call the listener.
 func (p *Publisher) Listener(m Medium) prefix.Listener { return listener{p.queue, m} }
 
-// parse reads tcp://HOST:PORT; a host of * is every address of the machine.
+// parse parses tcp://HOST:PORT; the host * means all addresses of the machine.
 func parse(endpoint string) (host string, port int, err error) {
 	address, ok := strings.CutPrefix(endpoint, "tcp://")
 	host, text, bad := net.SplitHostPort(address)
@@ -176,7 +180,8 @@ func (p *Publisher) publish() {
 	known, kept := newState(), history{}
 	var out encoder
 	var list []change
-	// Readers of an earlier server at this address must drop the pages of that server.
+	// Readers that knew an earlier server at this address must drop its pages, so the state begins with
+	// AllBlocksCleared.
 	seq := uint64(p.now().UnixMicro())
 	out.cleared()
 	p.send(&kept, seq, out.batch(p.now()))
@@ -209,7 +214,7 @@ func (p *Publisher) publish() {
 	}
 }
 
-// send keeps a batch and passes it to every subscriber.
+// send stores a batch in the history and passes it to every subscriber.
 func (p *Publisher) send(kept *history, seq uint64, payload []byte) {
 	f := frame{seq, payload}
 	kept.add(f)
@@ -252,7 +257,7 @@ func (p *Publisher) accept(l net.Listener, serve func(*peer)) {
 	}
 }
 
-// maxPeers bounds connections, subscribers and replays together.
+// maxPeers is the maximum number of connections, of subscribers and for replays together.
 const maxPeers = 256
 
 func (p *Publisher) enter(each *peer) bool {

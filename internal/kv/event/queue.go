@@ -12,12 +12,12 @@ import (
 type queue struct {
 	mu    sync.Mutex
 	list  []change
-	limit int           // length at which list is reduced
-	wake  chan struct{} // capacity 1
+	limit int           // length of list at which it is reduced
+	wake  chan struct{} // signals the publisher that the list is not empty; capacity 1
 	salt  func([]byte) string
 }
 
-// minQueue is the length below which reducing is not worth it.
+// minQueue is the minimum length of a queue that is reduced; a shorter queue needs little memory.
 const minQueue = 4096
 
 func newQueue(salt func([]byte) string) *queue {
@@ -44,7 +44,7 @@ func (q *queue) add(c change) {
 	}
 }
 
-// take empties the queue. The caller owns the slice; spare is the slice that is filled next.
+// take empties the queue. The caller owns the returned slice; the queue continues with spare.
 func (q *queue) take(spare []change) []change {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,9 +60,9 @@ type place struct {
 }
 
 // reduce drops every page that was stored and removed again. At most two changes are left for each page that existed
-// before or exists now: the cache bounds both.
+// before or exists now: the size of the cache limits both.
 func reduce(list []change) []change {
-	at := map[place]int{} // of the latest stored
+	at := map[place]int{} // index of the latest stored change of each page
 	for i := range list {
 		c := &list[i]
 		p := place{c.medium, c.id}
@@ -86,7 +86,7 @@ type listener struct {
 }
 
 func (l listener) Stored(s prefix.Stored) {
-	// MessagePack's text is UTF-8; salts of files may be any bytes.
+	// Text in MessagePack is UTF-8, but salts read from files may be any bytes.
 	salt := strings.ToValidUTF8(l.queue.salt(s.Salt), "\uFFFD")
 	l.queue.add(change{kind: stored, medium: l.medium, page: page{id: shortHash(&s.Hash),
 		parent: shortHash(&s.Parent), first: s.Parent == s.Root, root: shortHash(&s.Root), salt: salt,

@@ -1,26 +1,26 @@
 package event
 
-// state is the state of a reader of every batch: the pages of each tier, in the order they were stored. A page's parent
+// state is what a reader of all batches knows: the pages of each tier, in the order they were stored. A page's parent
 // is stored before it, so that readers can replay the order.
 type state struct {
 	tiers [mediums]pages
-	// roots are the salts by root, from pages of the device. Events of tiers after it have only the root of a page:
+	// roots holds the salt of each root, from pages of the device. Events of other tiers have only the root of a page:
 	// pages whose salt is unknown, because no request has used it since the start, are omitted.
 	roots     map[uint64]string
 	rootBytes int
 }
 
-// maxRootBytes bounds the memory of stored salts; rootBytes is the overhead of each.
+// maxRootBytes is the maximum memory of stored salts; rootBytes is the overhead of one salt.
 const (
 	maxRootBytes = 8 << 20
 	rootBytes    = 96
 )
 
-// pages are the pages of one tier.
+// pages holds the pages of one tier.
 type pages struct {
 	byID  map[uint64]*change
 	order []*change
-	holes int // entries of order that are gone
+	holes int // number of entries of order whose pages were removed
 }
 
 func newState() *state {
@@ -43,7 +43,7 @@ func (s *state) apply(list []change, out *encoder) {
 			if !s.name(c) {
 				continue
 			}
-			t.drop(c.id) // stored again without having been removed
+			t.drop(c.id) // the page is stored again without having been removed
 			kept := *c
 			t.byID[c.id] = &kept
 			t.order = append(t.order, &kept)
@@ -58,19 +58,20 @@ func (s *state) apply(list []change, out *encoder) {
 	}
 }
 
-// name finds the salt of a page, or stores it, and reports whether it is known.
+// name sets the salt of a page from the salt of its root, or stores the salt of the root, and reports whether the salt
+// is known.
 func (s *state) name(c *change) (known bool) {
 	if c.medium != GPU {
 		c.salt, known = s.roots[c.root]
 		return known
 	}
 	if salt, known := s.roots[c.root]; known && salt == c.salt {
-		c.salt = salt // all pages of a root share its memory
+		c.salt = salt // all pages of a root share the memory of its salt
 		return true
 	}
 	n := len(c.salt) + rootBytes
 	if s.rootBytes+n > maxRootBytes {
-		plain := map[uint64]string{} // a map does not shrink
+		plain := map[uint64]string{} // a new map, because a map does not release memory
 		for root, salt := range s.roots {
 			if salt == "" {
 				plain[root] = ""
@@ -102,7 +103,7 @@ func (s *state) clear(m Medium, out *encoder) {
 	s.tiers[m] = pages{byID: map[uint64]*change{}}
 }
 
-// whole appends the events that give any reader this state.
+// whole appends the events that bring any reader to this state.
 func (s *state) whole(out *encoder) {
 	out.cleared()
 	for m := range s.tiers {

@@ -6,7 +6,7 @@ import (
 )
 
 // Check walks the whole index and returns the first violated invariant, wrapped in ErrCorrupt. Its time is proportional
-// to the size of the index and is meant for tests and for diagnosis.
+// to the size of the index. Check is meant for tests and for diagnosis.
 func (ix *Index) Check() error {
 	c := checker{Index: ix, live: make([]bool, len(ix.nodes)), rank: make([]int, len(ix.nodes))}
 	for _, walk := range []func() error{c.unusedNodes, c.hashes, c.entries, c.children, c.twins, c.idleList, c.memory} {
@@ -17,11 +17,12 @@ func (ix *Index) Check() error {
 	return nil
 }
 
-// checker is the scratch of one Check. Checks run in order: a later one relies on the results of earlier ones.
+// checker holds the memory of one call of Check. Its checks run in order: later checks rely on the results of earlier
+// checks.
 type checker struct {
 	*Index
-	live []bool // [nodes] not in the list of unused nodes
-	rank []int  // [nodes] place in the idle list from 1, 0 for entries in use
+	live []bool // [nodes] the node is not in the list of unused nodes
+	rank []int  // [nodes] place in the idle list, from 1; 0 for entries in use
 }
 
 func (c *checker) node(n int32) bool { return n >= 0 && int(n) < len(c.nodes) && c.live[n] }
@@ -40,7 +41,8 @@ func (c *checker) unusedNodes() error {
 	return nil
 }
 
-// hashes checks that every live node is in the table once, in the bucket of its hash, and that no other node is in it.
+// hashes checks that every live node is in the table once, in the bucket of its hash, and that no other node is in the
+// table.
 func (c *checker) hashes() error {
 	found := make([]bool, len(c.nodes))
 	count, err := c.byHash.check(func(n int32) error {
@@ -197,8 +199,8 @@ func (c *checker) count(is func(int32) bool) int {
 	return count
 }
 
-// check visits every slot of a table and tests that it is where find looks for it and the only one of its hash. visit
-// returns an error for a slot it does not expect, which also ends a loop.
+// check visits every slot of a table and tests that find returns this slot for its hash. visit returns an error for a
+// slot that it does not expect, such as a slot that is visited twice; this also ends the check of a circular bucket.
 func (t *table) check(visit func(int32) error) (count int, err error) {
 	seen := map[Hash]bool{}
 	for b := range t.heads {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestCheckFindsEveryBrokenRule breaks one rule at a time and checks that Check reports it. The index has two roots,
-// branches, a duplicate, idle pages, evicted hashes.
+// branches, duplicates, idle pages and evicted hashes.
 func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	build := func(t *testing.T) *Index {
 		ix := newIndex(t, Config{Pages: 16, PageTokens: 2})
@@ -77,7 +77,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		{"idle entries are miscounted", func(ix *Index) { ix.idle.count++ }, "idle list of 3"},
 		{"evicted hashes are miscounted", func(ix *Index) { ix.ghosts.count++ }, "evicted hashes"},
 		{"an evicted hash changed", func(ix *Index) {
-			// Until the key belongs in another bucket.
+			// The key is changed until it belongs in another bucket.
 			for ok := true; ok; ok = ix.ghosts.find(&ix.ghosts.keys[0]) != none {
 				ix.ghosts.keys[0][0]++
 			}
@@ -87,7 +87,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 			ix := build(t)
 			c.hurt(ix)
 			if err := ix.Check(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -6,11 +6,11 @@
 //
 // A page is identified by a chained hash: SHA-256 over the hash of the page before it and its own tokens. The chain
 // starts at a root that covers the layout of the cache and the tenant's salt, so equal hashes mean equal positions,
-// equal tokens before, equal layout and equal tenant. SHA-256 because a tenant must not be able to craft a page that
-// answers for another tenant's, and because hashes leave the process in events, where a per-process hash would mean
-// nothing. It costs about 0.3 us for a page of 64 tokens, and a lookup mostly avoids it by comparing tokens with the
-// page stored last. Every hit compares the tokens and the parent too: a collision of page hashes loses a hit, it never
-// serves a wrong page.
+// equal tokens before, equal layout and equal tenant. SHA-256 is used because a tenant must not be able to craft a page
+// that is found for another tenant's prompt, and because hashes leave the process in events, where a per-process hash
+// would be useless. The hash takes about 0.3 us for a page of 64 tokens, and a lookup mostly avoids it by first
+// comparing tokens with the newest stored page. Every hit also compares the tokens and the parent: a collision of page
+// hashes loses a hit, but never gives a wrong page.
 //
 // Entries form a tree and these three rules hold between calls; Check tests them:
 //
@@ -25,10 +25,10 @@
 // The package holds page numbers only and never touches cache memory. One goroutine uses an Index at a time.
 package prefix
 
-// Page is the number of a page: the same in every layer and in every stream of the cache.
+// Page is the number of a page. It is equal in every layer and in every stream of the cache.
 type Page int32
 
-// None stands for the absence of a page: it is the parent of the first page of a prompt.
+// None means that there is no page: it is the parent of the first page of a prompt.
 const None Page = -1
 
 // none ends the lists of entries.

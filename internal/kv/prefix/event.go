@@ -3,11 +3,11 @@ package prefix
 // Listener is called when the set of reusable pages changes, in order, by the goroutine that uses the Index. It must
 // not call the Index.
 type Listener interface {
-	// Stored: a page became reusable. There is no second call for content that is already stored.
+	// Stored is called when a page became reusable. It is not called again for content that is already stored.
 	Stored(Stored)
-	// Removed: a page is no longer reusable.
+	// Removed is called when a page is no longer reusable.
 	Removed(Hash)
-	// Cleared: no page is reusable any more.
+	// Cleared is called when all pages have ceased to be reusable.
 	Cleared()
 }
 
@@ -17,9 +17,9 @@ type Stored struct {
 	Hash Hash
 	// Parent identifies the page before it; it is Root for the first page of a prompt.
 	Parent Hash
-	// Root identifies layout and salt: pages under different roots never match for one another.
+	// Root identifies layout and salt: pages under one root are never found for prompts under another root.
 	Root Hash
-	// Salt is the salt of Root, where the caller of Add knows it; valid during the call.
+	// Salt is the salt of Root, if the caller of Add knows it; it is valid only during the call.
 	Salt []byte
 	// Tokens are the page's tokens, valid during the call.
 	Tokens []int32

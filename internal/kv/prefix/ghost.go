@@ -1,11 +1,11 @@
 package prefix
 
-// ghosts holds the hashes of the pages evicted last, so that a lookup can distinguish "evicted" from "never stored".
-// The newest hash replaces the oldest.
+// ghosts holds the hashes of recently evicted pages, so that a lookup can distinguish "evicted" from "never stored".
+// When the table is full, a new hash replaces the oldest hash.
 type ghosts struct {
 	table
-	count int // slots filled
-	at    int // slot written next
+	count int // number of filled slots
+	at    int // slot that is written next
 }
 
 func newGhosts(slots int) ghosts { return ghosts{table: newTable(slots)} }

@@ -6,14 +6,15 @@ import (
 	"encoding/hex"
 )
 
-// Hash identifies a page by its content, everything before it, the layout and the salt. It is the same in every
-// process.
+// Hash identifies a page by its content, everything before it, the layout and the salt. Equal content has an equal hash
+// in every process.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// domain separates root hashes from page hashes and from other uses of SHA-256; the number changes with the rule.
+// domain separates root hashes from page hashes and from other uses of SHA-256; the number must change when the
+// computation of hashes changes.
 const domain = "sparrow/kv/prefix/1"
 
 // hasher computes chained hashes in one reused buffer.
@@ -42,7 +43,7 @@ func PageHash(parent Hash, tokens []int32) Hash {
 	return h.page(parent, tokens)
 }
 
-// Chain appends the hashes of the full pages of a prompt to chain: of its first pages, at most limit of them.
+// Chain appends the hashes of the first full pages of a prompt to chain, at most limit hashes.
 func (ix *Index) Chain(root Hash, prompt []int32, limit int, chain []Hash) []Hash {
 	size := ix.cfg.PageTokens
 	for before, i := root, 0; i < min(limit, len(prompt)/size); i++ {

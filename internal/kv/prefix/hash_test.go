@@ -3,8 +3,8 @@ package prefix
 import "testing"
 
 // The literals were computed without this code, with another implementation of SHA-256: sha256(parent || tokens as
-// little-endian int32) under sha256(len||domain||len||identity||len||salt). The literals must not change unless the
-// domain's number does.
+// little-endian int32) under sha256(len||domain||len||identity||len||salt). The literals may change only if the number
+// in domain changes.
 func TestHashesAreTheSameInEveryProcess(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 1, PageTokens: 4, Identity: "bf16+idx/4"})
 	root := ix.Root(nil)

@@ -7,14 +7,14 @@ import (
 
 // Config sizes an Index.
 type Config struct {
-	// Pages is the number of pages of the cache; stored pages are numbered below it.
+	// Pages is the number of pages of the cache; the numbers of stored pages are below this number.
 	Pages int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
 	// Identity names what cached rows depend on in addition to tokens, such as the byte layouts. It is hashed into
 	// every root.
 	Identity string
-	// Listener, when set, is called at every change.
+	// Listener, if set, is called at every change of the set of reusable pages.
 	Listener Listener
 }
 
@@ -23,7 +23,7 @@ type Index struct {
 	cfg    Config
 	hash   hasher
 	nodes  []node // [2*Pages] entries and roots: each root has an entry, each entry a page
-	unused int32  // first free node, linked by next
+	unused int32  // first unused node; unused nodes are linked by next
 	byHash table  // [2*Pages] nodes by hash
 	pages  []slot // [Pages]
 	tokens []int32
@@ -34,17 +34,17 @@ type Index struct {
 // node is an entry, or a root: the common parent, without a page, of the first pages under one layout and salt. Its
 // hash is its key in Index.byHash.
 type node struct {
-	page          Page  // the page that answers lookups; None for a root
-	parent, child int32 // child is the one stored last
-	prev, next    int32 // siblings, newest first
+	page          Page  // page that lookups return; None for a root
+	parent, child int32 // parent node, and the child that was stored last
+	prev, next    int32 // siblings in the list of children, newest first
 	older, newer  int32 // neighbours in the list of idle entries
 	idle          bool
 }
 
 // slot is the entry of a page.
 type slot struct {
-	node       int32 // its entry, or none
-	prev, next Page  // pages of the same entry, the answering one first
+	node       int32 // node of the page's entry, or none
+	prev, next Page  // neighbours among the pages of one entry; the page that lookups return is first
 }
 
 // New makes an empty index.
@@ -70,23 +70,23 @@ func New(c Config) (*Index, error) {
 type Outcome uint8
 
 const (
-	// Refused: the page stays private, and so must every page after it. Its parent is not stored, it is stored
-	// already, it is not a full page of this index, or another page has its hash.
+	// Refused: the page was not stored, and no page after it can be stored. Its parent is not stored, it is already
+	// stored, it is not a full page of this index, or another page has an equal hash.
 	Refused Outcome = iota
 	// Added: lookups now return the page.
 	Added
-	// Duplicate: the content is stored already. Lookups return this page instead of the present one when that is no
-	// longer in use, or at once if that is idle.
+	// Duplicate: the content is stored already. Lookups return this page instead of the stored page when the stored
+	// page is no longer in use, or at once if the stored page is idle.
 	Duplicate
 )
 
-// Root returns the hash before the first page of a prompt under a salt. Prompts of different salts share no page; an
-// empty salt is one of them.
+// Root returns the hash before the first page of a prompt under a salt. Prompts with different salts share no pages;
+// the empty salt is also a salt.
 func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
 
-// Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root for
-// the first page of a prompt. The page must keep its rows until the index releases it. If an idle page has the same
-// content, that page is no longer needed and is returned as freed; otherwise freed is None.
+// Add makes a page in use reusable. tokens are the tokens of the page and are copied. parent is the page before it, or
+// None under root for the first page of a prompt. The page must keep its rows until the index releases it. If an idle
+// page has equal content, the idle page is no longer needed and is returned as freed; otherwise freed is None.
 func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, freed Page) {
 	if page < 0 || int(page) >= len(ix.pages) || ix.pages[page].node != none || len(tokens) != ix.cfg.PageTokens {
 		return Refused, None
@@ -123,8 +123,8 @@ func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, f
 	return Added, None
 }
 
-// parent returns the parent node of a page that follows the page parent: none for the first page under a root that has
-// no stored pages.
+// parent returns the parent node of a page that follows the page parent: the result is none for the first page under a
+// root that has no stored pages.
 func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	if parent == None {
 		up = ix.byHash.find(root)
@@ -137,15 +137,15 @@ func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	return up, up != none
 }
 
-// Hold marks a stored page that was idle as used. It does nothing for other pages.
+// Hold marks a stored page that was idle as used. Pages that are not stored or not idle do not change.
 func (ix *Index) Hold(page Page) {
 	if n := ix.pages[page].node; n != none && ix.nodes[n].idle {
 		ix.idle.remove(ix.nodes, n)
 	}
 }
 
-// Drop reports that no sequence uses a page any more, and returns whether the index keeps it. A page it does not keep
-// is free. The last page of a prompt must be dropped first.
+// Drop reports that no sequence uses a page any more, and returns whether the index keeps it. A page that the index
+// does not keep is free. The last page of a prompt must be dropped first.
 func (ix *Index) Drop(page Page) (kept bool) {
 	n := ix.pages[page].node
 	if n == none {
@@ -182,7 +182,7 @@ func (ix *Index) Entry(page Page) (Stored, bool) {
 	return s, true
 }
 
-// Evict evicts the page that has been idle longest. It returns false when no page is idle.
+// Evict evicts the page that has been idle longest. It returns false if no page is idle.
 func (ix *Index) Evict() (Page, bool) {
 	n := ix.idle.oldest
 	if n == none {
@@ -212,7 +212,7 @@ func (ix *Index) Clear(freed []Page) []Page {
 	return freed
 }
 
-// Idle returns the number of pages Evict could evict.
+// Idle returns the number of idle pages, which Evict could evict.
 func (ix *Index) Idle() int { return ix.idle.count }
 
 // Has reports whether a page belongs to an entry.

@@ -36,7 +36,7 @@ func TestAddRefusesWhatItCannotStore(t *testing.T) {
 		{"too many tokens", None, 3, "wxyzw"},
 	} {
 		if o, _ := ix.Add(root, c.parent, c.page, tokens(c.tokens)); o != Refused {
-			t.Errorf("%s: outcome %d", c.name, o)
+			t.Errorf("%s: Add returned outcome %d, want Refused", c.name, o)
 		}
 		check(t, ix)
 	}
@@ -49,8 +49,8 @@ func TestTheNextTwinAnswersWhenTheFirstFallsOutOfUse(t *testing.T) {
 		return pages
 	}
 	add(t, ix, "", "abcd", 1)
-	add(t, ix, "", "abcdefgh", 2, 3) // 2 is a duplicate of 1; 3 is the first page with efgh
-	add(t, ix, "", "abcd", 4)        // page 4 is a duplicate, too
+	add(t, ix, "", "abcdefgh", 2, 3) // page 2 is a duplicate of page 1; page 3 is the first page with efgh
+	add(t, ix, "", "abcd", 4)        // page 4 is also a duplicate of page 1
 	if got := answer(); !slices.Equal(got, []int32{1, 3}) {
 		t.Fatalf("pages %v", got)
 	}
@@ -110,7 +110,7 @@ func TestEvictionTakesTheLongestUnusedAndLeavesBeforeParents(t *testing.T) {
 		check(t, ix)
 	}
 	if want := []Page{3, 5, 4, 2, 1}; !slices.Equal(got, want) {
-		t.Errorf("evicted %v, want %v", got, want)
+		t.Errorf("the evicted pages are %v, want %v", got, want)
 	}
 }
 
@@ -131,7 +131,8 @@ func TestClearFreesIdlePagesAndForgetsTheRest(t *testing.T) {
 	if ix.Has(3) || ix.Drop(3) {
 		t.Error("page 3 is still stored")
 	}
-	for _, prompt := range []string{"aabb.", "ee."} { // these were stored and evicted before
+	// The pages of these prompts were stored, and some were evicted before Clear.
+	for _, prompt := range []string{"aabb.", "ee."} {
 		if _, m := ix.Lookup(ix.Root(nil), tokens(prompt), 1, nil); m.Stop != StopUnknown {
 			t.Errorf("%s: %v after Clear", prompt, m)
 		}
@@ -158,12 +159,12 @@ func TestACollisionLosesAHitAndNeverServesAnotherPage(t *testing.T) {
 		tokens []int32
 		stop   Stop
 	}{
-		{"other tokens, same hash", None, []int32{6, 9}, StopCollision},
-		{"same tokens behind another page", 1, []int32{5, 9}, StopCollision},
+		{"other tokens with an equal hash", None, []int32{6, 9}, StopCollision},
+		{"equal tokens after another page", 1, []int32{5, 9}, StopCollision},
 		{"the hash of the root", None, []int32{5, int32(root[0])}, StopCollision},
 	} {
 		if o, _ := ix.Add(root, c.parent, 2, c.tokens); o != Refused {
-			t.Errorf("%s: outcome %d", c.name, o)
+			t.Errorf("%s: Add returned outcome %d", c.name, o)
 		}
 		prompt := append(slices.Clone(c.tokens), 0)
 		if c.parent != None {
@@ -178,10 +179,10 @@ func TestACollisionLosesAHitAndNeverServesAnotherPage(t *testing.T) {
 	// A root whose hash equals that of a stored page finds no page and stores none.
 	other := Hash{9}
 	if o, _ := ix.Add(other, None, 2, []int32{1, 1}); o != Refused {
-		t.Errorf("outcome %d under a root that is a page", o)
+		t.Errorf("Add returned outcome %d under a root whose hash is that of a page", o)
 	}
 	if pages, m := ix.Lookup(other, []int32{5, 9, 0}, 1, nil); pages != nil || m.Stop != StopCollision {
-		t.Errorf("pages %v, %v under a root that is a page", pages, m)
+		t.Errorf("pages %v, match %v under a root whose hash is that of a page", pages, m)
 	}
 }
 
@@ -201,13 +202,13 @@ func TestTheMemoryOfEvictedPagesIsBounded(t *testing.T) {
 	}
 	evict(1)
 	evict(2)
-	evict(2) // the page was stored once
+	evict(2) // the hash of this page is already remembered
 	if why(1) != StopEvicted || why(2) != StopEvicted {
-		t.Errorf("1: %v, 2: %v", why(1), why(2))
+		t.Errorf("reasons: prompt 1 %v, prompt 2 %v", why(1), why(2))
 	}
 	evict(3)
 	if why(1) != StopUnknown || why(2) != StopEvicted || why(3) != StopEvicted {
-		t.Errorf("1: %v, 2: %v, 3: %v", why(1), why(2), why(3))
+		t.Errorf("reasons: prompt 1 %v, prompt 2 %v, prompt 3 %v", why(1), why(2), why(3))
 	}
 }
 
@@ -231,9 +232,9 @@ func TestEventsTellWhatIsReusable(t *testing.T) {
 	aa := ix.hash.page(root, tokens("aa"))
 	bb := ix.hash.page(aa, tokens("bb"))
 	add(t, ix, "", "aabb", 1, 2)
-	add(t, ix, "", "aa", 3) // a duplicate page causes no event
+	add(t, ix, "", "aa", 3) // a duplicate page gives no event
 	drop(ix, 3)
-	drop(ix, 1, 2) // idle pages are reusable
+	drop(ix, 1, 2) // idle pages stay reusable, so there is no event
 	ix.Evict()
 	ix.Clear(nil)
 	want := []string{

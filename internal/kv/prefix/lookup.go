@@ -6,7 +6,7 @@ import "slices"
 // difference.
 const maxSiblings = 64
 
-// Lookup appends to pages the stored pages that hold the beginning of a prompt and states how far they reach. The last
+// Lookup appends to pages the stored pages that hold the beginning of a prompt and reports how far they reach. The last
 // compute tokens are never matched, even if they are stored. Nothing changes: the caller marks the pages as used with
 // Hold.
 func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) ([]int32, Match) {
@@ -44,8 +44,8 @@ func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) (
 	return pages, m
 }
 
-// newest returns the newest child of node up if it is the page of these tokens, else none. For a prompt that is
-// stored once it is the only child, so no hash is computed.
+// newest returns the newest child of node up if it is the page of these tokens, else none. If only one prompt continues
+// there, this entry is the only child, so no hash is computed.
 func (ix *Index) newest(up int32, tokens []int32) int32 {
 	if up != none {
 		if c := ix.nodes[up].child; c != none && ix.same(c, up, tokens) {
@@ -89,8 +89,8 @@ func common(a, b []int32) int {
 	return len(a)
 }
 
-// equal reports whether two pages have the same tokens. Arrays are compared as memory, several times faster than
-// element by element.
+// equal reports whether two pages have the same tokens. Fixed-size arrays are compared as memory, which is several
+// times faster than element by element.
 func equal(a, b []int32) bool {
 	const chunk = 16
 	for len(a) >= chunk && len(b) >= chunk {

@@ -20,14 +20,14 @@ func add(t testing.TB, ix *Index, salt, prompt string, pages ...Page) {
 	parent, size := None, ix.cfg.PageTokens
 	for i, p := range pages {
 		if o, _ := ix.Add(ix.Root([]byte(salt)), parent, p, tokens(prompt[i*size:(i+1)*size])); o == Refused {
-			t.Fatalf("page %d of %q refused", i, prompt)
+			t.Fatalf("Add refused page %d of %q", i, prompt)
 		}
 		parent = p
 	}
 	check(t, ix)
 }
 
-// drop stops using pages, the last one first, and returns the pages that the index does not keep.
+// drop drops pages, the last page first, and returns the pages that the index does not keep.
 func drop(ix *Index, pages ...Page) (freed []Page) {
 	for _, p := range slices.Backward(pages) {
 		if !ix.Drop(p) {
@@ -96,7 +96,7 @@ func TestLookupSaysHowFarItMatchedAndWhyItStopped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			pages, m := ix.Lookup(ix.Root([]byte(c.salt)), tokens(c.prompt), c.compute, nil)
 			if !slices.Equal(pages, c.pages) || m != c.want {
-				t.Errorf("pages %v, %v\nwant  %v, %v", pages, m, c.pages, c.want)
+				t.Errorf("pages %v, match %v\nwant  %v, %v", pages, m, c.pages, c.want)
 			}
 		})
 	}
@@ -118,7 +118,7 @@ func TestLookupNamesADifferenceAmongManyBranches(t *testing.T) {
 		}
 	}
 	if _, m := ix.Lookup(ix.Root(nil), []int32{7, -1, 0}, 1, nil); m.Stop != StopDifferent || m.At != 1 {
-		t.Errorf("%v, want the first difference at token 1", m)
+		t.Errorf("match %v, want the first difference at token 1", m)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestEqualComparesEveryTokenOfAPage(t *testing.T) {
 			b := slices.Clone(a)
 			b[i] = 1
 			if equal(a, b) {
-				t.Errorf("%d tokens, the one at %d differs", n, i)
+				t.Errorf("pages of %d tokens that differ at token %d are reported as equal", n, i)
 			}
 		}
 	}

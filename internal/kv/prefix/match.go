@@ -2,16 +2,16 @@ package prefix
 
 import "fmt"
 
-// Stop states why a lookup matched no further.
+// Stop is the reason why a lookup did not match more of the prompt.
 type Stop uint8
 
-// The reasons a lookup stops.
+// Reasons why a lookup stops.
 const (
-	// StopOff: prefix reuse is switched off.
+	// StopOff: prefix reuse is disabled.
 	StopOff Stop = iota
 	// StopWhole: every full page of the prompt matched; the rest does not fill a page.
 	StopWhole
-	// StopCompute: the next page holds tokens that must be computed, at least the last one.
+	// StopCompute: the next page holds tokens that must be computed, at least the last token of the prompt.
 	StopCompute
 	// StopDifferent: a stored prompt continues differently; Match.At is the first different token.
 	StopDifferent
@@ -21,7 +21,7 @@ const (
 	StopUnknown
 	// StopWindow: more of the prompt is stored, but not the window rows of the token after it.
 	StopWindow
-	// StopCollision: another page has the hash of the next page; it is not used.
+	// StopCollision: another page has the hash of the next page; that page is not used.
 	StopCollision
 
 	// Stops is the number of reasons.
@@ -55,7 +55,7 @@ type Match struct {
 	Prompt int
 	// Stop is the reason why the lookup matched no further.
 	Stop Stop
-	// At is the token at which the lookup stopped: the first different one for StopDifferent, else Tokens.
+	// At is the token at which the lookup stopped: the first different token for StopDifferent, else Tokens.
 	At int
 }
 

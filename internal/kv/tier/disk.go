@@ -34,36 +34,38 @@ const diskQueue = 64
 // disk stores pages as files, one for each page, named by its hash. A file is written under a temporary name and
 // renamed, and carries a checksum: a file truncated by a crash is detected and removed, so fsync is not needed.
 //
-// A file system may hang in any call. After openDisk one goroutine creates and removes files, others read them, and
-// none of them holds mu during a call: lookups never wait.
+// A file system may hang in any call. After openDisk one goroutine creates and removes files and others read them. None
+// of them holds mu during a call of the file system, so lookups never wait.
 type disk struct {
 	dir   string
-	most  int64 // bytes
+	most  int64 // maximum size of all files, in bytes
 	spec  *Spec
 	hears prefix.Listener
 	log   *slog.Logger
 	lock  *os.File
 
-	ctx     context.Context // ends with the tier
+	ctx     context.Context // context that ends with the tier
 	stop    context.CancelFunc
 	writes  chan *Page
-	doom    chan struct{} // capacity 1; doomed is no longer empty
+	doom    chan struct{} // signals that doomed is no longer empty; capacity 1
 	stopped chan struct{}
-	calls   atomic.Int64 // files that were made or removed
+	calls   atomic.Int64 // number of files that were created or removed
 
-	patience time.Duration                  // diskWait
-	load     func(*Page, prefix.Hash) error // read
-	save     func(*Page) error              // file
-	unlink   func(prefix.Hash) error        // removes a page's file
-	reading  chan struct{}                  // one for each read that has not returned
-	late     atomic.Int32                   // of these, the ones that have not in time
-	reads    sync.WaitGroup                 // reads that nothing waits for
+	patience time.Duration                  // maximum time of a read; diskWait except in tests
+	load     func(*Page, prefix.Hash) error // reads a page; replaced in tests
+	save     func(*Page) error              // writes the file of a page; replaced in tests
+	unlink   func(prefix.Hash) error        // removes the file of a page; replaced in tests
+	reading  chan struct{}                  // holds one element for each read that has not returned
+	late     atomic.Int32                   // number of reads in progress that have exceeded their time
+	reads    sync.WaitGroup                 // reads whose results are no longer awaited
 
-	mu      sync.Mutex
-	pages   map[prefix.Hash]*list.Element // of prefix.Hash
-	order   list.List                     // used last in front
-	pending map[prefix.Hash]*Page         // in writes, which holds them: found there until their files are complete
-	doomed  []prefix.Hash                 // given up, and their files are to be removed
+	mu    sync.Mutex
+	pages map[prefix.Hash]*list.Element // list elements that hold a prefix.Hash
+	order list.List                     // order of use, most recently used first
+	// pending holds the pages that wait in writes or are being written; lookups find them until their files are
+	// complete.
+	pending map[prefix.Hash]*Page
+	doomed  []prefix.Hash // dropped pages whose files are to be removed
 	count   Count
 }
 
@@ -261,7 +263,7 @@ func (d *disk) write() {
 			d.keep(p)
 		case <-d.doom:
 		case <-d.ctx.Done():
-			for open = false; len(d.writes) > 0; { // nothing adds to it now
+			for open = false; len(d.writes) > 0; { // no goroutine adds to the queue now
 				d.keep(<-d.writes)
 			}
 		}
@@ -283,7 +285,7 @@ func (d *disk) sweep() {
 		d.calls.Add(1)
 		d.mu.Lock()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.count.Failed++ // what stays is found and checked at the next start
+			d.count.Failed++ // the file stays, and is found and checked at the next start
 		}
 	}
 	d.doomed = nil
@@ -293,7 +295,7 @@ func (d *disk) sweep() {
 func (d *disk) keep(p *Page) {
 	defer p.Drop()
 	d.mu.Lock()
-	wanted := d.pending[p.Hash] == p // Clear may have come between
+	wanted := d.pending[p.Hash] == p // false if Clear dropped the page since it was queued
 	d.mu.Unlock()
 	if !wanted {
 		return
@@ -318,7 +320,7 @@ func (d *disk) keep(p *Page) {
 	}
 }
 
-// file writes a page's file.
+// file writes the file of a page.
 func (d *disk) file(p *Page) (err error) {
 	f, err := os.CreateTemp(d.dir, unfinishedStart)
 	if err != nil {
@@ -326,7 +328,7 @@ func (d *disk) file(p *Page) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // what stays is removed at the next start
+			_ = os.Remove(f.Name()) // if the removal fails, the file is removed at the next start
 		}
 	}()
 	_, err = f.Write(d.spec.AppendHeader(nil, p))
@@ -339,7 +341,7 @@ func (d *disk) file(p *Page) (err error) {
 	return os.Rename(f.Name(), d.path(p.Hash))
 }
 
-// Load reads files one after the other. A page that is not written yet is returned from memory.
+// Load reads files one after the other. A page that is still queued to be written is returned from memory.
 func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	for ; n < len(keys); n++ {
@@ -384,7 +386,7 @@ func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.C
 // lose drops a page that cannot be read. The caller holds mu.
 func (d *disk) lose(k prefix.Hash, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
-		d.count.Failed++ // somebody removed the file
+		d.count.Failed++ // the file was removed by another program
 	} else {
 		d.count.Damaged++
 	}
@@ -392,7 +394,7 @@ func (d *disk) lose(k prefix.Hash, err error) {
 	d.remove(k)
 }
 
-// openRegular opens a regular file for reading. For a FIFO of that name it does not wait for a writer.
+// openRegular opens a regular file for reading. If the path is a FIFO, it does not wait for a writer.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -417,7 +419,7 @@ const closeShare = 5
 // errHangs is the error for a page whose file system does not respond.
 var errHangs = errors.New("tier: the file system does not respond")
 
-// mostReads is the maximum number of concurrent reads. Each read blocks a thread as long as the file system does not
+// mostReads is the maximum number of concurrent reads. Each read blocks one thread while the file system does not
 // respond.
 const mostReads = 16
 
@@ -474,7 +476,8 @@ func (d *disk) read(p *Page, k prefix.Hash) error {
 	if err := d.spec.read(p, k, f, info.Size()); err != nil {
 		return err
 	}
-	now := time.Now() // the order of use outlives the process; where it cannot be written the file counts as older
+	// The modification time stores the order of use across restarts; if it cannot be set, the file counts as older.
+	now := time.Now()
 	_ = os.Chtimes(d.path(k), now, now)
 	return nil
 }
@@ -522,7 +525,7 @@ func (d *disk) Count() Count {
 }
 
 // Close writes queued pages and waits for abandoned reads, unless the disk does not respond, and unlocks the folder;
-// its files stay. The tier is not read any more.
+// its files stay. After Close the tier is not read.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()

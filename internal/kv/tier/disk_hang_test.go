@@ -34,7 +34,7 @@ func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
 	return nil, nil, nil
 }
 
-// load loads pages from a disk and returns how many pages were read and the reason to stop.
+// load loads pages from a disk and returns how many pages were read and why the load stopped.
 func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, string) {
 	return d.Load(ctx, keys, func(context.Context) *Page { return s.Room() }, func(p *Page) bool {
 		p.Drop()
@@ -55,18 +55,18 @@ func TestAFIFOIsNoPage(t *testing.T) {
 		}
 	}
 	if n, why := load(t.Context(), d, s, keys); n != 0 || why != "damaged" {
-		t.Errorf("%d pages came, then %q", n, why)
+		t.Errorf("%d pages were loaded, then %q", n, why)
 	}
 	if _, _, err := openRegular(d.path(keys[1])); err == nil {
 		t.Error("a FIFO was opened")
 	}
 	if d.Count().Pages != 1 {
-		t.Errorf("%d pages are left", d.Count().Pages)
+		t.Errorf("%d pages are left in the tier", d.Count().Pages)
 	}
 }
 
 // A file system that does not respond blocks only one thread, however many requests there are, and Close does not wait
-// for the file system. When the file system responds again, it is used again, and all memory is released.
+// for the file system. When the file system responds again, the tier reads from it again, and all memory is released.
 func TestADiskThatHangs(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})
@@ -79,17 +79,17 @@ func TestADiskThatHangs(t *testing.T) {
 	d.patience = time.Millisecond
 	for range 20 {
 		if n, why := load(t.Context(), d, s, keys); n != 0 || why != noAnswer {
-			t.Fatalf("%d pages came, then %q", n, why)
+			t.Fatalf("%d pages were loaded, then %q", n, why)
 		}
 	}
 	if len(asked) != 1 {
-		t.Errorf("%d reads were begun, want one", len(asked))
+		t.Errorf("%d reads were begun, want one read", len(asked))
 	}
 	close(answers)
 	await.True(t, "reads end", func() bool { return d.late.Load() == 0 && len(d.reading) == 0 })
 	d.patience = time.Hour
 	if n, why := load(t.Context(), d, s, keys); n != 2 {
-		t.Errorf("%d pages came after it answers again, then %q", n, why)
+		t.Errorf("%d pages were loaded after the file system responded again, then %q", n, why)
 	}
 	// In this case requests end while the file system hangs, and then the process ends.
 	answers = make(chan struct{})
@@ -97,11 +97,11 @@ func TestADiskThatHangs(t *testing.T) {
 	leave()
 	for range 10 * mostReads {
 		if n, _ := load(ctx, d, s, keys); n != 0 {
-			t.Fatalf("%d pages came", n)
+			t.Fatalf("%d pages were loaded", n)
 		}
 	}
 	if n := len(d.reading); n == 0 || n > mostReads {
-		t.Errorf("%d reads go on, want some and at most %d", n, mostReads)
+		t.Errorf("%d reads are in progress, want some and at most %d", n, mostReads)
 	}
 	close(answers)
 	await.True(t, "reads end", func() bool { return len(d.reading) == 0 })
@@ -124,16 +124,16 @@ func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
 		s.Clear()
 		await.Value(t, "a file is removed", asked)
 		if s.Has(keys[0]) || d.Count().Pages != 0 {
-			t.Error("a page that was given up is there")
+			t.Error("the tier still has a dropped page")
 		}
 		list := chain(s, 2, 1)
 		s.Keep(list[0], Stored)
 		if !d.Has(list[0].Hash) {
-			t.Error("a page that waits for its file is not there")
+			t.Error("the tier does not have a page that waits for its file")
 		}
 		s.Clear()
 	}()
-	await.Value(t, "nobody waits for the file system", done)
+	await.Value(t, "no call waits for the file system", done)
 	if _, err := os.Stat(d.path(keys[0])); err != nil {
 		t.Error(err)
 	}
@@ -145,7 +145,7 @@ func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
 	await.Value(t, "the writer ends", d.stopped)
 	for _, k := range keys {
 		if _, err := os.Stat(d.path(k)); err == nil {
-			t.Errorf("the file of page %v is left", k)
+			t.Errorf("the file of page %v was not removed", k)
 		}
 	}
 	d.lock, _ = lockFolder(d.dir) // the stack closes it again
@@ -181,7 +181,7 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	})
 	s.host.Clear()
 	if n, why := load(t.Context(), d, s, keys); n != 1 {
-		t.Errorf("%d pages came, then %q", n, why)
+		t.Errorf("%d pages were loaded, then %q", n, why)
 	}
 }
 
@@ -196,9 +196,9 @@ func TestCloseWaitsForReads(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	for len(d.reading) == 0 { // a request that has ended may or may not begin a read
+	for len(d.reading) == 0 { // a load whose context has ended may or may not begin a read
 		if n, why := load(ctx, d, s, keys); n != 0 || why != noAnswer {
-			t.Fatalf("%d pages came, then %q", n, why)
+			t.Fatalf("%d pages were loaded, then %q", n, why)
 		}
 	}
 	var log bytes.Buffer
@@ -232,11 +232,11 @@ func TestAFileThatIsWrittenWhileTheTierIsCleared(t *testing.T) {
 	close(answers)
 	await.True(t, "the page is released", func() bool { return p.refs.Load() == 0 })
 	if c := d.Count(); d.Has(p.Hash) || c.Pages != 0 || c.Stored != stored || c.Failed != 0 {
-		t.Errorf("the tier has the page: %v, %+v", d.Has(p.Hash), c)
+		t.Errorf("the tier has the page: %v, counters %+v", d.Has(p.Hash), c)
 	}
 	d.stop()
 	await.Value(t, "the writer ends", d.stopped)
 	if _, err := os.Stat(d.path(p.Hash)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file of the page is left: %v", err)
+		t.Errorf("the file of the page was not removed: error %v", err)
 	}
 }

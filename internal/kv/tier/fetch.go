@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/kv/tier/resp"
 )
 
-// Fetch loads the pages of one prompt into host memory, in order, a few ahead of its reader.
+// Fetch loads the pages of one prompt into host memory, in order, and a few pages ahead of the reader.
 type Fetch struct {
 	stack *Stack
 	from  []Tier
@@ -19,11 +19,11 @@ type Fetch struct {
 
 	ctx  context.Context
 	stop context.CancelFunc
-	free chan struct{} // one for each page that may be ready
+	free chan struct{} // one element for each page that may be ready
 
 	mu     sync.Mutex
 	ready  []*Page
-	tiers  []string // where the pages came from, one for each that was ready
+	tiers  []string // tier of each page that was ready
 	ended  bool
 	closed bool
 	why    string
@@ -32,12 +32,13 @@ type Fetch struct {
 // Fetch starts to load pages. wake is called, from another goroutine, when Next has new results.
 func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
 
-// FetchFrom is Fetch that also requests pages that no local tier has from another engine, at this host and port.
+// FetchFrom is like Fetch, and also requests pages that no local tier has from another engine at the given host and
+// port.
 func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
 	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
 }
 
-// maxPeers is the maximum number of other engines that are remembered.
+// maxPeers is the maximum number of other engines whose connections and counters are kept.
 const maxPeers = 256
 
 // peer returns another engine as a read-only tier.
@@ -48,10 +49,10 @@ func (s *Stack) peer(address string) Tier {
 	if p == nil {
 		p = newStore("peer", resp.Address{Host: address}, s.patience, s.outside, s.log)
 		p.least = 1
-		close(p.stopped) // nothing is written
+		close(p.stopped) // no goroutine writes to this tier
 		if s.peers == nil || len(s.peers) >= maxPeers {
 			for _, other := range s.peers {
-				_ = other.Close() // its fetches go on; there is nothing to fail
+				_ = other.Close() // its fetches continue; closing it cannot fail
 			}
 			s.peers = map[string]*store{}
 		}
@@ -73,7 +74,7 @@ func (s *Stack) fetch(tiers []Tier, keys []prefix.Hash, wake func()) *Fetch {
 // run requests page after page from the tiers, nearest first.
 func (f *Fetch) run() {
 	var why []string
-	failed := map[string]string{} // what kept a tier from handing over a page that it held
+	failed := map[string]string{} // reason why a tier did not return a page that it had, by tier
 	for at := 0; at < len(f.keys) && f.ctx.Err() == nil; {
 		n := 0
 		why = why[:0]
@@ -105,7 +106,7 @@ func (f *Fetch) run() {
 	f.wake()
 }
 
-// deliver makes a page ready, once there is a free slot for it, and reports whether it did.
+// deliver waits for a free slot and makes a page ready. It returns false if the fetch was closed instead.
 func (f *Fetch) deliver(p *Page, tier string) bool {
 	select {
 	case f.free <- struct{}{}:
@@ -124,7 +125,7 @@ func (f *Fetch) deliver(p *Page, tier string) bool {
 }
 
 // Next returns the next page, with a reference for the caller, and the name of its tier. The page is nil if it has not
-// arrived yet, or will not arrive; in the latter case ended is set.
+// arrived yet, or will not arrive; if it will not arrive, ended is set.
 func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +146,7 @@ func (f *Fetch) Why() string {
 	return f.why
 }
 
-// Close ends the fetch and drops the pages that were not taken. A second call does nothing.
+// Close ends the fetch and drops the pages that were not taken. A second call has no effect.
 func (f *Fetch) Close() {
 	f.stop()
 	f.mu.Lock()

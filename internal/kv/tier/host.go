@@ -8,15 +8,15 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// host stores pages that the device evicted in memory, and keeps the most recently used ones.
+// host stores pages that the device evicted in memory, and keeps the most recently used pages.
 type host struct {
-	most  int  // pages
-	early bool // pages are kept when they become reusable, not only when the device gives them up
+	most  int  // maximum number of pages
+	early bool // pages are stored when they become reusable, not only when the device evicts them
 	hears prefix.Listener
 
 	mu    sync.Mutex
-	pages map[prefix.Hash]*list.Element // of *Page
-	order list.List                     // used last in front
+	pages map[prefix.Hash]*list.Element // list elements that hold a *Page
+	order list.List                     // order of use, most recently used first
 	count Count
 }
 
@@ -26,12 +26,12 @@ func newHost(pages int, l prefix.Listener) *host {
 
 func (h *host) Name() string { return "host" }
 
-// Wants reports whether a page that the device evicts is to be stored: it is unless the tier has it already.
+// Wants reports whether a page that the device evicts is to be stored: it is stored unless the tier already has it.
 func (h *host) Wants(k prefix.Hash, o Occasion) bool {
 	return (o == Leaving || h.early) && h.most > 0 && !h.touch(k)
 }
 
-// touch reports whether the tier has a page, and counts as a use of it.
+// touch reports whether the tier has a page, and marks it as used.
 func (h *host) touch(k prefix.Hash) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *host) evict() bool {
 	return true
 }
 
-// Load returns the pages themselves: nothing is copied.
+// Load delivers the stored pages themselves; their data is not copied.
 func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Context) *Page, deliver func(*Page) bool) (
 	n int, why string) {
 	for ; n < len(keys); n++ {
@@ -91,7 +91,7 @@ func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Contex
 		if p == nil {
 			return n, notHeld
 		}
-		bytes := int64(len(p.Data)) // once delivered, the page is its reader's
+		bytes := int64(len(p.Data)) // after delivery the page belongs to its reader
 		if !deliver(p) {
 			p.Drop()
 			return n, ""
@@ -104,7 +104,7 @@ func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Contex
 	return n, ""
 }
 
-// find returns a page with one more reference, or nil.
+// find returns a page with an added reference, or nil.
 func (h *host) find(k prefix.Hash) *Page {
 	h.mu.Lock()
 	defer h.mu.Unlock()

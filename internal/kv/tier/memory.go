@@ -23,10 +23,10 @@ type plain struct{}
 func (plain) Take(bytes int) ([]byte, error) { return mmap.Memory(bytes) }
 func (plain) Free(b []byte) error            { return mmap.FreeMemory(b) }
 
-// Page is one page in host memory. It counts references; its memory is released with the last one.
+// Page is one page in host memory. It counts its references; its memory is released with the last reference.
 type Page struct {
-	prefix.Stored        // its tokens are its own
-	Data          []byte // rows, then those of its window page
+	prefix.Stored        // its Tokens have their own memory
+	Data          []byte // rows, followed by the rows of its window page
 
 	refs   atomic.Int32
 	memory *memory
@@ -46,23 +46,23 @@ func (p *Page) Drop() {
 	}
 }
 
-// slabBytes is the size of one allocation.
+// slabBytes is the size of one allocation, in bytes.
 const slabBytes = 32 << 20
 
 // memory allocates pages of host memory. It grows up to a number of pages and is freed as a whole.
 type memory struct {
 	from Allocator
-	each int // bytes of a page
-	most int // pages
+	each int // size of a page in bytes
+	most int // maximum number of pages
 
 	mu    sync.Mutex
 	slabs [][]byte
 	idle  [][]byte
-	made  int // pages that slabs hold
+	made  int // number of pages in all slabs
 	used  int
 }
 
-// take returns a page with one reference, or nil if all memory is in use or the system has none left.
+// take returns a page with one reference, or nil if all memory is in use or the system cannot allocate more.
 func (m *memory) take() *Page {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *memory) grow() bool {
 	}
 	slab, err := m.from.Take(n * m.each)
 	if err != nil {
-		m.most = m.made // the system has no more
+		m.most = m.made // the system has no more memory
 		return false
 	}
 	m.slabs = append(m.slabs, slab)
@@ -96,7 +96,7 @@ func (m *memory) grow() bool {
 	return true
 }
 
-// fill allocates all memory at once and reports whether it could.
+// fill allocates all memory at once and reports whether that succeeded.
 func (m *memory) fill() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *memory) close() (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.used > 0 {
-		return nil // memory that is in use must not go away; the process keeps it
+		return nil // memory in use must not be freed, so the process keeps it
 	}
 	for _, s := range m.slabs {
 		if e := m.from.Free(s); err == nil {
@@ -139,7 +139,7 @@ func (m *memory) close() (err error) {
 	return err
 }
 
-// wait is take for goroutines that can wait until another page is dropped. It calls shed to free a page.
+// wait is like take, but waits until another page is dropped. It calls shed to make the host tier drop a page.
 func (m *memory) wait(ctx context.Context, shed func() bool) *Page {
 	for {
 		if p := m.take(); p != nil {

@@ -23,43 +23,44 @@ type Fingerprint [sha256.Size]byte
 type Weights struct {
 	// Sampled covers names, shapes and some bytes of tensors. It is part of the hash of every page, on every machine.
 	Sampled Fingerprint
-	// Local is Sampled with the sizes and times of the files: enough for this machine, where an edit changes the time.
+	// Local covers Sampled and the sizes and times of the weight files. It is sufficient on this machine, because an
+	// edit changes the time of a file.
 	Local Fingerprint
-	// Whole covers every byte; nil while it is not known. Pages leave the machine only with this identity.
+	// Whole covers every byte; nil while the digest is not known. Pages leave the machine only with this identity.
 	Whole *Fingerprint
-	// Read computes Whole if that is nil, and may take long. It may be nil.
+	// Read computes Whole if Whole is nil; this may take long. Read may be nil.
 	Read func(context.Context) (Fingerprint, error)
 }
 
 // Spec holds the properties that all pages of one engine have in common.
 type Spec struct {
-	Model   string // a name for people; Weights identifies the model
+	Model   string // name of the model for logs and people; Weights identifies the model
 	Weights Fingerprint
 	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
 	Whole bool
-	// Local is the identity that an earlier process of this machine may have used for the same weights; zero means
-	// none.
+	// Local is the identity that an earlier process of this machine may have used for the same weights; zero means that
+	// there is none.
 	Local Fingerprint
 	// Layout identifies everything else that the bytes of a page depend on: layouts of rows, drafting and arithmetic.
 	Layout     string
 	PageTokens int
-	Bytes      int // rows of a page, with those of its window page
+	Bytes      int // size of the rows of a page and of its window page, in bytes
 }
 
 // Errors of pages that cannot be used.
 var (
-	// ErrDamaged: bytes are missing or wrong.
+	// ErrDamaged means that bytes of a page are missing or wrong.
 	ErrDamaged = errors.New("damaged")
-	// ErrOther: the page is complete, but belongs to another version, model, weights, layout or prompt.
+	// ErrOther means that the page is complete, but belongs to another version, model, weights, layout or prompt.
 	ErrOther = errors.New("the page belongs to another engine, model or prompt")
 )
 
-// The header of a page; docs/format/page.md draws it. All numbers are little-endian.
+// Offsets in the header of a page, which docs/format/page.md draws. All numbers are little-endian.
 const (
 	magic        = "SPARROWP"
 	atVersion    = 8
-	atHeader     = 12 // bytes of the header
-	atBytes      = 16 // bytes after it
+	atHeader     = 12 // size of the header in bytes
+	atBytes      = 16 // number of bytes after the header
 	atWeights    = 24
 	atRoot       = 56
 	atParent     = 88
@@ -68,7 +69,7 @@ const (
 	atTokens     = 184 // number of tokens
 	atModelLen   = 188
 	atLayoutLen  = 190
-	atText       = 192 // model, layout, tokens
+	atText       = 192 // names of model and layout, then tokens
 	maxNameBytes = 512
 )
 
@@ -80,7 +81,8 @@ func (s *Spec) Validate() error {
 			len(s.Layout), maxNameBytes)
 	}
 	if s.PageTokens < 1 || s.Bytes < 1 || int64(s.Bytes) > math.MaxInt32 {
-		return fmt.Errorf("tier: a page has %d tokens and %d bytes, want at least 1 of each and at most %d bytes",
+		return fmt.Errorf("tier: a page has %d tokens and %d bytes, want at least 1 token and 1 byte and at most %d "+
+			"bytes",
 			s.PageTokens,
 			s.Bytes, math.MaxInt32)
 	}
@@ -130,8 +132,8 @@ func checksum(header, data []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// CheckHeader returns the fields of a header, or why the page cannot be used here. size is the size of the whole page.
-// It does not check the rows: CheckRows does.
+// CheckHeader returns the fields of a header, or an error that states why the page cannot be used by this engine. size
+// is the size of the whole page. It does not check the rows: CheckRows does.
 func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	var none prefix.Stored
 	if len(header) < atText || string(header[:len(magic)]) != magic {
@@ -151,7 +153,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 		return none, fmt.Errorf("%w: the page has %d bytes, want %d", ErrDamaged, size, s.Size())
 	}
 	if w := Fingerprint(header[atWeights:atRoot]); w != s.Weights && (w != s.Local || s.Local == Fingerprint{}) {
-		return none, fmt.Errorf("%w: it was computed with other weights", ErrOther)
+		return none, fmt.Errorf("%w: the page was computed with other weights", ErrOther)
 	}
 	model, layout := int(binary.LittleEndian.Uint16(header[atModelLen:])),
 		int(binary.LittleEndian.Uint16(header[atLayoutLen:]))
@@ -159,7 +161,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	if int(tokens) != s.PageTokens || model != len(s.Model) || layout != len(s.Layout) ||
 		string(header[atText:atText+model]) != s.Model ||
 		string(header[atText+model:atText+model+layout]) != s.Layout {
-		return none, fmt.Errorf("%w: it belongs to another model or layout", ErrOther)
+		return none, fmt.Errorf("%w: the page belongs to another model or layout", ErrOther)
 	}
 	found := prefix.Stored{Root: prefix.Hash(header[atRoot:atParent]), Parent: prefix.Hash(header[atParent:atHash]),
 		Hash: prefix.Hash(header[atHash:atChecksum]), Tokens: make([]int32, s.PageTokens)}

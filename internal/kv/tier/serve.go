@@ -13,18 +13,18 @@ import (
 
 // Limits for engines that pull pages.
 const (
-	maxPulls  = 256             // connections
-	pullIdle  = 5 * time.Minute // between two commands
+	maxPulls  = 256             // maximum number of connections
+	pullIdle  = 5 * time.Minute // maximum time between two commands of a connection
 	pullWrite = 30 * time.Second
 )
 
 // Serve sends pages of host memory to other engines, which request them with the protocol of a store, until the
-// listener or the stack is closed. Until all weights have been read it returns none. Any client that can connect can
-// read pages of prompts whose tokens it knows.
+// listener or the stack is closed. Until all weights have been read, it serves no pages. Any client that can connect
+// can read pages of prompts whose tokens it knows.
 func (s *Stack) Serve(l net.Listener) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
-	go func() { // ends with the stack
+	go func() { // this goroutine ends with the stack
 		<-s.ctx.Done()
 		l.Close()
 		mu.Lock()

@@ -18,10 +18,10 @@ import (
 
 // Options select the tiers; the zero value has none.
 type Options struct {
-	HostBytes int64  // host memory for pages that the device gives up
-	DiskDir   string // folder of the disk cache; empty means none
+	HostBytes int64  // bytes of host memory for pages that the device evicts
+	DiskDir   string // folder of the disk cache; empty means that there is no disk cache
 	DiskBytes int64
-	StoreURL  string // of a store that speaks RESP; empty means none
+	StoreURL  string // URL of a store that speaks RESP; empty means that there is no store
 	// KeepEarly stores pages in host memory as they become reusable, so that other engines can pull them (Stack.Serve).
 	KeepEarly bool
 	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
@@ -33,7 +33,7 @@ type Options struct {
 	OnHost, OnDisk prefix.Listener
 }
 
-// Any reports whether there is a tier.
+// Any reports whether the options select a tier.
 func (o *Options) Any() bool {
 	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
 }
@@ -41,30 +41,30 @@ func (o *Options) Any() bool {
 // Leave reports whether pages leave the process.
 func (o *Options) Leave() bool { return o.DiskDir != "" || o.StoreURL != "" || o.Pull || o.KeepEarly }
 
-// transitBytes limits the memory of pages in transit between the device and tiers other than host memory.
+// transitBytes limits the memory of pages in transit between the device and tiers other than host memory, in bytes.
 const transitBytes = 256 << 20
 
 // Stack holds the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait,
 // except Close.
 type Stack struct {
-	spec   Spec                 // of pages on this machine
-	whole  atomic.Pointer[Spec] // of pages that leave it; nil while not all weights are known
+	spec   Spec                 // spec of pages that stay on this machine
+	whole  atomic.Pointer[Spec] // spec of pages that leave the machine; nil until all weights were read
 	memory *memory
 	tiers  []Tier
 	host   *host
-	window int // pages that one fetch has ready
+	window int // maximum number of pages that one fetch has ready
 
-	patience time.Duration // for an answer of a peer
+	patience time.Duration // maximum time for an answer of a peer
 	log      *slog.Logger
 
-	ctx  context.Context // ends with the stack
+	ctx  context.Context // context that ends with the stack
 	stop context.CancelFunc
-	wait sync.WaitGroup // fetches, and who reads weights
+	wait sync.WaitGroup // fetches, and the goroutine that reads weights
 
 	mu      sync.Mutex
-	fetches int                         // that were not closed
-	stops   map[string]map[string]int64 // by tier and reason
-	peers   map[string]*store           // by address
+	fetches int                         // number of fetches that were not closed
+	stops   map[string]map[string]int64 // number of pages not returned, by tier and reason
+	peers   map[string]*store           // other engines, by address
 }
 
 // Open opens the tiers of the options. Without an allocator, pages are in ordinary memory that is allocated as needed;
@@ -111,15 +111,15 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	return s, nil
 }
 
-// Identify sets the digest of all weights: from then on pages may leave the machine. Pages on this machine's disk keep
-// their identity.
+// Identify sets the digest of all weights: after this call pages may leave the machine. Pages on this machine's disk
+// keep the identity with which they were stored.
 func (s *Stack) Identify(weights Fingerprint) {
 	spec := s.spec
 	spec.Weights, spec.Whole, spec.Local = weights, true, Fingerprint{}
 	s.whole.Store(&spec)
 }
 
-// IdentifyBy calls Identify with the result of read, which may take long.
+// IdentifyBy calls Identify with the result of read, in another goroutine, because read may take long.
 func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 	s.wait.Go(func() {
 		weights, err := read(s.ctx)
@@ -134,7 +134,7 @@ func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 	})
 }
 
-// Identified reports whether the digest of all weights is known.
+// Identified reports whether the digest of all weights is known, so that pages may leave the machine.
 func (s *Stack) Identified() bool { return s.whole.Load() != nil }
 
 // outside returns the spec of pages that leave the machine, or nil.
@@ -150,7 +150,7 @@ func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
 	return false
 }
 
-// Room returns an empty page to be filled, with one reference, or nil if there is no memory for one.
+// Room returns an empty page to be filled, with one reference, or nil if no memory is free.
 func (s *Stack) Room() *Page {
 	p := s.memory.take()
 	if p == nil && s.host.shed() {
@@ -159,7 +159,7 @@ func (s *Stack) Room() *Page {
 	return p
 }
 
-// room is Room for goroutines that can wait.
+// room is like Room, but waits for memory.
 func (s *Stack) room(ctx context.Context) *Page { return s.memory.wait(ctx, s.host.shed) }
 
 // Keep passes a filled page to the tiers that store it on one of these occasions, and releases its reference.

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	storeKeys  = "sparrow:page:2:" // before the beginning of the weights' digest and the hash of a page
-	storeQueue = 64                // pages that wait to be written; what comes then is not kept
-	storeAhead = 8                 // pages asked for before the first of them is read
-	storeIdle  = 8                 // connections kept open
-	storeKnown = 1 << 16           // pages stored as being in the store
-	// storeTokens is the minimum number of tokens for which the store is used: fewer are computed faster than it
-	// responds.
+	// Prefix of keys; the beginning of the weights' digest and the hash of the page follow.
+	storeKeys  = "sparrow:page:2:"
+	storeQueue = 64      // maximum number of pages that wait to be written; further pages are not stored
+	storeAhead = 8       // maximum number of requested pages that were not read yet
+	storeIdle  = 8       // maximum number of idle connections that are kept
+	storeKnown = 1 << 16 // maximum number of pages that are recorded as being in the store
+	// storeTokens is the minimum number of tokens for which the store is used: fewer tokens are computed faster than
+	// the store responds.
 	storeTokens = 256
 	// A store that failed is not used for storePause. The pause doubles after each further failure.
 	storePause, storePauseMost = time.Second, 30 * time.Second
@@ -33,23 +34,23 @@ const (
 // background; fetches read them on their own connections.
 type store struct {
 	at   resp.Address
-	spec func() *Spec  // nil while not all weights are known: nothing is asked then, and nothing written
-	wait time.Duration // for an answer
+	spec func() *Spec  // returns nil until all weights were read: then the store is neither read nor written
+	wait time.Duration // maximum time for an answer
 	log  *slog.Logger
-	// least is the minimum number of tokens for which the store is used
+	// least is the minimum number of tokens for which the store is used.
 	least int
 
-	ctx     context.Context // ends with the tier
+	ctx     context.Context // context that ends with the tier
 	stop    context.CancelFunc
 	writes  chan *Page
 	stopped chan struct{}
 
 	mu      sync.Mutex
 	idle    []*resp.Conn
-	known   map[prefix.Hash]bool // true in the store, false damaged there
-	pending map[prefix.Hash]bool // in writes
-	down    time.Time            // it is left alone until then
-	full    time.Time            // nothing is written until then
+	known   map[prefix.Hash]bool // pages in the store: true if usable, false if damaged
+	pending map[prefix.Hash]bool // pages in writes
+	down    time.Time            // end of the pause in which the store is not used
+	full    time.Time            // end of the pause in which nothing is written
 	pause   time.Duration
 	count   Count
 }
@@ -75,7 +76,7 @@ func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spe
 
 func (s *store) Name() string { return s.count.Tier }
 
-// Wants reports whether the store accepts a page when it becomes reusable: it does unless the page is stored already.
+// Wants reports whether the store accepts a page when it becomes reusable: it does unless the page is already stored.
 func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +84,8 @@ func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	return o == Stored && s.spec() != nil && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
 }
 
-// Has reports whether the store can be used. After a failure one caller tries it, and others continue without it.
+// Has reports whether the store can be used. After the pause that follows a failure, one caller tries the store, while
+// other callers continue without it.
 func (s *store) Has(prefix.Hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +118,7 @@ func (s *store) Put(p *Page) {
 	}
 }
 
-// connect returns a kept connection, or a new one if there is none or again is set.
+// connect returns a kept connection, or a new connection if there is none or again is set.
 func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept bool, err error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 && !again {
@@ -133,7 +135,7 @@ func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept boo
 	return c, false, err
 }
 
-// giveBack keeps a connection whose replies were all read.
+// giveBack keeps a connection for later if all its replies were read.
 func (s *store) giveBack(c *resp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +152,8 @@ func (s *store) failed(err error) {
 	defer s.mu.Unlock()
 	s.count.Failed++
 	if s.pause == 0 {
-		s.log.Warn("the page store failed; prompts are computed, and it is tried again later", "store", s.at.Host,
+		s.log.Warn("the page store failed; prompts are computed, and the store is tried again later", "store",
+			s.at.Host,
 			"error", err)
 	}
 	s.pause = min(max(2*s.pause, storePause), storePauseMost)
@@ -174,7 +177,7 @@ func (s *store) answered() {
 // noAnswer is the reason for pages that a store does not return because it is down, slow or broken.
 const noAnswer = "does not answer"
 
-// notKnown is the reason for pages that are not requested from other machines.
+// notKnown is the reason for pages that may not be requested from other machines yet.
 const notKnown = "not used until all weights are read"
 
 // keyOf returns the key of a page in a store. Pages of other weights have other keys.
@@ -183,7 +186,7 @@ func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
 // keys returns the common prefix of the keys of all pages.
 func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
-// Load requests pages, a few ahead of the one that it reads.
+// Load requests pages, a few pages ahead of the page that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	spec := s.spec()
@@ -205,7 +208,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 		var kept bool
 		l = loading{store: s, spec: spec, keys: keys}
 		why, kept, err = l.tryConnection(ctx, again, room, deliver)
-		// A kept connection may have been closed in the meantime; that is not a failure of the store.
+		// A kept connection may have been closed in the meantime; such an error is not a failure of the store.
 		if again || !kept || err == nil || l.read > 0 || ctx.Err() != nil {
 			break
 		}
@@ -219,7 +222,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 	return l.delivered, why
 }
 
-// tryConnection loads on one connection.
+// tryConnection loads pages over one connection.
 func (l *loading) tryConnection(ctx context.Context, again bool, room func(context.Context) *Page,
 	deliver func(*Page) bool) (why string, kept bool, err error) {
 	if l.conn, kept, err = l.connect(ctx, again); err != nil {
@@ -235,19 +238,19 @@ func (l *loading) tryConnection(ctx context.Context, again bool, room func(conte
 	return why, kept, err
 }
 
-// loading is one Load.
+// loading is the state of one call of Load.
 type loading struct {
 	*store
 	spec                   *Spec
 	conn                   *resp.Conn
 	keys                   []prefix.Hash
 	asked, read, delivered int
-	rest                   bool // of a reply, that nothing reads: the connection is not kept
+	rest                   bool // a reply was not read completely, so the connection is not kept
 }
 
-// run loads pages and returns why it stopped. An error is an error of the connection.
+// run loads pages and returns why it stopped. err is an error of the connection.
 func (l *loading) run(ctx context.Context, room func(context.Context) *Page, deliver func(*Page) bool) (string, error) {
-	ahead := 1 // a store that does not have the first page is not asked for others
+	ahead := 1 // only one request at first: if the store does not have the first page, no other pages are requested
 	for l.delivered < len(l.keys) {
 		if err := l.ask(ahead); err != nil {
 			return noAnswer, err
@@ -324,7 +327,7 @@ func (s *store) hit(k prefix.Hash) {
 	s.remember(k, true)
 }
 
-// remember records that a page is in the store, or damaged there. The caller holds mu.
+// remember records that a page is in the store, or that it is damaged there. The caller holds mu.
 func (s *store) remember(k prefix.Hash, whole bool) {
 	if len(s.known) >= storeKnown {
 		clear(s.known)
@@ -407,17 +410,19 @@ func (s *store) keep(p *Page) {
 	}
 }
 
-// refused records that the store accepts no pages now: it is full, or a read-only replica.
+// refused records that the store accepts no pages at present, because it is full or a read-only replica.
 func (s *store) refused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.count.Failed++; time.Since(s.full) > time.Minute {
-		s.log.Warn("the page store accepts no pages; they are not stored there", "store", s.at.Host, "error", err)
+		s.log.Warn("the page store accepts no pages; pages are not stored there for now", "store", s.at.Host, "error",
+			err)
 	}
 	s.full = time.Now().Add(storePause)
 }
 
-// set sends a page, and reports whether it did: a page that is already stored is not sent again unless it is damaged.
+// set writes a page to the store, and reports whether it sent the page: a page that is already stored is not sent again
+// unless it is damaged.
 func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 	for again := false; ; again = true {
 		c, kept, err := s.connect(s.ctx, again)
@@ -432,13 +437,13 @@ func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 			return wrote, err
 		}
 		c.Close()
-		if !kept || s.ctx.Err() != nil { // one that was kept may have been closed meanwhile
+		if !kept || s.ctx.Err() != nil { // an idle connection may have been closed meanwhile
 			return wrote, err
 		}
 	}
 }
 
-// setOn is set on one connection.
+// setOn writes a page over one connection, like set.
 func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	spec := s.spec()
 	key := spec.keyOf(p.Hash)
@@ -491,7 +496,7 @@ func (s *store) Count() Count {
 	return s.count
 }
 
-// Close ends writing at once: queued pages are lost.
+// Close stops writing at once, so queued pages are lost.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.stop()

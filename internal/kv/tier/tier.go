@@ -10,10 +10,10 @@ import (
 // Occasion is the event on which a page is offered to tiers.
 type Occasion uint8
 
-// The occasions.
+// Occasions on which a page is offered.
 const (
-	Stored  Occasion = iota // it became reusable
-	Leaving                 // the device gives it up
+	Stored  Occasion = iota // the page became reusable
+	Leaving                 // the device evicts the page
 )
 
 // Tier stores pages. Its methods may be called from any goroutine.
@@ -26,8 +26,8 @@ type Tier interface {
 	Put(*Page)
 	// Has reports, without waiting, whether the tier may hold a page.
 	Has(prefix.Hash) bool
-	// Load delivers the pages of keys in order, with a reference each, until one is missing, the context ends, or
-	// deliver returns false. It returns the number of delivered pages and why it stopped.
+	// Load delivers the pages of keys in order, each with a reference, until a page is missing, the context ends, or
+	// deliver returns false. It returns the number of delivered pages and the reason why it stopped.
 	Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page, deliver func(*Page) bool) (int,
 		string)
 	// Clear drops every page.
@@ -39,16 +39,16 @@ type Tier interface {
 // Count holds the size and the counters of a tier.
 type Count struct {
 	Tier  string
-	Pages int64 // held now; 0 for a store, which others fill too
-	Bytes int64 // that these take
+	Pages int64 // number of pages in the tier; 0 for a store, which other servers also fill
+	Bytes int64 // size of these pages in bytes
 
-	Hits     int64 // pages that returned
+	Hits     int64 // pages that the tier returned
 	HitBytes int64
-	Stored   int64 // pages that it kept
-	Evicted  int64 // pages that it gave up to make room
-	Dropped  int64 // pages that it had no time or no room for
-	Damaged  int64 // pages that it held and that could not be used
-	Failed   int64 // calls that failed: files, network, or answers that make no sense
+	Stored   int64 // pages that the tier stored
+	Evicted  int64 // pages that the tier evicted to make room
+	Dropped  int64 // pages that were not stored because the tier was too slow or full
+	Damaged  int64 // stored pages that could not be used
+	Failed   int64 // calls that failed: of files or the network, or with invalid answers
 	Busy     time.Duration
 	// Stops counts, by reason, how often the tier did not return the next page of a prompt.
 	Stops map[string]int64

@@ -17,8 +17,8 @@ import (
 	"sparrow/internal/testkit/respserver"
 )
 
-// Invariants of this file: a tier returns the requested page, to the byte, or nothing. Whatever its disk or store does,
-// no call waits longer than its limit, and all host memory is released.
+// Invariants of this file: a tier returns the requested page without any changed byte, or no page. Whatever the disk or
+// the store does, no call waits longer than its limit, and all host memory is released.
 
 var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Whole: true, Layout: "bf16+f32/4", PageTokens: 4,
 	Bytes: 1000}
@@ -78,7 +78,7 @@ func closeStack(t *testing.T, s *Stack) {
 		t.Error(err)
 	}
 	if pages, fetches := s.Held(); pages != 0 || fetches != 0 {
-		t.Errorf("%d pages and %d fetches are held at the end", pages, fetches)
+		t.Errorf("%d pages and %d fetches were not released", pages, fetches)
 	}
 }
 
@@ -115,7 +115,7 @@ func bring(t *testing.T, s *Stack, keys []prefix.Hash, want func(i int) []byte) 
 		switch {
 		case p != nil:
 			if p.Hash != keys[n] || !bytes.Equal(p.Data, want(n)) {
-				t.Errorf("page %d is another", n)
+				t.Errorf("page %d has wrong contents", n)
 			}
 			p.Drop()
 			n++
@@ -145,24 +145,24 @@ func TestAPageIsRecognisedByEveryByte(t *testing.T) {
 	p := list[1]
 	whole := append(spec.AppendHeader(nil, p), p.Data...)
 	if len(whole) != spec.Size() {
-		t.Fatalf("%d bytes, want %d", len(whole), spec.Size())
+		t.Fatalf("the page has %d bytes, want %d", len(whole), spec.Size())
 	}
 	into := s.Room()
 	read := func(b []byte) error { return spec.read(into, p.Hash, bytes.NewReader(b), int64(len(b))) }
 	if err := read(whole); err != nil || !bytes.Equal(into.Data, p.Data) || !slices.Equal(into.Tokens, p.Tokens) ||
 		into.Parent != p.Parent || into.Root != p.Root {
-		t.Fatalf("a whole page: %v", err)
+		t.Fatalf("an unchanged page: error %v", err)
 	}
 	for i := range whole {
 		b := bytes.Clone(whole)
 		b[i] ^= 1
 		if err := read(b); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrOther) {
-			t.Fatalf("byte %d was changed: %v", i, err)
+			t.Fatalf("byte %d was changed: error %v", i, err)
 		}
 	}
 	for _, n := range []int{0, 1, atText, spec.HeaderBytes(), len(whole) - 1} {
 		if err := read(whole[:n]); err == nil {
-			t.Errorf("%d bytes are a page", n)
+			t.Errorf("the first %d bytes are accepted as a page", n)
 		}
 	}
 	for name, other := range map[string]Spec{
@@ -173,7 +173,7 @@ func TestAPageIsRecognisedByEveryByte(t *testing.T) {
 		"tokens":  {Model: spec.Model, Weights: spec.Weights, Layout: spec.Layout, PageTokens: 5, Bytes: 996},
 	} {
 		if _, err := other.CheckHeader(whole, int64(len(whole))); !errors.Is(err, ErrOther) {
-			t.Errorf("another %s: %v", name, err)
+			t.Errorf("another %s: error %v", name, err)
 		}
 	}
 	into.Drop()
@@ -185,26 +185,27 @@ func TestHostMemoryKeepsWhatWasUsedLast(t *testing.T) {
 	a, b := chain(s, 1, 2), chain(s, 2, 2)
 	ka, kb := keysOf(a), keysOf(b)
 	if s.Wants(ka[0], Stored) || !s.Wants(ka[0], Leaving) {
-		t.Error("host memory takes pages when the device gives them up, not before")
+		t.Error("host memory must want pages only when the device evicts them")
 	}
 	keep(t, s, a, Leaving)
 	keep(t, s, b[:1], Leaving)
-	if n, _ := bring(t, s, ka, rows(1, 1000)); n != 2 { // uses a again, so that b is older
-		t.Errorf("%d pages came back", n)
+	// Uses prompt a again, so that prompt b is the least recently used.
+	if n, _ := bring(t, s, ka, rows(1, 1000)); n != 2 {
+		t.Errorf("%d pages were fetched", n)
 	}
 	keep(t, s, b[1:], Leaving)
 	if s.Has(kb[0]) || !s.Has(ka[0]) || !s.Has(kb[1]) {
-		t.Error("the page used longest ago must go")
+		t.Error("the least recently used page was not evicted")
 	}
 	if n, why := bring(t, s, kb, rows(2, 1000)); n != 0 || why != "host: not held" {
-		t.Errorf("%d pages came: %q", n, why)
+		t.Errorf("%d pages were fetched: %q", n, why)
 	}
 	if c := s.Counts()[0]; c.Pages != 3 || c.Bytes != 3000 || c.Stored != 4 || c.Evicted != 1 || c.Hits != 2 {
 		t.Errorf("%+v", c)
 	}
 	s.Clear()
 	if pages, _ := s.Held(); pages != 0 || s.Has(ka[0]) {
-		t.Errorf("%d pages are held after Clear", pages)
+		t.Errorf("%d pages are in use after Clear", pages)
 	}
 }
 
@@ -216,11 +217,12 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	keys := keysOf(list)
 	keep(t, s, list, Stored)
 	if _, err := Open(o, spec, nil, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("two processes share a folder")
+		t.Error("two stacks opened the same folder")
 	}
 	closeStack(t, s)
 
-	// Files that a crash or another server left are removed; files that do not belong to the cache are not touched.
+	// Files of the cache that a crash or another server left behind are removed; files that do not belong to the cache
+	// are not touched.
 	file := func(k prefix.Hash) string { return filepath.Join(dir, k.String()+pageSuffix) }
 	whole, err := os.ReadFile(file(keys[0]))
 	if err != nil {
@@ -246,11 +248,11 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(left) != 5+2 { // five pages, the lock and the notes
+	if len(left) != 5+2 { // five pages, the lock file and the notes
 		t.Errorf("files left: %v", left)
 	}
 	if n, why := bring(t, s, keys, rows(1, 1000)); n != 5 || why != "disk: not held" {
-		t.Errorf("%d pages came back: %q", n, why)
+		t.Errorf("%d pages were fetched: %q", n, why)
 	}
 
 	// Rows that differ from the checksum in the header are detected when they are read.
@@ -261,7 +263,7 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	b[len(b)-10] ^= 4
 	write(filepath.Base(file(keys[3])), b)
 	if n, why := bring(t, s, keys, rows(1, 1000)); n != 3 || why != "disk: damaged" {
-		t.Errorf("%d pages came back: %q", n, why)
+		t.Errorf("%d pages were fetched: %q", n, why)
 	}
 	await.True(t, "the damaged file is removed", func() bool {
 		_, err := os.Stat(file(keys[3]))
@@ -285,16 +287,16 @@ func TestAPageIsFoundBeforeItsFileIsThere(t *testing.T) {
 	for range 3 {
 		for _, k := range keys {
 			if !s.Has(k) {
-				t.Fatal("a page that was kept is not found")
+				t.Fatal("a page passed to Keep is not found")
 			}
 		}
 		if n, why := bring(t, s, keys, rows(3, 1000)); n != pages {
-			t.Fatalf("%d of %d pages came back: %q", n, pages, why)
+			t.Fatalf("%d of %d pages were fetched: %q", n, pages, why)
 		}
 	}
 	s.Clear()
 	if n, why := bring(t, s, keys, rows(3, 1000)); n != 0 {
-		t.Errorf("%d pages came back after Clear: %q", n, why)
+		t.Errorf("%d pages were fetched after Clear: %q", n, why)
 	}
 }
 
@@ -318,7 +320,7 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 	left(0)
 	small := Options{DiskDir: t.TempDir(), DiskBytes: 100}
 	if _, err := Open(small, spec, nil, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a bound below one page is accepted")
+		t.Error("a limit below the size of one page was accepted")
 	}
 }
 
@@ -343,7 +345,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 				t.Fatalf("%d pages were written", server.Len())
 			}
 			server.Set(mode)
-			if mode == respserver.Hangs { // in the other modes no request waits in vain
+			if mode == respserver.Hangs { // in the other modes, no request waits for its time limit
 				stored.wait = 20 * time.Millisecond
 			}
 			n, why := bring(t, s, keys, rows(1, paged.Bytes))
@@ -352,7 +354,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 				want = pages
 			}
 			if c := stored.Count(); n != want && !(mode == respserver.Exchanged && n == 1) || c.Failed > 1 {
-				t.Errorf("%d pages came: %q after %d failures", n, why, c.Failed)
+				t.Errorf("%d pages were fetched: %q after %d failures", n, why, c.Failed)
 			}
 			more := chain(s, 2, 4)
 			keep(t, s, more, Stored)
@@ -362,7 +364,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 			stored.down, stored.full, stored.pause = time.Time{}, time.Time{}, 0 // ends the pause
 			stored.mu.Unlock()
 			if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != pages {
-				t.Errorf("works again: %d pages came: %q", n, why)
+				t.Errorf("after the store works again: %d pages were fetched: %q", n, why)
 			}
 		})
 	}
@@ -376,7 +378,7 @@ func TestAStoreThatAnswersAnotherCommandGetsNothing(t *testing.T) {
 	s := openStack(t, Options{StoreURL: server.URL()}, paged)
 	keep(t, s, chain(s, 1, 4), Stored)
 	if c := s.tiers[0].Count(); server.Len() != 0 || c.Stored != 0 || c.Failed == 0 {
-		t.Errorf("%d pages are there, %+v", server.Len(), c)
+		t.Errorf("%d pages are in the store, counters %+v", server.Len(), c)
 	}
 }
 
@@ -389,10 +391,10 @@ func TestADamagedPageIsWrittenAgain(t *testing.T) {
 	keep(t, s, list, Stored)
 	server.Set(respserver.Garbage)
 	if n, why := bring(t, s, keys, nil); n != 0 || why != "store: damaged" {
-		t.Errorf("%d pages came: %q", n, why)
+		t.Errorf("%d pages were fetched: %q", n, why)
 	}
 	if !s.Wants(keys[0], Stored) || s.Wants(keys[1], Stored) {
-		t.Error("the damaged page, and no other, is to be written again")
+		t.Error("want only the damaged page to be written again")
 	}
 }
 
@@ -427,11 +429,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	for _, url := range []string{"http://x", "redis://", "redis://h/x", "redis://h?a=b", "redis://h?ttl=1ms", "::"} {
 		_, err := Open(Options{StoreURL: url}, spec, nil, slog.New(slog.DiscardHandler))
 		if err == nil {
-			t.Errorf("%q is taken for a store", url)
+			t.Errorf("%q was accepted as the URL of a store", url)
 		}
 	}
 	if _, err := Open(Options{}, Spec{}, nil, nil); err == nil {
-		t.Error("pages of nothing")
+		t.Error("a spec without tokens and bytes was accepted")
 	}
 }
 
@@ -448,7 +450,7 @@ func FuzzPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := spec.read(into, p.Hash, bytes.NewReader(b), int64(len(b))); err == nil && !bytes.Equal(b, whole) {
-			t.Errorf("%d other bytes are taken for the page", len(b))
+			t.Errorf("%d other bytes were accepted as the page", len(b))
 		}
 	})
 }
@@ -461,16 +463,16 @@ func TestAnAllocatorIsAskedAtTheBeginningAndTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.taken < 100_000 || a.freed != 0 {
-		t.Errorf("%d bytes were taken", a.taken)
+		t.Errorf("%d bytes were allocated", a.taken)
 	}
 	taken := a.taken
 	keep(t, s, chain(s, 1, 50), Leaving)
 	closeStack(t, s)
 	if a.taken != taken || a.freed != taken {
-		t.Errorf("%d bytes taken, %d given back", a.taken, a.freed)
+		t.Errorf("%d bytes were allocated, %d freed", a.taken, a.freed)
 	}
 	if _, err := Open(Options{HostBytes: 1 << 40}, spec, a, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a terabyte is there")
+		t.Error("Open succeeded although the allocation of a terabyte failed")
 	}
 }
 
@@ -499,7 +501,7 @@ func TestADiskCacheForgetsTheOldestAfterARestart(t *testing.T) {
 	keep(t, s, list, Stored)
 	closeStack(t, s)
 	slices.SortFunc(keys, func(a, b prefix.Hash) int { return bytes.Compare(a[:], b[:]) })
-	for i, k := range keys { // the first file of the folder is the most recently used
+	for i, k := range keys { // the first file of the folder is made the most recently used file
 		at := time.Unix(int64(1000-i), 0)
 		if err := os.Chtimes(filepath.Join(dir, k.String()+pageSuffix), at, at); err != nil {
 			t.Fatal(err)
@@ -509,7 +511,7 @@ func TestADiskCacheForgetsTheOldestAfterARestart(t *testing.T) {
 	keep(t, s, chain(s, 2, 2), Stored)
 	for i, k := range keys {
 		if want := i < 2; s.Has(k) != want {
-			t.Errorf("file %d of 4, from the youngest on: held is %v, want %v", i, s.Has(k), want)
+			t.Errorf("file %d of 4, from the most recently used: Has is %v, want %v", i, s.Has(k), want)
 		}
 	}
 }

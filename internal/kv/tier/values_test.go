@@ -29,7 +29,7 @@ func TestADiskKeepsWhatWasReadLast(t *testing.T) {
 	}
 	keep(t, s, b, Stored)
 	if !s.Has(ka[0]) || s.Has(ka[1]) || !s.Has(ka[2]) || !s.Has(kb[0]) {
-		t.Errorf("held: %v, %v, %v and %v", s.Has(ka[0]), s.Has(ka[1]), s.Has(ka[2]), s.Has(kb[0]))
+		t.Errorf("Has is %v, %v, %v and %v", s.Has(ka[0]), s.Has(ka[1]), s.Has(ka[2]), s.Has(kb[0]))
 	}
 	c := s.Counts()[0]
 	if c.Pages != 3 || c.Bytes != int64(3*spec.Size()) || c.Hits != 1 || c.HitBytes != 1000 || c.Stored != 4 ||
@@ -46,11 +46,11 @@ func TestAPageThatLeavesAgainIsUsed(t *testing.T) {
 	ka, kb := keysOf(a), keysOf(b)
 	keep(t, s, a, Leaving)
 	if s.Wants(ka[0], Leaving) {
-		t.Error("a page that is here is wanted")
+		t.Error("the tier wants a page that it already has")
 	}
 	keep(t, s, b, Leaving)
 	if !s.Has(ka[0]) || s.Has(ka[1]) || !s.Has(kb[0]) {
-		t.Errorf("held: %v, %v and %v", s.Has(ka[0]), s.Has(ka[1]), s.Has(kb[0]))
+		t.Errorf("Has is %v, %v and %v", s.Has(ka[0]), s.Has(ka[1]), s.Has(kb[0]))
 	}
 	if n, why := bring(t, s, ka[:1], rows(1, 1000)); n != 1 {
 		t.Fatal(why)
@@ -70,38 +70,38 @@ func TestThePauseOfAStore(t *testing.T) {
 		begun := time.Now()
 		s.failed(errors.New("no answer"))
 		if s.pause != want*time.Second || s.down.Sub(begun) < s.pause || s.count.Failed != int64(i+1) {
-			t.Errorf("failure %d: a pause of %v until %v after it, want %v s", i+1, s.pause, s.down.Sub(begun), want)
+			t.Errorf("failure %d: the pause is %v and ends after %v, want %v s", i+1, s.pause, s.down.Sub(begun), want)
 		}
 		if s.Has(k) || s.Wants(k, Stored) {
-			t.Error("it is used during its pause")
+			t.Error("the store is used during its pause")
 		}
 	}
 	s.down = time.Now().Add(-time.Second)
 	if !s.Has(k) || s.Has(k) {
-		t.Error("after a pause one caller tries it, and no second one")
+		t.Error("after a pause exactly one caller must try the store")
 	}
 	s.answered()
-	for range 2 { // every caller gets the error, not only the first
+	for range 2 { // every caller gets the error, not only the first caller
 		if !s.Has(k) {
-			t.Error("it answers and is not asked")
+			t.Error("the store works but is not asked")
 		}
 	}
 	if !s.Wants(k, Stored) || s.Wants(k, Leaving) {
-		t.Error("it answers and is not used")
+		t.Error("the store works but is not used")
 	}
 	if s.hit(k); s.Wants(k, Stored) || s.count.Hits != 1 || s.count.HitBytes != int64(paged.Bytes) {
-		t.Errorf("a page that was found there is written: %+v", s.count)
+		t.Errorf("a page that was found in the store was written again: counters %+v", s.count)
 	}
 	if s.damaged(k); !s.Wants(k, Stored) || s.count.Damaged != 1 {
-		t.Errorf("a damaged page is not written again: %+v", s.count)
+		t.Errorf("a damaged page was not written again: counters %+v", s.count)
 	}
 	s.hit(k)
 	if s.forget(k); !s.Wants(k, Stored) {
-		t.Error("a page that is gone is not written again")
+		t.Error("a page that the store no longer has was not written again")
 	}
 	s.hit(k)
 	if s.Clear(); !s.Wants(k, Stored) {
-		t.Error("a page of before Clear counts as stored")
+		t.Error("a page from before Clear counts as stored")
 	}
 }
 
@@ -150,21 +150,22 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 		}
 	}
 	if len(pages) != 2 || from.given != 2 || m.most != 2 || m.inUse() != 2 {
-		t.Errorf("%d pages, asked %d times, at most %d, %d in use", len(pages), from.given, m.most, m.inUse())
+		t.Errorf("%d pages, %d calls of the allocator, maximum of %d pages, %d in use", len(pages), from.given, m.most,
+			m.inUse())
 	}
 	pages[0].Drop()
 	if p := m.take(); p == nil {
-		t.Error("memory that was given back is not given again")
+		t.Error("a released page was not allocated again")
 	} else {
 		p.Drop()
 	}
 	pages[1].Drop()
 	if err := m.close(); err != nil || m.made != 0 {
-		t.Errorf("%v, %d pages are left", err, m.made)
+		t.Errorf("error %v, %d pages are left", err, m.made)
 	}
 }
 
-// The tier remembers at most maxPeers other engines. One more engine replaces all remembered ones.
+// A stack remembers at most maxPeers other engines. One more engine replaces all remembered engines.
 func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
 	s := openStack(t, Options{Pull: true}, spec)
 	for i := range maxPeers {
@@ -175,7 +176,7 @@ func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
 		t.Errorf("%d engines are remembered, want %d", len(s.peers), maxPeers)
 	}
 	if s.peer("10.0.0.2:0"); len(s.peers) != 1 {
-		t.Errorf("%d engines are remembered after one more, want that one", len(s.peers))
+		t.Errorf("%d engines are remembered after one more, want only that engine", len(s.peers))
 	}
 }
 
@@ -185,7 +186,7 @@ func TestAFileThatIsNotWrittenIsRemoved(t *testing.T) {
 	s := openStack(t, Options{DiskDir: dir, DiskBytes: int64(8 * spec.Size())}, spec)
 	list := chain(s, 1, 2)
 	keys := keysOf(list)
-	// A folder that is not empty has the name of the first page's file: renaming fails.
+	// A folder that is not empty has the name of the first page's file, so that renaming fails.
 	if err := os.MkdirAll(filepath.Join(dir, keys[0].String()+pageSuffix, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestAFileThatIsNotWrittenIsRemoved(t *testing.T) {
 	}
 	c := s.Counts()[0]
 	if s.Has(keys[0]) || !s.Has(keys[1]) || c.Failed != 1 || c.Stored != 1 || c.Pages != 1 {
-		t.Errorf("held: %v and %v; %+v", s.Has(keys[0]), s.Has(keys[1]), c)
+		t.Errorf("Has is %v and %v; counters %+v", s.Has(keys[0]), s.Has(keys[1]), c)
 	}
 }
 
@@ -226,19 +227,19 @@ func TestKeptConnections(t *testing.T) {
 		s.giveBack(c)
 	}
 	if len(s.idle) != storeIdle {
-		t.Errorf("%d connections are kept, want %d", len(s.idle), storeIdle)
+		t.Errorf("%d idle connections are kept, want %d", len(s.idle), storeIdle)
 	}
 	c, kept, err := s.connect(t.Context(), false)
 	if err != nil || !kept || len(s.idle) != storeIdle-1 {
-		t.Errorf("kept %v, %v; %d are left", kept, err, len(s.idle))
+		t.Errorf("kept %v, error %v; %d idle connections are left", kept, err, len(s.idle))
 	}
 	if err := s.Close(); err != nil || len(s.idle) != 0 {
-		t.Errorf("%v; %d connections of a closed store are kept", err, len(s.idle))
+		t.Errorf("error %v; %d idle connections of a closed store are kept", err, len(s.idle))
 	}
 	if s.giveBack(c); len(s.idle) != 0 {
-		t.Error("a closed store keeps a connection")
+		t.Error("a closed store kept a connection")
 	}
 	if _, err := c.Do("PING"); err == nil {
-		t.Error("the connection is open")
+		t.Error("the connection was not closed")
 	}
 }

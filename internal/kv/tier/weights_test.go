@@ -56,10 +56,10 @@ func TestPagesStayOnTheMachineUntilAllWeightsAreKnown(t *testing.T) {
 		}
 	}
 	if n := server.Len(); n != 0 {
-		t.Errorf("%d pages are in the store", n)
+		t.Errorf("%d pages are in the store, want 0", n)
 	}
 	if disk := s.tiers[1].Count(); disk.Stored != 64 {
-		t.Errorf("%d pages are on this machine's disk", disk.Stored)
+		t.Errorf("%d pages were written to this machine's disk", disk.Stored)
 	}
 	if why := pull(other); why != "peer: not held" {
 		t.Errorf("another engine got a page: %s", why)
@@ -68,7 +68,7 @@ func TestPagesStayOnTheMachineUntilAllWeightsAreKnown(t *testing.T) {
 		t.Errorf("a page was taken from another engine: %s", why)
 	}
 	if why := s.Missed(); !strings.HasSuffix(why, "store: "+notKnown) {
-		t.Errorf("the store did not hold a page because %s", why)
+		t.Errorf("the store did not return a page because of %s", why)
 	}
 
 	s.IdentifyBy(func(context.Context) (Fingerprint, error) { return paged.Weights, nil })
@@ -86,7 +86,7 @@ func TestPagesStayOnTheMachineUntilAllWeightsAreKnown(t *testing.T) {
 	edited.Weights = Fingerprint{5}
 	e := openStack(t, Options{StoreURL: server.URL()}, edited)
 	if n, why := bring(t, e, keysOf(more), nil); n != 0 || why != "store: not held" {
-		t.Errorf("%d pages of other weights came: %s", n, why)
+		t.Errorf("%d pages of other weights were fetched: %s", n, why)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestWeightsThatCannotBeReadStayUnknown(t *testing.T) {
 	s.IdentifyBy(func(context.Context) (Fingerprint, error) { return Fingerprint{}, errors.New("no") })
 	s.wait.Wait()
 	if s.Identified() {
-		t.Error("weights that were not read are known")
+		t.Error("the weights count as known although reading them failed")
 	}
 }
 
@@ -127,7 +127,7 @@ func TestPagesOnTheDiskFollowTheFilesOfTheWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, why := bring(t, s, keys, rows(1, paged.Bytes)); n != c.want {
-			t.Errorf("%s: %d pages came: %s", c.name, n, why)
+			t.Errorf("%s: %d pages were fetched: %s", c.name, n, why)
 		}
 		closeStack(t, s)
 	}

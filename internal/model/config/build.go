@@ -9,7 +9,7 @@ import (
 
 // builder turns a raw config into a Config and collects the problems.
 type builder struct {
-	fields   map[string]json.RawMessage // of config.json
+	fields   map[string]json.RawMessage // fields of config.json
 	family   Family
 	raw      *raw
 	problems []string
@@ -315,7 +315,7 @@ func (b *builder) denseLayers(layers int) []bool {
 	}
 	first := or(r.FirstDense, 0)
 	if first < 0 || first > layers {
-		b.addProblem("first_k_dense_replace is %d of %d layers", first, layers)
+		b.addProblem("first_k_dense_replace is %d, want a number of layers from zero to %d", first, layers)
 		return out
 	}
 	for i := range first {

@@ -46,9 +46,9 @@ type Config struct {
 	MaxPositions int
 	RMSEps       float32
 	TiedHead     bool          // the head is the embedding
-	Indexer      Indexer       // for layers with an indexer: all of DSA, layers of ratio 4 of V4, none of dense models
+	Indexer      Indexer       // indexer of all DSA layers and of V4 layers of ratio 4; zero for dense models
 	NextN        int           // layers after the main layers that draft tokens
-	Format       Format        // of the matrices
+	Format       Format        // format of the matrices
 	Scheme       weight.Scheme // properties of the matrices that only config.json states
 	FP8          bool          // matrices are FP8 blocks; only set for DSA, like Pow2Rows
 	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two
@@ -59,7 +59,7 @@ type Config struct {
 	BOS   *int
 	EOS   []int
 	Pad   *int
-	Image *int // represents parts of images, which are not read: no prompt may have it
+	Image *int // token for parts of images, which are not read: no prompt may contain it; nil if there is none
 }
 
 // Common returns the part that does not depend on the family.
@@ -72,7 +72,7 @@ type Description interface{ Common() *Config }
 // 1.1.
 type DSA struct {
 	Config
-	LatentEps float32 // of q_a_layernorm and kv_a_layernorm
+	LatentEps float32 // epsilon of q_a_layernorm and kv_a_layernorm
 	Attention Attention
 	Rope      Rope
 	FFN       FFN
@@ -91,7 +91,7 @@ type Attention struct {
 // QK returns the size of an expanded query or key head.
 func (a Attention) QK() int { return a.Nope + a.Rope }
 
-// Indexer describes the selection of keys. Without any, every field is zero.
+// Indexer describes the selection of keys. Without an indexer every field is zero.
 type Indexer struct {
 	Heads       int
 	Dim         int    // 128
@@ -108,7 +108,7 @@ func (x Indexer) Computes(i int) bool { return x.TopK > 0 && (i >= len(x.Shared)
 type FFN struct {
 	Dense      []bool // for each layer: one dense block instead of experts
 	DenseInner int
-	Inner      int // of one expert
+	Inner      int // inner width of one expert
 	Experts    int
 	Shared     int // shared experts, used for every token
 	TopK       int

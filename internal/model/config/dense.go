@@ -4,7 +4,8 @@ package config
 // GLM-4.7-Flash. They have the fields of DeepSeek-V3.2 except those of the indexer; the rank of the query projection
 // may be absent.
 
-// queryRank reads q_lora_rank, which only models with an indexer must have: its queries come from the same latents.
+// queryRank reads q_lora_rank. Only models with an indexer must have it, because the indexer's queries are computed
+// from the same latents.
 func (b *builder) queryRank(f Family) int {
 	if f.Dense() && b.raw.QLora == nil && !b.mistyped["q_lora_rank"] {
 		return 0

@@ -9,17 +9,17 @@ import (
 // read hidden states of some layers and propose a block of tokens in one pass.
 type DSpark struct {
 	Block  int   // tokens of a block
-	Rank   int   // of the Markov head
+	Rank   int   // rank of the Markov head's two matrices
 	Noise  int   // the token that represents tokens not drafted yet
 	Taps   []int // layers whose outputs the stages read
 	Stages int
-	// Experts and Chosen are the stages' routed experts and how many of them a row has, where they are not those of
-	// the layers (DeepSeek-V4.1); 0 where they are.
+	// Experts is the number of routed experts of a stage, and Chosen the number of experts that a row uses, if they
+	// differ from those of the layers (DeepSeek-V4.1); otherwise 0.
 	Experts, Chosen int
 }
 
-// rawDSpark holds the fields of a DSpark head. A release has all of the first four or none. The others state what all
-// released heads are; no release has them.
+// rawDSpark holds the fields of a DSpark head. A release has either all or none of the first four. No release has the
+// other fields; if they are present, they must have the values that are true of all released heads.
 type rawDSpark struct {
 	Block      *int    `json:"dspark_block_size"`
 	Rank       *int    `json:"dspark_markov_rank"`
@@ -31,8 +31,8 @@ type rawDSpark struct {
 	FromAnchor *bool   `json:"sample_from_anchor"`
 }
 
-// dspark reads the description of a DSpark head, nil where there is none. num_nextn_predict_layers of such a checkpoint
-// is 1, which is not the number of its stages.
+// dspark reads the description of a DSpark head, or returns nil if there is none. num_nextn_predict_layers of such a
+// checkpoint is 1 and not the number of stages.
 func (b *v4Builder) dspark(c *V4) *DSpark {
 	r := &b.in.rawDSpark
 	if r.Block == nil && r.Rank == nil && r.Noise == nil && r.Taps == nil {

@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// relative is an architecture that is not supported: how it differs from the supported ones, and the checkpoint to take
-// instead.
+// relative describes an unsupported architecture: why it is not supported, and the nearest checkpoint that is.
 type relative struct{ why, nearest string }
 
-// relatives are the architectures that people try, by model_type, or by the class in architectures where a config has
-// no model_type.
+// relatives has the unsupported architectures that users are likely to try, by model_type, or by the class in
+// architectures if a config has no model_type.
 var relatives = map[string]relative{
 	"deepseek_v2": {"DeepSeek-V2 routes by softmax, with weights that are not normalised", nearestV3},
 	"deepseek_ref": {"it has the network of DeepSeek-V4 under another name, and lacks fields such as rms_norm_eps " +
@@ -44,7 +43,7 @@ const (
 	nearestNext    = "zai-org/GLM-5.3-Flash"
 )
 
-// nearestRelease names the release of the same model whose weights are read.
+// nearestRelease names the release of the same model whose weight format is supported.
 func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 	name := nearestV32
 	switch {

@@ -27,26 +27,26 @@ const readFormats = "BF16, F16, F32, FP8 with scales for blocks, rows or matrice
 // rawQuantization is the quantization_config of config.json, or quantization of hf_quant_config.json.
 type rawQuantization struct {
 	Method      string              `json:"quant_method"`
-	Algorithm   string              `json:"quant_algo"`     // of modelopt
-	MoE         string              `json:"moe_quant_algo"` // of modelopt
+	Algorithm   string              `json:"quant_algo"`     // format, as modelopt names it
+	MoE         string              `json:"moe_quant_algo"` // format of the experts, as modelopt names it
 	Layers      map[string]rawLayer `json:"quantized_layers"`
 	ScaleFormat string              `json:"scale_fmt"`
 	Block       []int               `json:"weight_block_size"`
 
-	Packing   string              `json:"format"` // of compressed-tensors, like the next three fields
+	Packing   string              `json:"format"` // set by compressed-tensors, like the next three fields
 	Groups    map[string]rawGroup `json:"config_groups"`
 	Sparsity  json.RawMessage     `json:"sparsity_config"`
 	Transform json.RawMessage     `json:"transform_config"`
 
-	Bits      int            `json:"bits"` // of AWQ, GPTQ and AutoRound
+	Bits      int            `json:"bits"` // bits per value, in AWQ, GPTQ and AutoRound
 	GroupSize int            `json:"group_size"`
-	Version   string         `json:"version"` // of AWQ: the order of its words
-	Symmetric bool           `json:"sym"`     // of GPTQ, like the next four fields
+	Version   string         `json:"version"` // set by AWQ: the order of values in a word
+	Symmetric bool           `json:"sym"`     // set by GPTQ, like the next four fields
 	Reordered bool           `json:"desc_act"`
 	Static    bool           `json:"static_groups"`
 	Stored    string         `json:"checkpoint_format"`
 	Dynamic   map[string]any `json:"dynamic"`
-	Pack      string         `json:"packing_format"` // of AutoRound
+	Pack      string         `json:"packing_format"` // set by AutoRound
 
 	Quark struct {
 		Weight struct {
@@ -205,9 +205,8 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 const fp8OnGPUs = "full speed of prompts on GPUs: FP8 whose scales are not for blocks of 128 x 128 is multiplied " +
 	"there as BF16, at about half of FP8's rate"
 
-// fp8Slow is the note about FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each
-// of
-// them.
+// fp8Slow is the notice for FP8 whose scales each belong to fewer than slowRows rows: the CPU kernel must then scale
+// the rows of x again for each such group of rows.
 const (
 	slowRows = 8
 	fp8Slow  = "full speed on the CPU: FP8 with scales for parts of a row is about half as fast as blocks of 128 x 128"

@@ -13,10 +13,10 @@ import (
 
 // ModuleType describes how the values of a matrix are stored.
 type ModuleType struct {
-	Bits  int    // of a value
-	Float bool   // e2m1 or e4m3, else integers
+	Bits  int    // bits of a value
+	Float bool   // values are e2m1 or e4m3; otherwise they are integers
 	Group int    // values of a row that share a scale; 0 if Block has a scale
-	Block [2]int // rows and columns with a scale; 0 is all of them
+	Block [2]int // rows and columns that share a scale; 0 means all rows or all columns
 	// Columns reports that matrices are stored as by AWQ or GPTQ, with zero points, and Method names which of the two.
 	Columns bool
 	Method  string
@@ -38,8 +38,8 @@ func (t ModuleType) String() string {
 // Modules describes the types of a release's matrices before its weights are downloaded.
 type Modules struct {
 	rules []moduleRule
-	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 and FormatFP4 if the release is
-	// that of the family with other types for some modules.
+	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 or FormatFP4 if the release has the
+	// family's usual types except for some modules.
 	Base Format
 	// Assumed lists the assumptions about properties that the config files do not state; empty if they state
 	// everything.
@@ -126,7 +126,7 @@ func (r Release) Modules() (*Modules, error) {
 		}
 		if len(q.algorithms()) > 0 {
 			m.modelopt(&q, &raw)
-		} else if out.format != m.Base { // in other blocks
+		} else if out.format != m.Base { // the release has blocks of another size
 			if m.Base == FormatFP4 {
 				m.add(func(name string) bool { return strings.Contains(name, ".experts.") }, nil)
 			}

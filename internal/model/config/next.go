@@ -7,7 +7,7 @@ import "reflect"
 // TopK counts tokens.
 type Next struct {
 	Config
-	Attention Attention // without a rotated part
+	Attention Attention // latent attention, without a rotated part
 	Linear    Linear
 	Pool      int // tokens of one index key: 4
 	Hyper     Hyper
@@ -18,16 +18,16 @@ type Next struct {
 // Linear describes layers of linear attention with a gate for each channel (KDA).
 type Linear struct {
 	Heads  int
-	Dim    int     // of a head: keys and values, 128
-	Conv   int     // tokens that the convolution before it reads: 4
-	Bound  float32 // of the logarithm of a channel's decay, negative
-	Layers []bool  // for each layer: linear attention, not latent
+	Dim    int     // values of a key or value head: 128
+	Conv   int     // tokens that the convolution before linear attention reads: 4
+	Bound  float32 // lower bound of the logarithm of a channel's decay; negative
+	Layers []bool  // for each layer, whether it has linear attention; otherwise it has latent attention
 }
 
-// Width returns the size of all heads.
+// Width returns the number of values of all heads.
 func (l Linear) Width() int { return l.Heads * l.Dim }
 
-// PoolTopK returns how many pooled keys a query selects.
+// PoolTopK returns the number of pooled keys that a query selects.
 func (c *Next) PoolTopK() int { return c.Indexer.TopK / max(c.Pool, 1) }
 
 // rawNext is a glm5_next config.json: as released, and as transformers saves it.
@@ -70,8 +70,8 @@ type rawLinear struct {
 const (
 	linearLayer  = "linear_attention"
 	pooledLayer  = "deepseek_sparse_attention"
-	indexedLayer = "indexed_attention" // as transformers saves it
-	fullLayer    = "full_attention"    // in older files
+	indexedLayer = "indexed_attention" // spelling of transformers
+	fullLayer    = "full_attention"    // spelling of older files
 )
 
 // describeNext reads the fields of GLM-5.3-Flash.

@@ -278,7 +278,7 @@ func TestSingleProblems(t *testing.T) {
 			`mlp_layer_types[0] is "wide"`},
 		{"too few mlp types", glm(fields{"mlp_layer_types": []string{"dense"}}), "mlp_layer_types has 1 entries"},
 		{"more dense layers than layers", glm(fields{"first_k_dense_replace": 79}),
-			"first_k_dense_replace is 79 of 78"},
+			"first_k_dense_replace is 79, want a number of layers from zero to 78"},
 		{"more experts than kept groups hold", v32(fields{"num_experts_per_tok": 129}), "only 128 experts remain"},
 		{"groups that do not divide", v32(fields{"n_group": 7}), "want n_group to divide the 256 experts"},
 		{"no theta anywhere", glm(fields{"rope_parameters": fields{"rope_type": "default"}}), "rope_theta is missing"},

@@ -13,19 +13,20 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Release is the small files of a checkpoint. They decide whether it can run, before any weight is read or downloaded.
+// Release holds the small files of a checkpoint. Whether the checkpoint can run is decided from them, before any
+// weight is read or downloaded.
 type Release struct {
 	File     string   // the name of config.json in messages
 	Config   []byte   // config.json
-	ModelOpt []byte   // hf_quant_config.json, where quantised releases by modelopt name their format; nil for none
-	Older    []byte   // quantize_config.json, where older releases by GPTQ name their format; nil for none
-	Tensors  []string // names of tensors, as the index lists them; nil where they are not known
+	ModelOpt []byte   // hf_quant_config.json, in which modelopt names the format; nil if there is none
+	Older    []byte   // quantize_config.json, in which older GPTQ releases name the format; nil if there is none
+	Tensors  []string // names of tensors in the index; nil if they are not known
 }
 
 // QuantFile is the file next to config.json in which modelopt names the format of the weights.
 const QuantFile = "hf_quant_config.json"
 
-// OlderFile is the name of that file in older GPTQ releases.
+// OlderFile is the file next to config.json in which older GPTQ releases name the format of the weights.
 const OlderFile = "quantize_config.json"
 
 // ReadRelease reads the small files of a checkpoint folder, without the names of its tensors.

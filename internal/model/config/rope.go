@@ -5,13 +5,13 @@ import "math"
 // Rope describes rotary position embedding.
 type Rope struct {
 	Theta float64
-	Yarn  *Yarn // nil: plain
+	Yarn  *Yarn // nil: rotation without YaRN
 }
 
 // Yarn stretches the rotation to contexts longer than the model was first trained on (v32 spec, 2.3).
 type Yarn struct {
 	Factor       float64
-	Original     int // positions of the first training
+	Original     int // context length of the first training, in tokens
 	BetaFast     float64
 	BetaSlow     float64
 	MScale       float64
@@ -40,7 +40,7 @@ func (y *Yarn) ramp(i, d int, theta float64) float64 {
 	low := max(math.Floor(corr(y.BetaFast)), 0)
 	high := min(math.Ceil(corr(y.BetaSlow)), float64(d-1))
 	if high == low {
-		// A step instead of a ramp; the public implementations avoid the division by zero in the same way.
+		// Without this the ramp has length 0 and is divided by. It becomes a step; public implementations do the same.
 		high += 0.001
 	}
 	return min(max((float64(i)-low)/(high-low), 0), 1)

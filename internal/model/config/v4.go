@@ -7,21 +7,21 @@ type V4 struct {
 	Attention V4Attention
 	Hyper     Hyper
 	FFN       V4FFN
-	DSpark    *DSpark // the draft head of newer releases; nil where there is none
+	DSpark    *DSpark // the draft head of newer releases; nil if there is none
 }
 
 // V4Attention holds the sizes of attention over a window and a compressed stream.
 type V4Attention struct {
 	Heads  int
-	Dim    int   // 512: the same vector is key and value
-	Rope   int   // 64: the size of its rotated end
+	Dim    int   // values of a vector that is both key and value: 512
+	Rope   int   // values of the rotated end of this vector: 64
 	QLora  int   // rank of the query projection
 	OLora  int   // rank of each group of the output projection
-	Groups int   // of heads, in the output projection
+	Groups int   // groups of heads in the output projection
 	Window int   // tokens
 	Ratios []int // for each layer: tokens of one compressed entry, 4 or 128, or 0 for none
 	Main   Rope  // rotation in layers without compressed entries
-	Far    Rope  // rotation in layers with them
+	Far    Rope  // rotation in layers with compressed entries
 }
 
 // RopeAt returns the rotation of layer i.
@@ -35,13 +35,13 @@ func (a V4Attention) RopeAt(i int) Rope {
 // Hyper describes the residual streams.
 type Hyper struct {
 	Streams int
-	Rounds  int // of the normalisation that mixes streams
+	Rounds  int // iterations of the normalisation that mixes streams
 	Eps     float32
 }
 
 // V4FFN describes the feed-forward blocks: every layer has experts.
 type V4FFN struct {
-	Inner   int // of one expert
+	Inner   int // inner width of one expert
 	Experts int
 	Shared  int // shared experts, used for every token
 	TopK    int

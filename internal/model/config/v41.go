@@ -13,7 +13,7 @@ import (
 type V41 struct {
 	V4
 	EntrySources []int // layers that compress; each layer with a ratio reads the entries of the nearest at or before it
-	IndexSources []int // layers that select; each layer with a ratio uses the selection of the nearest
+	IndexSources []int // layers that select; each layer with a ratio uses the selection of the last one up to it
 	Candidates   Candidates
 	Engram       engram.Shape
 }
@@ -21,8 +21,8 @@ type V41 struct {
 // Candidates is the first level of selection: one layer keeps the best blocks of entries, and later layers that read
 // the same entries select inside them.
 type Candidates struct {
-	Source int // the layer; it selects among all entries itself
-	Blocks int // most blocks that are kept
+	Source int // number of the layer, which itself selects among all entries
+	Blocks int // maximum number of blocks that are kept
 	Size   int // entries of a block
 }
 
@@ -72,7 +72,7 @@ type rawV41 struct {
 	DraftChosen  *int `json:"dspark_num_experts_per_tok"`
 }
 
-// v41Aliases are the names that the official inference code has for the same numbers.
+// v41Aliases maps field names of the official inference code to the names of the release.
 var v41Aliases = map[string]string{
 	"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_mtp_layers": "num_nextn_predict_layers",
 	"norm_eps": "rms_norm_eps", "window_size": "sliding_window", "kv_source_layers": "kv_source_layer_ids",

@@ -108,6 +108,9 @@ func TestFormats(t *testing.T) {
 		{"int3", compressedConfig(fields{"config_groups": fields{"group_0": fields{"weights": fields{"num_bits": 3,
 			"type": "int", "strategy": "group", "group_size": 32}}}}), "", nil, []string{"int3"}},
 		{name: "modelopt alone", file: `{"quantization":{"quant_algo":"NVFP4"}}`},
+		{name: "modelopt that leaves some modules as they are", file: `{"quantization":{"quant_algo":` +
+			`"MIXED_PRECISION","quantized_layers":{"a":{"quant_algo":"nvfp4"},"b":{"quant_algo":"None"}}}}`},
+		{name: "modelopt that leaves all as it is", file: `{"quantization":{"quant_algo":"none"}}`},
 		{"modelopt that changes inputs", nil, `{"quantization":{"quant_algo":"NVFP4_AWQ"}}`, nil,
 			[]string{"hf_quant_config.json: quantization.quant_algo", "NVFP4_AWQ"}},
 		{"modelopt by modules", block, `{"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":` +

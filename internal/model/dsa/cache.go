@@ -39,7 +39,7 @@ func Facts(c *config.DSA) plan.Model {
 	return f
 }
 
-// families are the planner's names.
+// families maps the families of configs to the names that the planner uses.
 var families = map[config.Family]plan.Family{
 	config.DeepseekV32: plan.DeepSeekV32, config.GLMMoeDSA: plan.GLMMoeDSA, config.DeepseekV3: plan.DeepSeekV3,
 	config.KimiK2: plan.KimiK2, config.KimiK25: plan.KimiK2, config.GLM4MoeLite: plan.GLM4MoeLite,
@@ -136,7 +136,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 // Caches returns the pools of every layer but the drafting one, for tests that read their bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
-// Pools returns the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has
+// Pools returns the pools of every layer but the drafting one: of latent rows, then of indexer keys if the layer has
 // them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool

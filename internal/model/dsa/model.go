@@ -16,9 +16,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
-// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
-// at a time.
+// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
+// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
+// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
 type Model struct {
 	config *config.DSA
 	ranks  kernel.Member
@@ -35,22 +35,22 @@ type Model struct {
 	nn.Homes
 
 	caches    []mla.Cache
-	allocated int // how often they were made
+	allocated int // number of times that the caches were allocated
 }
 
 // workspace is the memory in which passes run.
 type workspace struct {
 	m      *Model
-	hidden residual // of the latest pass of the target
-	// next is m of the latest pass of the drafting layer, for a chain, or u of one without logits, for rows that are
-	// picked.
+	hidden residual // final hidden states of the latest pass of the target
+	// next holds rows of the latest pass of the drafting layer: m, which a chain continues, or u if the pass computed
+	// no logits, from which plan.PassPick continues.
 	next residual
 }
 
-// residual are the rows that a drafting pass continues.
+// residual holds the rows that a drafting pass continues.
 type residual struct {
-	mem  kernel.Tensor // activation [most rows of a pass, hidden]
-	rows int           // of the latest pass; 0 while they are not valid
+	mem  kernel.Tensor // activation [maximum rows of a pass, hidden]
+	rows int           // rows of the latest pass; 0 while they are not valid
 }
 
 // layer is one decoder layer: exactly one of dense and experts is set.
@@ -112,7 +112,7 @@ func attentionParams(c *config.DSA, heads int) mla.Params {
 	return p
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // CountExperts lets passes that are arranged from then on count which experts rows choose.
@@ -128,7 +128,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device returns where the model runs.
+// Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind allocates the rows that drafting passes continue.

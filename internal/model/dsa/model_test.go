@@ -249,7 +249,7 @@ func TestPassRefuses(t *testing.T) {
 		{"a page outside the pool", func(_ *plan.Batch, in *model.Input) { in.Tables[0] = []int32{7} },
 			"page 7 in a cache of 2 pages"},
 		{"logits of a token that is not there", func(b *plan.Batch, _ *model.Input) { b.Requests[0].Logits = 4 },
-			"request 0 with logits of 4 of its 3 new tokens"},
+			"request 0, which wants logits of 4 rows but has 3 new tokens"},
 	} {
 		b, in := r.prompt(3, 0)
 		c.change(&b, &in)

@@ -22,7 +22,7 @@ import (
 // and head · m_t are the logits of x_{t+2}. A chain continues with m_t instead of g_{t+1}.
 type nextN struct {
 	layer               layer
-	embed, head         kernel.Matrix // the checkpoint's own, or the target's
+	embed, head         kernel.Matrix // matrices of the drafting layer if it has any, otherwise the target's
 	enorm, hnorm, final kernel.Tensor
 	project             kernel.Matrix // [hidden, 2*hidden]
 	cache               mla.Cache
@@ -79,9 +79,9 @@ type draft struct {
 	pass
 	rows kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
 	e, g kernel.Tensor // [T, hidden]: embeddings of the tokens, hidden states
-	pair kernel.Tensor // [T, 2*hidden]: both, normalised
-	u    kernel.Tensor // [T, hidden]: the layer's residual rows; without logits kept for plan.PassPick
-	m    kernel.Tensor // [T, hidden]: its outputs, which a chain continues
+	pair kernel.Tensor // [T, 2*hidden]: e and g, normalised and joined
+	u    kernel.Tensor // [T, hidden]: residual rows of the layer; kept for plan.PassPick if no logits are computed
+	m    kernel.Tensor // [T, hidden]: outputs of the layer, which a chain continues
 }
 
 func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
@@ -105,8 +105,8 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// source returns the rows that a pass continues: the target's hidden states, or in a chain and of picked rows the
-// layer's own.
+// source returns the rows that a pass continues: the target's hidden states, or for a chain or picked rows the
+// layer's own rows.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassDraft {
 		return &d.work.hidden
@@ -152,7 +152,7 @@ func (d *draft) build() (kernel.Program, error) {
 		d.list.Add(kernel.TakeArgs{Out: d.u, X: from, Rows: d.rows})
 	} else {
 		d.list.Add(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
-		if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
+		if d.plan.Pass == plan.PassDraft { // rows that a chain continues are already normalised
 			d.list.Add(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
 		}
 		d.embed(d.e, n.embed)

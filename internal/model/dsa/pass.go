@@ -17,18 +17,18 @@ import (
 type pass struct {
 	m    *Model
 	work *workspace
-	list *kernel.Builder // of its operations, while they are listed
+	list *kernel.Builder // operations of the pass, while they are listed
 	plan *plan.Plan
 	made model.Compiled
 
-	layout layout.Kind // of the rows in the cache
+	layout layout.Kind // byte layout of the rows in the cache
 
 	in  attn.Inputs
 	out *model.Outputs
 
 	choices model.Choices
 
-	ids   kernel.Tensor // i32 [T, 1]
+	ids   kernel.Tensor // i32 [T, 1]: tokens of the rows
 	x     kernel.Tensor // [T, hidden]: normalised rows
 	attn  *mla.Pass
 	dense nn.MLPSpace
@@ -88,7 +88,7 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 	return nil
 }
 
-// Inputs returns where the input block belongs.
+// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs returns the results.

@@ -13,30 +13,30 @@ import (
 // Shape holds the fields of config.json that describe the tables.
 type Shape struct {
 	Layers     []int // layers with a table, ascending
-	Rows       []int // of each table
-	Orders     int   // longest n-gram: 4
-	Heads      int   // hashes of each length
-	Dim        int   // values of a row
-	Base       int   // every hash is reduced by a prime of at least this
-	Compressed int   // keys of the token map
-	Pad        int   // the token before the start of a sequence
+	Rows       []int // rows of each table
+	Orders     int   // maximum length of an n-gram in tokens: 4
+	Heads      int   // number of hashes for each n-gram length
+	Dim        int   // values of a table row
+	Base       int   // lower bound of the primes by which hashes are reduced
+	Compressed int   // number of keys of the token map
+	Pad        int   // token that stands for positions before the start of a sequence
 }
 
-// Columns returns how many rows of a table a token has.
+// Columns returns the number of rows that a token looks up in one table.
 func (s *Shape) Columns() int { return (s.Orders - 1) * s.Heads }
 
-// Words returns how many row numbers a token has, of all tables.
+// Words returns the number of rows that a token looks up in all tables.
 func (s *Shape) Words() int { return len(s.Layers) * s.Columns() }
 
 // Before returns the number of earlier tokens that a row depends on.
 func (s *Shape) Before() int { return max(s.Orders-1, 0) }
 
-// Hash maps tokens to rows.
+// Hash computes the table rows of tokens.
 type Hash struct {
 	shape       Shape
-	multipliers [][]int64 // [layers][orders]
-	moduli      [][]int64 // [layers][columns]: moduli of pairs first
-	tokens      []int32   // [vocabulary]: the map
+	multipliers [][]int64 // [layers][orders]: factors of the hash
+	moduli      [][]int64 // [layers][columns]: primes, beginning with those of pairs
+	tokens      []int32   // [vocabulary]: key of each token
 	pad         int64
 }
 
@@ -114,8 +114,8 @@ func New(s Shape, tokens []int32) (*Hash, error) {
 // Shape returns the shape from which the hash was made.
 func (h *Hash) Shape() *Shape { return &h.shape }
 
-// Rows writes the row numbers of one token: those of the first table, then of the next. before are the earlier
-// tokens, the nearest last; positions before the sequence count as padding.
+// Rows writes the row numbers of one token for each table in turn. before has the earlier tokens, the nearest last;
+// positions before the sequence count as padding.
 func (h *Hash) Rows(to []int32, before []int32, token int32) {
 	var gram [16]int64
 	gram[0] = int64(h.tokens[token])
@@ -143,7 +143,7 @@ func (h *Hash) Rows(to []int32, before []int32, token int32) {
 // pcg64 is NumPy's default generator.
 type pcg64 struct{ hi, lo, incHi, incLo uint64 }
 
-// newPCG64 seeds it as numpy.random.default_rng(seed) does: by SeedSequence, with a pool of four words.
+// newPCG64 seeds the generator as numpy.random.default_rng(seed) does: by SeedSequence, with a pool of four words.
 func newPCG64(seed uint32) *pcg64 {
 	var pool [4]uint32
 	by := uint32(0x43b0d7e5)

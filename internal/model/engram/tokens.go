@@ -63,8 +63,8 @@ func TokenMap(tokenizer []byte, vocab int) ([]int32, error) {
 	return out, nil
 }
 
-// PlainMap returns a map for checkpoints without a tokenizer: neighbouring tokens share a key, and every key has a
-// token.
+// PlainMap returns a token map for checkpoints without a tokenizer: neighbouring tokens share a key, and every key
+// has a token.
 func PlainMap(vocab, keys int) []int32 {
 	out := make([]int32, vocab)
 	for i := range out {
@@ -76,7 +76,7 @@ func PlainMap(vocab, keys int) []int32 {
 // normalise returns the common form of the texts of one key.
 func normalise(text string) string {
 	var b strings.Builder
-	space := false // the last rune was a blank of a run
+	space := false // the previous rune was a blank
 	for _, r := range norm.NFD.String(norm.NFKC.String(text)) {
 		if unicode.Is(unicode.M, r) {
 			continue
@@ -100,7 +100,7 @@ func normalise(text string) string {
 
 // lower writes a rune in lower case, independently of its neighbours. One capital letter has two runes in lower case.
 func lower(b *strings.Builder, r rune) {
-	if r == 'İ' { // U+0130 is i with a dot above, which is dropped with the other marks before this
+	if r == 'İ' { // U+0130 is i with a dot above; the dot was dropped earlier, with the other marks
 		b.WriteString("i̇")
 		return
 	}

@@ -58,3 +58,40 @@ func TestTokenMap(t *testing.T) {
 		t.Error("a tokenizer without texts of the last tokens was taken")
 	}
 }
+
+// Every id needs a token: of the vocabulary, or an added one, which has its own text and replaces another. Tokens of
+// ids beyond the vocabulary are ignored.
+func TestTokensOfMaps(t *testing.T) {
+	for _, c := range []struct {
+		vocab, added string
+		want         []int32
+	}{
+		{`"a":0,"A":1,"b":2`, ``, []int32{0, 0, 1}},
+		{`"a":1,"b":2`, `{"id":0,"content":"<s>"}`, []int32{0, 1, 2}},
+		{`"a":0,"b":1`, `{"id":2,"content":"B"}`, []int32{0, 1, 1}},
+		{`"a":0,"b":1,"c":2`, `{"id":1,"content":"<s>"},{"id":2,"content":"A"}`, []int32{0, 1, 0}},
+		{`"a":0,"b":1,"c":2,"d":3,"e":-1`, `{"id":4,"content":"a"},{"id":-1,"content":"a"}`, []int32{0, 1, 2}},
+		{`"a":1,"b":2`, ``, nil},
+		{`"a":0,"b":2`, `{"id":3,"content":"a"}`, nil},
+	} {
+		got, err := TokenMap([]byte(`{"model":{"vocab":{`+c.vocab+`}},"added_tokens":[`+c.added+`]}`), 3)
+		if !slices.Equal(got, c.want) || (err == nil) != (c.want != nil) {
+			t.Errorf("vocabulary %s, added %s: %v, %v, want %v", c.vocab, c.added, got, err, c.want)
+		}
+	}
+}
+
+// Without a tokenizer every key has a token, and neighbouring tokens share keys.
+func TestPlainMap(t *testing.T) {
+	for _, c := range []struct {
+		vocab, keys int
+		want        []int32
+	}{
+		{5, 5, []int32{0, 1, 2, 3, 4}}, {5, 2, []int32{0, 0, 0, 1, 1}}, {7, 3, []int32{0, 0, 0, 1, 1, 2, 2}},
+		{3, 1, []int32{0, 0, 0}},
+	} {
+		if got := PlainMap(c.vocab, c.keys); !slices.Equal(got, c.want) {
+			t.Errorf("%d tokens, %d keys: %v, want %v", c.vocab, c.keys, got, c.want)
+		}
+	}
+}

@@ -43,8 +43,9 @@ func (s *dsaStep) layer(l int) {
 		s.block(l, h)
 		return
 	}
-	attention := fmt.Sprintf("decodes: between measured times of rows of 128 heads, %s; prompts: %.1f us for a row "+
-		"and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products", s.cfg.SplitKeys.Says(),
+	attention := fmt.Sprintf("decodes: interpolated between measured times of rows of 128 heads, %s; prompts: %.1f "+
+		"us for a row and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products",
+		s.cfg.SplitKeys.Says(),
 		x.Prompt, x.DenseOps/1e6)
 	if n := s.decodes + s.sparse; n > 0 {
 		s.add("attention", s.product(n, s.heads*latent, nope, 2)+s.product(n, s.heads*v, latent, 2), attention)
@@ -68,8 +69,9 @@ const latentOps, latentLaunch, latentBlock = 440e6, 12.0, 1.5
 func (s *dsaStep) whole(units float64) {
 	a, x := s.c.Attention, s.x
 	nope, rope, v, latent := float64(a.Nope), float64(a.Rope), float64(a.V), float64(a.Latent)
-	formula := fmt.Sprintf("every key: the longer of operations of whole units of 64 heads / %.0f TFLOP/s and %.1f us "+
-		"for 64 keys of a part, + %.0f us; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products",
+	formula := fmt.Sprintf("attention over every key: the longer of operations of whole units of 64 heads / %.0f "+
+		"TFLOP/s and %.1f us for 64 keys of a part, + %.0f us; dense: operations / %.0f TFLOP/s; absorb and expand "+
+		"are bf16 products",
 		latentOps/1e6, latentBlock, latentLaunch, x.DenseOps/1e6)
 	for _, n := range [][2]float64{{s.decodes, s.keys}, {s.sparse, s.pairs}} {
 		if rows, keys := n[0], n[1]; rows > 0 {
@@ -97,8 +99,8 @@ func (s *dsaStep) block(l int, h float64) {
 	s.exchanges(h)
 }
 
-// decoded returns the time of attention of some rows with cost.DecodeHeads heads: between the measured numbers of rows
-// in proportion, beyond the last one as if all rows took as long as those.
+// decoded returns the microseconds of attention for a number of decode rows with cost.DecodeHeads heads. It
+// interpolates between the measured numbers of rows; above the largest, time is proportional to the number of rows.
 func decoded(measured []cost.Decode, split plan.KeySplit, rows float64) float64 {
 	last := measured[0]
 	for _, d := range measured {
@@ -129,7 +131,7 @@ func dsaRest(c *config.DSA, heads, ranks float64) float64 {
 	}
 	for l := range c.Layers + c.NextN {
 		total += float64(a.QLora)*h + float64(a.Latent+a.Rope)*h + heads*float64(a.QK())*float64(a.QLora) +
-			2*2*heads*float64((a.Nope+a.V)*a.Latent) + h*heads*float64(a.V) // latent rows: bf16, as is and transposed
+			2*2*heads*float64((a.Nope+a.V)*a.Latent) + h*heads*float64(a.V) // latent up-projection in bf16, twice
 		if c.Indexer.Computes(l) {
 			total += float64(c.Indexer.Heads*c.Indexer.Dim*a.QLora) + float64(c.Indexer.Dim)*h +
 				2*float64(c.Indexer.Heads)*h

@@ -30,7 +30,7 @@ type Estimate struct {
 	Attention   plan.Division `json:"attention,omitempty"`
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`
-	WeightBytes int64         `json:"weight_bytes"` // of each GPU
+	WeightBytes int64         `json:"weight_bytes"` // bytes of weights on each GPU
 	// Warning reports that the weights do not fit, and how many GPUs hold them.
 	Warning string `json:"warning,omitempty"`
 }
@@ -65,7 +65,8 @@ func weightBytes(d config.Description, heads, gpus int) int64 {
 	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)
 }
 
-// enough returns the smallest number of GPUs with that much memory each that hold the weights.
+// enough returns text that names the smallest number of GPUs with the given memory each that hold the weights; empty
+// if no number does.
 func enough(d config.Description, m plan.Model, room int64) string {
 	how := m.Division
 	if m.Ranks > 1 && !m.ByRequests() {

@@ -24,10 +24,10 @@ import (
 type Question struct {
 	Name    string
 	Model   config.Description
-	Format  cost.Format // of experts; it determines their rates
+	Format  cost.Format // format of the experts; it determines their rates
 	Weights Weights     // the zero value means the types in which the family is released
 	Machine Machine
-	Asked   string       // the machine, as it was written
+	Asked   string       // name of the machine, as the user wrote it
 	Usage   *usage.Table // nil: experts are chosen equally often
 	// DeviceBytes limits the memory of each GPU; 0 means all of it.
 	DeviceBytes int64
@@ -44,13 +44,13 @@ const (
 const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20
-	spareBytes  = 1 << 30 // left free where experts would fill a GPU
-	hostBytes   = 4 << 30 // left to the system and to the process
+	spareBytes  = 1 << 30 // bytes that are left free if experts would fill a GPU
+	hostBytes   = 4 << 30 // bytes that are left to the system and the process
 	// ringExperts is how many experts the buffers for fetched experts hold: twice 8 and 16.
 	ringExperts = 32
 )
 
-// Part is something that takes memory.
+// Part is an amount of memory and what it is used for.
 type Part struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
@@ -69,14 +69,14 @@ type Fit struct {
 	Model   string            `json:"model"`
 	Machine string            `json:"machine"`
 	GPUs    int               `json:"gpus"`
-	Device  []Part            `json:"device"` // of each GPU
+	Device  []Part            `json:"device"` // parts of the memory of each GPU
 	Host    []Part            `json:"host"`
-	Memory  [2]int64          `json:"memory"` // of each GPU, and of the host
+	Memory  [2]int64          `json:"memory"` // bytes of each GPU, and of the host
 	Experts *placement.Choice `json:"experts"`
 	Speeds  []Speed           `json:"speeds"`
 	// Assumed lists the assumptions about the sizes of missing weights; empty if the sizes are known.
 	Assumed string `json:"assumed,omitempty"`
-	Stated  string `json:"stated,omitempty"` // that of the Machine
+	Stated  string `json:"stated,omitempty"` // Machine.Stated
 	// Untimed is the reason why there are no speeds; empty if there are speeds.
 	Untimed string `json:"untimed,omitempty"`
 }
@@ -168,7 +168,7 @@ func (q *Question) Fit() (*Fit, error) {
 		parts = append(parts, ring)
 		ask.Device -= ring.Bytes
 		spare := min(m.GPU.MemoryBytes/64, spareBytes)
-		if free := memory - (m.GPU.MemoryBytes - spare); free > 0 { // none where DeviceBytes leaves as much
+		if free := memory - (m.GPU.MemoryBytes - spare); free > 0 { // 0 or less if DeviceBytes leaves enough free
 			parts = append(parts, Part{"left free", free, "the driver takes memory in pieces of 2 MiB"})
 			ask.Device -= free
 		}
@@ -213,7 +213,7 @@ func (q *Question) missing(err error, parts []Part, memory int64) error {
 		advice)
 }
 
-// speeds estimates decodes of one and of many sequences, and a prompt.
+// speeds estimates decode throughput for one sequence and for Sequences sequences, and prefill throughput.
 func (f *Fit) speeds(q *Question, cfg *plan.Config, s *split) {
 	add := func(what string, tokens float64, requests ...plan.Request) {
 		var b plan.Batch

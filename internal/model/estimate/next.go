@@ -20,7 +20,7 @@ type nextStep struct {
 // Linear attention on an H200: rows of a sequence follow each other, and sequences of at least 64 heads fill the GPU
 // whether they are one or many.
 const (
-	deltaRow      = 0.26 // microseconds of a row of a prompt and 64 heads
+	deltaRow      = 0.26 // microseconds of a prompt row with 64 heads
 	deltaHeads    = 64
 	deltaLaunches = 3 // convolution, delta rule, norm
 )
@@ -34,8 +34,8 @@ func (s *nextStep) layer(l int) {
 	c, x := s.c, s.x
 	h, streams := float64(c.Hidden), float64(c.Hyper.Streams)
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
-	s.add("streams", sites, fmt.Sprintf("of each sublayer a bf16 product, two launches and three times the rows of "+
-		"all streams / %.1f TB/s", x.Weights/1e6))
+	s.add("streams", sites, fmt.Sprintf("for each sublayer: a bf16 product, two launches and three times the bytes "+
+		"of all streams / %.1f TB/s", x.Weights/1e6))
 	if c.Linear.Layers[l] {
 		s.linear(h)
 	} else {
@@ -50,7 +50,8 @@ func (s *nextStep) layer(l int) {
 	s.rest("norms, quantisation, rows and keys stored")
 }
 
-// linear adds a layer of linear attention: bf16 products, and the states of sequences.
+// linear adds the time of a layer of linear attention: bf16 products, and reading and writing the states of
+// sequences.
 func (s *nextStep) linear(h float64) {
 	x, w, d := s.x, float64(s.c.Linear.Width()), float64(s.c.Linear.Dim)
 	s.add("products", s.product(s.own, 3*w+2*d+float64(s.c.Linear.Heads), h, 2)+2*s.product(s.own, w, d, 2)+
@@ -60,7 +61,7 @@ func (s *nextStep) linear(h float64) {
 		"a row of %d heads", x.Weights/1e6, deltaRow, deltaHeads))
 }
 
-// selecting adds a layer that attends to the tokens of selected pools.
+// selecting adds the time of a layer that attends to the tokens of selected pools.
 func (s *nextStep) selecting(h float64) {
 	a, i, x := s.c.Attention, s.c.Indexer, s.x
 	nope, v, latent, lora := float64(a.Nope), float64(a.V), float64(a.Latent), float64(a.QLora)
@@ -73,8 +74,9 @@ func (s *nextStep) selecting(h float64) {
 		s.add("indexer", x.Launch+s.keys/pool*132/x.Keys+x.Pick+s.keys/pool*4/x.Scores, "")
 	}
 	s.add("indexer", s.pairs/pool*2*index/x.ScoreOps+s.pairs/pool*4/x.Scores, "")
-	formula := fmt.Sprintf("decodes: between measured times of rows of %d heads, %s; prompts: %.1f us for a row and "+
-		"128 heads; absorb and expand are bf16 products", cost.DecodeHeads, s.cfg.SplitKeys.Says(), x.Prompt)
+	formula := fmt.Sprintf("decodes: interpolated between measured times of rows of %d heads, %s; prompts: %.1f us "+
+		"for a row and 128 heads; absorb and expand are bf16 products", cost.DecodeHeads, s.cfg.SplitKeys.Says(),
+		x.Prompt)
 	n := s.decodes + s.sparse
 	s.add("attention", s.product(n, s.heads*latent, nope, 2)+s.product(n, s.heads*v, latent, 2), formula)
 	if s.decodes > 0 {
@@ -83,8 +85,8 @@ func (s *nextStep) selecting(h float64) {
 	s.add("attention", s.sparse*s.heads/128*x.Prompt, formula)
 }
 
-// nextRest returns the size of the weights on a GPU other than experts: FP8, but bf16 for the vocabulary, linear
-// attention, the indexer, routers and sites.
+// nextRest returns the bytes of weights other than experts on a GPU: FP8, but bf16 for the vocabulary, linear
+// attention, the indexer, routers and hyper-connections.
 func nextRest(c *config.Next) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, w, d, streams := float64(c.Hidden), float64(c.Linear.Width()), float64(c.Linear.Dim), float64(c.Hyper.Streams)
@@ -95,7 +97,7 @@ func nextRest(c *config.Next) float64 {
 		}
 		if l < c.Layers && c.Linear.Layers[l] {
 			total += 2 * ((3*w+2*d+float64(c.Linear.Heads))*h + 2*w*d + h*w)
-		} else { // latent rows: bf16, as is and transposed
+		} else { // up-projection of latent rows in bf16, as stored and transposed
 			total += float64(a.QLora+a.Latent)*h + float64(a.Heads*a.QK()*a.QLora) + h*float64(a.Heads*a.V) +
 				2*2*float64(a.Heads*(a.Nope+a.V)*a.Latent) + 2*(float64(x.Heads*x.Dim*a.QLora)+
 				float64(2*layout.IndexDim+x.Heads)*h)
@@ -105,14 +107,15 @@ func nextRest(c *config.Next) float64 {
 		} else {
 			total += (float64(f.Shared)*3*float64(f.Inner) + 2*float64(f.Experts)) * h
 		}
-		if l >= c.Layers { // the matrix that joins embedding and hidden state
+		if l >= c.Layers { // the matrix that joins an embedding and a hidden state
 			total += 2 * 2 * h * h
 		}
 	}
 	return total
 }
 
-// nextCache returns the memory of the sequences: their rows and keys, a state of each, and a snapshot.
+// nextCache returns the bytes of cache of the planned sequences: rows and keys of their tokens, and a state and a
+// snapshot of each sequence.
 func nextCache(c *config.Next) int64 {
 	const page = 4 * layout.PageTokens
 	s := next.SizesOf(c, layout.NopeFP8{}, layout.IndexFP8{}, page, 1)
@@ -120,7 +123,7 @@ func nextCache(c *config.Next) int64 {
 	return Sequences * (s.Page*(Tokens/page+1) + int64(windows)*s.Window + s.State)
 }
 
-// nextRow returns the memory of a step for each row of a prompt: residual streams, and the larger working memory of
+// nextRow returns the bytes of a step for each row of a prompt: residual streams, and the larger working memory of
 // the two kinds of attention.
 func nextRow(c *config.Next) float64 {
 	a, w := c.Attention, float64(c.Linear.Width())

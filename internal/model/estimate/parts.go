@@ -10,30 +10,31 @@ import (
 	"sparrow/plan"
 )
 
-// parts is an estimate in progress: the batch, and the stages that every family shares.
+// parts is an estimate in progress: the batch, and the stages that every family has.
 type parts struct {
 	on    *cost.Machine
-	x     *cost.GPU // of it
+	x     *cost.GPU // the GPU of the machine
 	ranks float64
-	heads float64 // of a rank
+	heads float64 // query heads of a rank
 	top   float64 // keys up to which prompts run in the dense form
 	cfg   *plan.Config
 	all   experts
 	// format is the format of the experts.
 	format cost.Format
-	split  *split // experts in two memories; nil where all are on the device
+	split  *split // experts in two memories; nil if all experts are on the device
 
 	rows, logits float64
-	// The rank's own attention: all rows where heads are divided.
+	// Numbers of rows and keys in the rank's own part of attention; own counts all rows if attention is divided by
+	// heads.
 	own              float64
-	decodes, keys    float64 // rows that decode, and the keys that they see
-	sparse, pairs    float64 // rows of prompts that select, and the keys that they see
-	dense            float64 // keys that rows of the dense form see
-	denseRows, wider float64 // such rows, and keys that are expanded for them
+	decodes, keys    float64 // decode rows, and the keys that they attend to
+	sparse, pairs    float64 // prompt rows that select, and the keys that they attend to
+	dense            float64 // keys that rows in the dense form attend to
+	denseRows, wider float64 // rows in the dense form, and keys that are expanded for them
 
 	stages []Stage
 	at     map[string]int
-	means  map[uses]float64 // results so far: most layers are alike
+	means  map[uses]float64 // results of uses.mean so far: most layers have equal uses
 }
 
 // experts are the sizes of a model's experts.
@@ -126,7 +127,7 @@ func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 	return p
 }
 
-// prompt adds rows of a prompt after some tokens.
+// prompt adds n rows of a prompt that follow `first` earlier tokens.
 func (p *parts) prompt(first, n float64) {
 	d := max(0, min(n, p.top-first))
 	if d > 0 {
@@ -168,8 +169,9 @@ func (p *parts) product(rows, out, in, bytes float64) float64 {
 }
 
 func (p *parts) productFormula() string {
-	return fmt.Sprintf("a product: %.1f us + the longer of bytes of weights / %.1f TB/s (%.0f %% more at 64 rows) and "+
-		"operations / %.0f TFLOP/s FP8, %.0f bf16", p.x.Launch, p.x.Weights/1e6, 100*p.x.Rows64, p.x.FP8/1e6,
+	return fmt.Sprintf("each product takes %.1f us + the longer of weight bytes / %.1f TB/s (%.0f %% more at 64 rows) "+
+		"and operations / %.0f TFLOP/s in FP8 or %.0f in bf16", p.x.Launch, p.x.Weights/1e6, 100*p.x.Rows64,
+		p.x.FP8/1e6,
 		p.x.BF16/1e6)
 }
 
@@ -177,8 +179,9 @@ func (p *parts) productFormula() string {
 // number of times: twice in an all-reduce, once in a gather.
 func (p *parts) exchange(bytes, times float64) {
 	if l := p.on.Link; p.ranks > 1 {
-		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("an exchange: %.0f us + (N-1)/N "+
-			"bytes / %.0f GB/s, in an all-reduce twice; stated, not measured", l.Wait, l.Rate/1e3))
+		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("each exchange takes %.0f us + "+
+			"(N-1)/N of the bytes / %.0f GB/s, twice that in an all-reduce; published rates, not measured ones",
+			l.Wait, l.Rate/1e3))
 	}
 }
 
@@ -199,7 +202,7 @@ func (p *parts) rest(what string) {
 		p.x.Rest, p.x.RestRow))
 }
 
-// layers adds the parts of n layers, and of the experts that each waits for.
+// layers adds the time of n layers, and of the experts that each layer waits for.
 func (p *parts) layers(n int, layer func(l int)) {
 	for l := range n {
 		before := p.sum()
@@ -208,7 +211,7 @@ func (p *parts) layers(n int, layer func(l int)) {
 	}
 }
 
-// ends adds the operations outside layers.
+// ends adds the time of the operations outside layers.
 func (p *parts) ends(vocabulary, hidden float64) {
 	p.add("head", p.product(p.logits, vocabulary/p.ranks, hidden, 2), p.productFormula())
 	p.exchange(p.rows*hidden*2, 2)
@@ -235,7 +238,8 @@ func (p *parts) mixture(l int) {
 		rate = x.NarrowExpertOps
 	case cost.E4M3:
 	}
-	// The number of experts that the device reads, and the number of a row's choices that it computes.
+	// read is the number of experts that the device reads; used is the number of a row's chosen experts that the device
+	// computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
 	if p.split != nil {
 		_, read, used = p.over(l, placement.Resident, placement.Fetched)
@@ -245,7 +249,7 @@ func (p *parts) mixture(l int) {
 		reads = x.NarrowExperts
 	}
 	device := max(read/p.ranks*bytes/reads, 2*p.rows*used/p.ranks*e.values()/rate)
-	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
+	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row to choose experts + the "+
 		"longer of bytes of chosen experts / %.2f TB/s and operations / %.0f TFLOP/s", x.Choose, x.ChooseRow,
 		reads/1e6, rate/1e6))
 	if p.split != nil {

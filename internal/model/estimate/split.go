@@ -24,8 +24,8 @@ func (s *split) share(layer, expert int) float64 {
 	return float64(s.ask.Chosen) / float64(s.ask.Layers[layer]) / s.ranks
 }
 
-// over adds up the experts of a layer that have one of the methods in the batch's phase: how many there are, how many
-// are read for its rows, and how many a row chooses.
+// over adds up the experts of a layer that have one of the methods in the batch's phase: their number, the number
+// that is read for the batch's rows, and the number that a row chooses.
 func (p *parts) over(layer int, methods ...placement.Method) (count, read, used float64) {
 	s := p.split
 	for e, m := range s.placement.Layer(layer).Of(p.decodes == 0) {
@@ -39,8 +39,8 @@ func (p *parts) over(layer int, methods ...placement.Method) (count, read, used 
 	return count * s.ranks, read * s.ranks, used * s.ranks
 }
 
-// onHost adds the time by which experts of a layer in host memory exceed the work of the device in the meantime.
-// Fetched experts of prompts are copied during the previous layer: see stream.
+// onHost adds the time by which the experts of a layer in host memory take longer than the work that the device does
+// at the same time (beside). Fetched experts of prompts are copied during the previous layer: see stream.
 func (p *parts) onHost(l int, beside float64) {
 	s := p.split
 	here := uses{beside: beside}
@@ -50,13 +50,13 @@ func (p *parts) onHost(l int, beside float64) {
 		cpu := &s.ask.CPU
 		here.each = float64(s.ask.Bytes)/(cpu.Inside*cpu.Rate(s.ask.Format, p.rows*used/read)) + cpu.Dispatch
 		here.start = cpu.Wait + s.ask.Bus.Wait + 2*p.rows*p.all.hidden*2/s.ask.Bus.Rate
-		text = append(text, fmt.Sprintf("rows to the host and back %.0f us, %.0f us for each expert that the CPU "+
-			"computes, less what the device computes beside them", here.start, here.each))
+		text = append(text, fmt.Sprintf("%.0f us to copy rows to the host and back, %.0f us for each expert that the "+
+			"CPU computes, minus the time of the device's own work in parallel", here.start, here.each))
 	}
 	if n, read, _ := p.over(l, placement.Fetched); read > 0 && p.decodes > 0 {
 		here.fetched, here.wanted = n, read/n
 		here.copy = s.ask.TimesOf(1, false).Fetched / s.ranks
-		text = append(text, fmt.Sprintf("%.0f us for each expert that is fetched", here.copy))
+		text = append(text, fmt.Sprintf("%.0f us to copy each expert that is fetched", here.copy))
 	}
 	if len(text) > 0 {
 		mean, known := p.means[here]
@@ -64,12 +64,13 @@ func (p *parts) onHost(l int, beside float64) {
 			mean = here.mean()
 			p.means[here] = mean
 		}
-		p.add("experts of the host", mean, strings.Join(text, ", or ")+"; the mean over how many of a layer "+
-			"are chosen")
+		p.add("experts of the host", mean, strings.Join(text, ", or ")+"; averaged over the number of "+
+			"chosen experts of a layer")
 	}
 }
 
-// stream adds the time that a prompt's streamed experts take longer than the layer that computes meanwhile.
+// stream adds the time by which copying a prompt's streamed experts takes longer than the layer that is computed at
+// the same time.
 func (p *parts) stream(l int, layer float64) {
 	s := p.split
 	if s == nil || p.decodes > 0 || p.all.layers[l] == 0 {
@@ -81,20 +82,22 @@ func (p *parts) stream(l int, layer float64) {
 	}
 	copied := read / s.ranks * float64(s.ask.Bytes) / s.ask.Bus.Rate
 	p.add("experts of the host", max(0, copied-layer), fmt.Sprintf("bytes of experts that are streamed / %.0f GB/s, "+
-		"less the layer that computes meanwhile", s.ask.Bus.Rate/1e3))
+		"minus the time that the layer computes in parallel", s.ask.Bus.Rate/1e3))
 }
 
-// uses describes the experts of a layer in host memory in a step: how many the CPU computes, the probability that one
-// of them is chosen, the start-up time and the time per expert; the same for fetched experts; and the work of the
-// device in the meantime.
+// uses describes the use of a layer's experts in host memory in a step. computed is the number of experts that the
+// CPU computes, chosen the probability that one of them is chosen, start the microseconds before the first, and each
+// the microseconds for every expert. fetched, wanted and copy are the number, probability and microseconds of fetched
+// experts. beside is the microseconds of the device's own work in parallel.
 type uses struct {
 	computed, chosen, start, each float64
 	fetched, wanted, copy         float64
 	beside                        float64
 }
 
-// mean returns by how much they take longer than the device, as the mean over the numbers of chosen experts. Fetched
-// experts follow one after the other after the device's own experts; without either nothing is launched.
+// mean returns the microseconds by which the experts in host memory take longer than the device, averaged over the
+// number of chosen experts. Fetched experts are copied one after the other, after the device's own experts; if none
+// is chosen, nothing is launched.
 func (u uses) mean() float64 {
 	mean := 0.0
 	for c := 0.0; c <= u.computed; c++ {
@@ -109,7 +112,7 @@ func (u uses) mean() float64 {
 	return mean
 }
 
-// binomial returns the probability of k of n.
+// binomial returns the probability of k successes in n trials, each of probability q.
 func binomial(n, k, q float64) float64 {
 	switch {
 	case q <= 0 && k == 0, q >= 1 && k == n:

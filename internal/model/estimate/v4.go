@@ -14,7 +14,7 @@ type v4Step struct {
 	c *config.V4
 }
 
-// usualKeys are the keys of the measured attention: 128 of the window and 512 selected.
+// usualKeys is the number of keys of a row in the measured attention: 128 of the window and 512 selected.
 const usualKeys = 128 + 512
 
 func (s *v4Step) run() {
@@ -29,8 +29,8 @@ func (s *v4Step) layer(l int) {
 	ratio := a.Ratios[l]
 	// Each of two sublayers reads the streams for its mixture, and reads and writes them after it.
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
-	s.add("streams", sites, fmt.Sprintf("of each sublayer a bf16 product, two launches and three times the rows of "+
-		"all streams / %.1f TB/s", x.Weights/1e6))
+	s.add("streams", sites, fmt.Sprintf("for each sublayer: a bf16 product, two launches and three times the bytes "+
+		"of all streams / %.1f TB/s", x.Weights/1e6))
 	together := float64(a.Heads / a.Groups)
 	groups := s.heads / together
 	s.add("products", s.product(s.own, lora+dim, h, 1)+s.product(s.own, s.heads*dim, lora, 1)+
@@ -50,8 +50,8 @@ func (s *v4Step) layer(l int) {
 	s.attention(ratio)
 	s.mixture(l)
 	s.rest("norms, quantisation, rotation, entries stored")
-	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f in each layer, %.1f us of each beside the other "+
-		"stages", x.V4Launches, x.V4Launch))
+	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f launches in each layer, each %.1f us in addition "+
+		"to the other stages", x.V4Launches, x.V4Launch))
 	s.exchanges(h)
 }
 
@@ -69,7 +69,7 @@ func (s *v4Step) indexer(lora, h float64) {
 // attention adds attention over the window and over the visible part of the compressed stream.
 func (s *v4Step) attention(ratio int) {
 	x := s.x
-	share := func(rows, keys float64) float64 { // of the measured case, for the rows' mean number of keys
+	share := func(rows, keys float64) float64 { // share of the measured time, for the mean number of keys of the rows
 		if rows == 0 {
 			return 0
 		}
@@ -82,16 +82,16 @@ func (s *v4Step) attention(ratio int) {
 		}
 		return s.heads / 64 * seen / usualKeys
 	}
-	formula := fmt.Sprintf("decodes: %.1f us + %.2f us a row, prompts %.3f us a row, for 64 heads over 640 keys, "+
-		"and in proportion", x.V4First, x.V4Row, x.V4Prompt)
+	formula := fmt.Sprintf("decodes: %.1f us + %.2f us a row, prompts: %.3f us a row, for 64 heads over 640 keys; "+
+		"otherwise in proportion to heads and keys", x.V4First, x.V4Row, x.V4Prompt)
 	if s.decodes > 0 {
 		s.add("attention", x.V4First+s.decodes*x.V4Row*share(s.decodes, s.keys), formula)
 	}
 	s.add("attention", s.sparse*x.V4Prompt*share(s.sparse, s.pairs), formula)
 }
 
-// v4Rest returns the bytes of weights other than experts on a GPU with some heads: FP8, but bf16 for the vocabulary,
-// routers, compressors and sites.
+// v4Rest returns the bytes of weights other than experts on a GPU with the given number of heads: FP8, but bf16 for
+// the vocabulary, routers, compressors and hyper-connections.
 func v4Rest(c *config.V4, heads, ranks float64) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, dim, streams := float64(c.Hidden), float64(a.Dim), float64(c.Hyper.Streams)
@@ -103,7 +103,7 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 		total += (lora+dim)*h + heads*dim*lora + low*together*dim + low*h
 		total += 3*float64(f.Inner*f.Shared)/ranks*h + 2*float64(f.Experts)*h
 		if l >= len(a.Ratios) {
-			if c.DSpark == nil { // a drafting block: two projections of its own
+			if c.DSpark == nil { // a drafting block has two projections of its own
 				total += 2 * h * h
 			}
 			continue

@@ -9,9 +9,9 @@ import (
 	"sparrow/layout"
 )
 
-// v41Rest returns the bytes of weights other than experts of layers on a GPU with some heads: FP8 in blocks of 32 x 32,
-// which stay packed with two bytes of scale for 32 values, but bf16 for the vocabulary, routers, compressors, indexer
-// keys and sites. The drafting stages have all their experts there.
+// v41Rest returns the bytes of weights other than the layers' experts on a GPU with the given number of heads: FP8 in
+// blocks of 32 x 32, which stay packed with two scale bytes for 32 values, but bf16 for the vocabulary, routers,
+// compressors, indexer keys and hyper-connections. All experts of the drafting stages are on the GPU and included.
 func v41Rest(c *config.V41, heads, ranks float64) float64 {
 	const fp8 = 1 + 2./32
 	a, f, x := c.Attention, c.FFN, c.Indexer
@@ -46,7 +46,8 @@ func tableBytes(d config.Description) (total int64) {
 	return total
 }
 
-// v41Cache returns the memory of the sequences: entries and keys of the layers that make them, and the windows of all.
+// v41Cache returns the bytes of cache of the planned sequences: entries and keys of the layers that make them, and
+// the windows of all layers.
 func v41Cache(c *config.V41) int64 {
 	const page = layout.V4PageSize
 	s := v41.SizesOf(c, layout.V41Entry{}, layout.IndexV41{}, page)
@@ -54,19 +55,19 @@ func v41Cache(c *config.V41) int64 {
 	return Sequences * (s.Page*(Tokens/page+1) + int64(windows)*s.Window + s.State)
 }
 
-// v41Row returns the memory of a step for each row of a prompt: residual streams, the tensors of a layer's attention,
+// v41Row returns the bytes of a step for each row of a prompt: residual streams, the tensors of a layer's attention,
 // selections at both levels, and scores.
 func v41Row(c *config.V41, heads float64) float64 {
 	a := c.Attention
 	groups := heads / float64(a.Heads/a.Groups)
 	streams := 2 * float64(c.Hyper.Streams*c.Hidden)
-	entries := 2 * 3 * float64(a.Dim+layout.IndexDim) // of one token, and half as many of two
+	entries := 2 * 3 * float64(a.Dim+layout.IndexDim) // entries of ratio 1; entries of ratio 2 are half as many
 	return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*groups*float64(a.OLora) + entries +
 		4*2*float64(a.Dim) + 4*float64(c.Indexer.TopK+c.Candidates.Blocks) + 4*float64(c.Indexer.Heads*c.Indexer.Dim) +
 		4*Tokens
 }
 
-// gpuName returns a machine without its figures, for advice.
+// gpuName returns the name of a machine without its settings, for use in advice.
 func gpuName(asked string) string {
 	name, _, _ := strings.Cut(asked, ",")
 	return name

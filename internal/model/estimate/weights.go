@@ -10,17 +10,17 @@ import (
 
 // Weights are the sizes of a model's weights on a device, in the types of its tensors.
 type Weights struct {
-	Expert int64  // bytes of a routed expert, scales included, in the mean
-	Type   string // of its values
-	Rest   int64  // bytes of everything else on one GPU
-	Packed string // a type of matrices that only Hopper GPUs have kernels for; empty without one
+	Expert int64  // mean bytes of a routed expert, scales included
+	Type   string // type of the experts' values
+	Rest   int64  // bytes of all other weights on one GPU
+	Packed string // a type of matrices that only Hopper GPUs have kernels for; empty if there is none
 }
 
-// WeightsOf adds up the tensors of a model, of files or of a release without them.
+// WeightsOf adds up the tensors of a model, from its files or, without files, from its release.
 func WeightsOf(src *family.Source) (w Weights) {
 	all := int64(0)
 	e := expertsOf(src.Model)
-	placed := len(e.layers) > src.Model.Common().Layers // experts of drafting layers are placed as those of others
+	placed := len(e.layers) > src.Model.Common().Layers // experts of drafting layers are placed like the others
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
 		values, _ := src.Weights.Parameters(t)
@@ -32,7 +32,7 @@ func WeightsOf(src *family.Source) (w Weights) {
 			if all += t.Bytes(); w.Type == "" && values > 0 {
 				w.Type = typeName(src.Weights, t, values)
 			}
-		case strings.Contains(name, ".kv_b_proj."): // bf16, as is and transposed
+		case strings.Contains(name, ".kv_b_proj."): // up-projection of latent rows in bf16, as stored and transposed
 			w.Rest += 4 * values
 		case strings.Contains(name, ".engram.embed."): // n-gram tables stay in host memory
 		case strings.HasPrefix(name, "model.visual."), strings.HasSuffix(name, ".shared_head.head.weight"),

@@ -32,9 +32,9 @@ type Source struct {
 	Config  *config.Config     // the fields of every family
 	Model   config.Description // all of config.json, such as *config.DSA
 	Weights *weight.Checkpoint
-	Skipped []string // kinds of tensors that loading passed over, with their numbers
+	Skipped []string // kinds of tensors that loading skipped, with the number of each
 
-	undrafted bool // drafting layers are left out
+	undrafted bool // whether the drafting layers are left out
 }
 
 // New joins a config with the weights it describes.
@@ -72,7 +72,7 @@ func Open(dir string) (*Source, error) {
 	}
 	w, err := weight.Open(dir)
 	if err != nil {
-		if _, refused := release.Describe(); refused != nil { // what cannot run in any case comes first
+		if _, refused := release.Describe(); refused != nil { // errors of the release come first
 			err = refused
 		}
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Source) DropDrafts() {
 	}
 	s.undrafted = true
 	layer := fmt.Sprintf("layers.%d.", s.Config.Layers)
-	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // as the families name them
+	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // the names in all families
 }
 
 // Close unmaps the weights. Models loaded from the source must no longer be used.
@@ -115,7 +115,7 @@ func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Mode
 	return s.LoadPart(dev, kernel.Member{}, Placed{}, onTensor)
 }
 
-// Placed describes the places of a model's experts: on the device, or on a host that computes some of them.
+// Placed describes where a model's experts are: on the device, or in host memory.
 type Placed struct {
 	Placement *placement.Placement // nil: all experts are on the device
 	Host      *offload.Host
@@ -143,8 +143,7 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 	return 0, 0
 }
 
-// LayerExperts returns the number of experts of each layer, including drafting layers; 0 for layers without experts,
-// and for omitted layers.
+// int4 takes about as many bits as FP4, int8 as FP8
 func (s *Source) LayerExperts() []int {
 	layers, experts := s.ExpertLayers()
 	list := make([]int, layers)
@@ -204,8 +203,8 @@ func (s *Source) ExpertFormat() cost.Format {
 	return cost.BF16
 }
 
-// LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
-// how defines the division of attention. onTensor is called once for each tensor.
+// LoadRanks places the weight shards of each rank on its device and joins the ranks to one model. how states the
+// division of attention. onTensor is called once for each tensor.
 func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {
 	facts, err := Facts(s.Model)
 	if err == nil {
@@ -280,7 +279,7 @@ func (s *Source) load(l *nn.Loader, dev kernel.Device) (model.Model, error) {
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, s.Model)
 }
 
-// loaded keeps a nil pointer from becoming a model that is not nil.
+// loaded returns an untyped nil in place of a nil pointer, so that callers can compare the model with nil.
 func loaded[M model.Model](m M, err error) (model.Model, error) {
 	if err != nil {
 		return nil, err

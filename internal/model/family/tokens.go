@@ -15,8 +15,8 @@ import (
 // have no tokenizer: in their weights, or in the file of golden outputs.
 const TokenMapTensor = "engram.token_map"
 
-// tokenMap returns the map of tokens to keys of the n-gram tables: a tensor where there is one, or made of
-// tokenizer.json.
+// tokenMap returns the map of tokens to keys of the n-gram tables: from a tensor if there is one, otherwise derived
+// from tokenizer.json.
 func (s *Source) tokenMap(vocab, keys int) ([]int32, error) {
 	if t, ok := s.Weights.Tensor(TokenMapTensor); ok {
 		if t.Drawn != nil {

@@ -16,7 +16,7 @@ import (
 	"sparrow/plan"
 )
 
-// Host is how the memory of a machine without a GPU is divided, for one sequence of estimate.Tokens tokens.
+// Host describes how the memory of a machine without a GPU is used, with one sequence of estimate.Tokens tokens.
 type Host struct {
 	Model   string          `json:"model"`
 	Machine string          `json:"machine"`
@@ -24,23 +24,23 @@ type Host struct {
 	Memory  int64           `json:"memory"`
 	// TokenBytes is the size of the weights that one token reads.
 	TokenBytes int64 `json:"token_bytes"`
-	// Stream is how many GB the cores read in a second; 0 where that was not stated. Tokens, how many a second a decode
-	// of one sequence has at most, follows from it.
+	// Stream is the rate in GB/s at which the cores read memory; 0 if the user did not give it. Tokens is the resulting
+	// upper bound of the tokens per second of a decode of one sequence.
 	Stream float64  `json:"stream_gb_per_second,omitempty"`
 	Tokens float64  `json:"tokens_per_second,omitempty"`
 	Losses []string `json:"losses,omitempty"`
-	// Assumed is Summary.Assumed.
+	// Assumed lists the assumptions about sizes (Summary.Assumed).
 	Assumed string `json:"assumed,omitempty"`
 }
 
-// ErrNoRoom is wrapped where a model does not fit the memory of a machine.
+// ErrNoRoom is wrapped if a model does not fit the memory of a machine.
 var ErrNoRoom = errors.New("the model does not fit the memory")
 
 // hostBytes is the memory that is reserved for the system and the process.
 const hostBytes = 4 << 30
 
-// OnHost fits a model on a machine without a GPU, or returns an error with the missing memory. asked is the
-// description of the machine as it was given.
+// OnHost computes whether a model fits on a machine without a GPU, or returns an error with the missing memory. asked
+// is the description of the machine as the user gave it.
 func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) (*Host, error) {
 	memory := m.CPU.MemoryBytes
 	if memory == 0 {
@@ -92,7 +92,7 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	return h, nil
 }
 
-// onHost returns the losses that are not about GPUs.
+// onHost returns the losses that also apply without a GPU.
 func onHost(losses []string) []string {
 	return slices.DeleteFunc(slices.Clone(losses), func(l string) bool {
 		return strings.HasPrefix(l, "GPUs:") || strings.Contains(l, " on GPUs:")

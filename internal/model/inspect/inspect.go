@@ -30,7 +30,7 @@ type Summary struct {
 	Family     string `json:"family"`
 	Files      int    `json:"files"`
 	Tensors    int    `json:"tensors"`
-	Format     string `json:"format"` // of the matrices, as the release names it
+	Format     string `json:"format"` // format of the matrices, as the release names it
 	// NoWeights reports that there are no files: tensors and bytes are those of the release.
 	NoWeights bool `json:"no_weights,omitempty"`
 	// Assumed lists the assumptions behind the numbers of tensors and bytes, if the config files do not state them
@@ -52,12 +52,13 @@ type Summary struct {
 	Parameters Parameters  `json:"parameters"`
 	Bytes      []TypeBytes `json:"bytes_by_type"`
 	TotalBytes int64       `json:"total_bytes"`
-	FileBytes  int64       `json:"file_bytes"`       // 0 where there are no files
-	Tables     *Tables     `json:"tables,omitempty"` // n-gram tables, where the model has any
+	FileBytes  int64       `json:"file_bytes"`       // bytes of all files; 0 if there are no files
+	Tables     *Tables     `json:"tables,omitempty"` // n-gram tables; nil if the model has none
 
 	Cache []CacheSize `json:"cache"`
 
-	// Drafts describes the drafting layers of a kind that has a name; empty for NextN and without any.
+	// Drafts describes the drafting stages of a DSpark head; empty for NextN layers and for models without drafting
+	// layers.
 	Drafts string `json:"drafts,omitempty"`
 	// Losses are the parts of the checkpoint that do not run or are ignored.
 	Losses []string `json:"losses,omitempty"`
@@ -66,19 +67,19 @@ type Summary struct {
 	// Problems are the tensors that loading refuses: missing tensors, and tensors of another shape or type.
 	Problems []string `json:"problems,omitempty"`
 
-	activeBytes int64 // of the tensors, or of the part of them, that one token reads
-	visionBytes int64 // of a vision tower
+	activeBytes int64 // bytes of the tensors, or parts of tensors, that one token reads
+	visionBytes int64 // bytes of a vision tower
 }
 
 // Parameters counts weights; block scales are not parameters.
 type Parameters struct {
 	Total  int64 `json:"total"`
-	Main   int64 `json:"main"`             // without the drafting layer
-	Active int64 `json:"active"`           // used for one token: head included, embedding not, the chosen experts only
-	NextN  int64 `json:"next_n"`           // drafting layer, with its copies
-	Copies int64 `json:"copies"`           // of NextN: its copies of the embedding and the head
+	Main   int64 `json:"main"`             // parameters without the drafting layer
+	Active int64 `json:"active"`           // parameters that one token uses, without the embedding
+	NextN  int64 `json:"next_n"`           // parameters of the drafting layer, with its copies
+	Copies int64 `json:"copies"`           // part of NextN: copies of the embedding and the head
 	Scales int64 `json:"scales"`           // block scales of the parameters
-	Vision int64 `json:"vision,omitempty"` // a vision tower, which is not read
+	Vision int64 `json:"vision,omitempty"` // parameters of a vision tower, which is not read
 }
 
 // TypeBytes is the size of all tensors of one element type.
@@ -91,11 +92,11 @@ type TypeBytes struct {
 // CacheSize is the cache size of one token in one layout of latent rows, over all layers.
 type CacheSize struct {
 	Layout     string `json:"layout"`
-	RowBytes   int    `json:"row_bytes"`   // per token and layer
-	IndexBytes int    `json:"index_bytes"` // per token and layer with an indexer
-	TokenBytes int64  `json:"token_bytes"` // both, over all layers
-	// DraftedTokenBytes is the same where tokens are drafted, with the drafting layer; 0 when the checkpoint has none
-	// that is run.
+	RowBytes   int    `json:"row_bytes"`   // bytes per token and layer
+	IndexBytes int    `json:"index_bytes"` // bytes per token and layer with an indexer
+	TokenBytes int64  `json:"token_bytes"` // bytes per token over all layers, rows and indexer keys
+	// DraftedTokenBytes is TokenBytes with the drafting layer included; 0 if the checkpoint has no drafting layer that
+	// is supported.
 	DraftedTokenBytes int64 `json:"drafted_token_bytes,omitempty"`
 	// SequenceBytes is the memory of every running sequence in addition to its tokens, over all layers: windows and
 	// states (DeepSeek-V4).
@@ -103,13 +104,13 @@ type CacheSize struct {
 	Fits          []Fit `json:"fits"`
 }
 
-// Fit is how many tokens of cache, of one sequence, fit together with the weights.
+// Fit is the number of tokens of one sequence whose cache fits together with the weights.
 type Fit struct {
 	GiB    float64 `json:"gib"`
-	Tokens int64   `json:"tokens"` // 0 when the weights alone do not fit
+	Tokens int64   `json:"tokens"` // 0 if the weights alone do not fit
 }
 
-// Of describes a checkpoint; memories, in GiB, are the sizes to fit it into.
+// Of describes a checkpoint; memories has the sizes, in GiB, for which Fits are computed.
 func Of(s *family.Source, memories []float64) *Summary {
 	c := s.Config
 	out := &Summary{
@@ -189,7 +190,7 @@ func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 		e.First(8))
 }
 
-// count adds up the tensors.
+// count adds up the numbers and bytes of the tensors.
 func (s *Summary) count(src *family.Source) {
 	types := map[weight.DType]*TypeBytes{}
 	p := &s.Parameters
@@ -246,7 +247,8 @@ func (s *Summary) count(src *family.Source) {
 // visionTower is the prefix of the tensors of a vision tower, which is not run.
 const visionTower = "model.visual."
 
-// layerOf returns the number in layers.N., with or without model. or model.language_model. before it, or -1.
+// layerOf returns the number N of a name that begins with layers.N., model.layers.N. or
+// model.language_model.layers.N., and -1 for other names.
 func layerOf(name string) int {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "model."), "language_model.")
 	rest, ok := strings.CutPrefix(name, "layers.")
@@ -294,8 +296,8 @@ func (s *Summary) fit(c CacheSize, memories []float64) {
 	s.Cache = append(s.Cache, c)
 }
 
-// widened states why weights take more memory than their files, where they do: GGUF files store one projection in two
-// parts, which are put together in memory in a type with more bits.
+// widened returns text that states why weights take more memory than their files, or an empty text. GGUF files store
+// one projection in two parts, which are joined in memory in a type with more bits.
 func (s *Summary) widened() string {
 	if s.FileBytes == 0 || s.TotalBytes <= s.FileBytes {
 		return ""

@@ -29,7 +29,7 @@ var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "
 
 const denseArchitecture = "deepseek2"
 
-// architectureOf returns the name of a family, empty where the format has none.
+// architectureOf returns the name of a family, empty if the format has none.
 func architectureOf(f config.Family) string {
 	if f.Dense() {
 		return denseArchitecture
@@ -58,8 +58,8 @@ func CheckArchitecture(arch string) error {
 		ErrUnsupported, arch, strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
 }
 
-// denseFamily distinguishes the models of the name deepseek2 by the pattern of the tokenizer: their networks are
-// described by other keys, and only their chat formats differ.
+// denseFamily distinguishes the models whose architecture is deepseek2 by the pattern of the tokenizer. Other
+// metadata describes their networks; they differ only in their chat formats.
 func denseFamily(meta gguf.Metadata) string {
 	switch pre, _ := meta.Text("tokenizer.ggml.pre"); pre {
 	case "kimi-k2":
@@ -70,7 +70,7 @@ func denseFamily(meta gguf.Metadata) string {
 	return string(config.DeepseekV3)
 }
 
-// shape has the sizes that the names and sizes of tensors depend on.
+// shape has the values from which the names and sizes of tensors follow.
 type shape struct {
 	names   *names
 	experts int
@@ -207,7 +207,7 @@ func (r *reader) experts(c map[string]any, s *shape) {
 	r.gate(sigmoidGate, "sigmoid")
 }
 
-// queryRank returns the rank of the query projection, null where a file without an indexer has none.
+// queryRank returns the rank of the query projection, null if the file has no indexer.
 func (r *reader) queryRank() any {
 	if n := r.optional("attention.q_lora_rank", 0); n > 0 || r.arch != denseArchitecture {
 		return r.count("attention.q_lora_rank")
@@ -215,10 +215,10 @@ func (r *reader) queryRank() any {
 	return nil
 }
 
-// sigmoidGate is the number of sigmoid routing in the format.
+// sigmoidGate is the number of sigmoid routing in GGUF metadata.
 const sigmoidGate = 2
 
-// softmaxGate is the number of routing by softmax.
+// softmaxGate is the number of softmax routing in GGUF metadata.
 const softmaxGate = 1
 
 // gate checks how experts are scored.

@@ -17,7 +17,7 @@ import (
 // Report holds the bytes and the error of the types of a written file, by class of matrices and type.
 type Report []Loss
 
-// Loss is one line of it.
+// Loss is one line of a Report.
 type Loss struct {
 	Class string  `json:"class"` // experts, attention, dense, or embedding and head
 	Type  string  `json:"type"`

@@ -53,7 +53,7 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	var err error
 	switch d := m.Config.(type) {
 	case *config.DSA:
-		p.count("attention.head_count_kv", 1) // of latent rows, whose up-projections the file stores
+		p.count("attention.head_count_kv", 1) // one head of latent rows, whose up-projections the file stores
 		err = p.dsa(d)
 	case *config.V4:
 		p.count("attention.head_count_kv", 1)

@@ -19,10 +19,10 @@ const (
 	MixQ4_0 Mix = "q4_0"
 	MixQ4KM Mix = "q4_k_m"
 	MixQ5KM Mix = "q5_k_m"
-	MixQ2K  Mix = "q2_k" // experts alone; the rest as q4_k_m
+	MixQ2K  Mix = "q2_k" // two bits for experts only; other matrices as in q4_k_m
 )
 
-// Mixes lists them, for help texts.
+// Mixes lists all mixes, for help texts.
 func Mixes() []Mix { return []Mix{MixQ4KM, MixQ5KM, MixQ2K, MixQ8_0, MixQ4_0, MixBF16, MixF32} }
 
 // ParseMix finds a mix by name.
@@ -37,7 +37,7 @@ func ParseMix(name string) (Mix, error) {
 	return "", fmt.Errorf("type %q is unknown; want one of %s", name, strings.Join(names, ", "))
 }
 
-// fileType returns how the format numbers a mix (general.file_type).
+// fileType returns the number of a mix in GGUF metadata (general.file_type).
 func (m Mix) fileType() uint32 {
 	return map[Mix]uint32{MixF32: 0, MixQ4_0: 2, MixQ8_0: 7, MixQ2K: 10, MixQ4KM: 15, MixQ5KM: 17, MixBF16: 32}[m]
 }
@@ -91,7 +91,8 @@ func moreBits(layer, layers int) bool {
 	return layer < layers/8 || layer >= 7*layers/8 || (layer-layers/8)%3 == 2
 }
 
-// narrower replaces a format whose blocks do not fit the rows by one with blocks of 32 values and no fewer bits.
+// narrower returns a format with blocks of 32 values and no fewer bits, in place of a format whose blocks do not
+// divide a row.
 func narrower(f block.Format, cols int) block.Format {
 	if cols%f.Values() == 0 {
 		return f

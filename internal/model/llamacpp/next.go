@@ -13,8 +13,8 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// nextNames are the tensors of GLM-5.3-Flash: those of GLM-5, residual streams and pooled index keys as in
-// DeepSeek-V4, and layers of linear attention. nextDecay is separate, because the file stores another number.
+// nextNames has the tensors of GLM-5.3-Flash: tensors as in GLM-5, residual streams and pooled index keys as in
+// DeepSeek-V4, and layers of linear attention. nextDecay is separate, because the file stores a different value.
 var nextNames = func() *names {
 	n := *dsaNames
 	n.inLayer = maps.Clone(n.inLayer)
@@ -42,7 +42,7 @@ var nextNames = func() *names {
 	return &n
 }()
 
-// nextDecay is the name in the file of -exp of the checkpoint's tensor nextALog.
+// nextDecay is the name of a tensor in the file; it contains -exp of the checkpoint's tensor nextALog.
 const nextDecay, nextALog = "ssm_a", "self_attn.A_log"
 
 // nextConfig adds the fields of config.json of GLM-5.3-Flash.
@@ -64,7 +64,7 @@ func (r *reader) nextConfig(c map[string]any, s *shape) {
 	}
 	pool := "attention.indexer.kpool"
 	if _, ok := r.meta[r.arch+"."+pool]; !ok {
-		pool = "attention.indexer.block_size" // of one converter
+		pool = "attention.indexer.block_size" // name that one converter uses
 	}
 	for field, v := range map[string]any{
 		"layer_types": kinds, "qk_rope_head_dim": 0, "qk_nope_head_dim": s.nope, "index_kpool": r.count(pool),

@@ -9,10 +9,10 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Folder is a GGUF file as the files of a checkpoint folder.
+// Folder has the contents of a GGUF file in the form of the files of a checkpoint folder.
 type Folder struct {
 	Config          []byte // config.json
-	Tokenizer       []byte // tokenizer.json; nil where the file has no vocabulary
+	Tokenizer       []byte // tokenizer.json; nil if the file has no vocabulary
 	TokenizerConfig []byte // tokenizer_config.json, with the chat template
 	Weights         *weight.Checkpoint
 }

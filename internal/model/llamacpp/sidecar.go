@@ -26,15 +26,15 @@ type sidecar struct {
 	rank   int
 }
 
-// headNames are the keys and tensors of a dialect.
+// headNames has the metadata keys and tensor names of a dialect.
 type headNames struct {
 	block, taps, noise string
-	tapsFrom           int64             // the number of the first layer in the file
-	stage              string            // of the tensors of a stage
-	first, last        map[string]string // names of tensors, to those behind mtp.0. and behind that of the last stage
+	tapsFrom           int64             // number that the file gives to the model's first layer
+	stage              string            // prefix of the tensor names of a stage
+	first, last        map[string]string // tensor names in the file to names in the first and the last stage
 }
 
-// lastStage returns the parts that only the last stage has, by the words of a dialect.
+// lastStage returns the tensor names of the parts that only the last stage has, in the words of a dialect.
 func lastStage(norm, hc, markov, confidence string) map[string]string {
 	out := map[string]string{norm: "norm.weight", confidence: "confidence_head.proj.weight"}
 	for _, part := range []string{"fn", "base", "scale"} {
@@ -46,7 +46,8 @@ func lastStage(norm, hc, markov, confidence string) map[string]string {
 	return out
 }
 
-// heads are the dialects by architecture. A stage of %d is one number; names end in .weight or do not.
+// heads has the dialects by architecture. %d in a name is the number of the stage. Tensor names in a file end in
+// .weight or have no such ending.
 var heads = map[string]*headNames{
 	"dflash": {block: "dflash.block_size", taps: "dflash.target_layers", tapsFrom: 1,
 		noise: "tokenizer.ggml.mask_token_id", stage: "blk.%d.",
@@ -62,8 +63,8 @@ var heads = map[string]*headNames{
 // isHead reports whether an architecture is a draft head in a separate file.
 func isHead(arch string) bool { return heads[arch] != nil }
 
-// besideModel finds the draft head in the folder of a model: the only GGUF file that has dspark or dflash in its name
-// and is of one of the dialects. nil: there is none.
+// besideModel returns the draft head in the folder of a model: the only GGUF file that has dspark or dflash in its
+// name and is of one of the dialects. It returns nil if there is none.
 func besideModel(path string) (_ *sidecar, err error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -95,7 +96,7 @@ func besideModel(path string) (_ *sidecar, err error) {
 	return found, nil
 }
 
-// openHead opens a draft head; nil for a file that is something else.
+// openHead opens a draft head; it returns nil for a file that is not a draft head.
 func openHead(path string) (*sidecar, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -191,7 +192,8 @@ func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	return s.confident(out, width), nil
 }
 
-// confident adds a constant confidence head where the file has none: drafts are then cut by how many were right.
+// confident adds a constant confidence head if the file has none; the number of drafts then depends only on how many
+// were accepted before.
 func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	name := fmt.Sprintf("mtp.%d.confidence_head.proj.weight", s.stages-1)
 	for i := range list {

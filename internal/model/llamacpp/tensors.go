@@ -12,16 +12,17 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// names are the tensors of a family: their names in the file, and in the original checkpoint.
+// names has the tensor names of a family: names in the file, and the names in the original checkpoint that they stand
+// for.
 type names struct {
-	outside map[string]string // that belong to no layer
-	inLayer map[string]string // of a layer, that keep their shape
-	fused   map[string]string // [experts, out, in]: one matrix of every expert
-	prefix  string            // of a layer of the checkpoint
-	experts string            // after it, of an expert's matrices
+	outside map[string]string // tensors outside of layers
+	inLayer map[string]string // tensors of a layer that keep their shape
+	fused   map[string]string // tensors [experts, out, in] with one matrix of every expert
+	prefix  string            // prefix of a layer's tensors in the checkpoint
+	experts string            // prefix of an expert's matrices, after the layer's prefix
 }
 
-// dsaNames are the tensors of DeepSeek-V3.2 and GLM-5.
+// dsaNames has the tensors of DeepSeek-V3.2 and GLM-5.
 var dsaNames = &names{
 	prefix: "model.layers.%d.", experts: "mlp.experts.",
 	outside: map[string]string{
@@ -70,7 +71,7 @@ const keyPart, valuePart, wholeLatent = "attn_k_b.weight", "attn_v_b.weight", "a
 var dtypes = map[gguf.Type]weight.DType{gguf.F32: weight.F32, gguf.F16: weight.F16, gguf.BF16: weight.BF16,
 	gguf.I32: weight.I32}
 
-// parts are the up-projections of latent rows whose halves have been found, by layer.
+// parts has, by layer, the halves of up-projections of latent rows that have been found so far.
 type parts map[int]*[2]*gguf.Tensor
 
 // renamed lists the tensors of a file under the names of the original checkpoint.
@@ -150,7 +151,7 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	return nil, fmt.Errorf("tensor %s is unknown", t.Name)
 }
 
-// one returns a tensor under another name.
+// one returns the tensor of the file under the given name.
 func one(t *gguf.Tensor, name string) ([]weight.Tensor, error) {
 	d, err := dtypeOf(t)
 	return []weight.Tensor{{Name: name, DType: d, Shape: t.Shape, Data: t.Data, File: t.File, Offset: t.Offset}}, err

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/model/config"
 )
 
-// v4Names are the tensors of DeepSeek-V4 under their official names. The format has no place for the drafting block
-// in the file of the model; llama.cpp's converter writes it to a separate file.
+// v4Names has the tensors of DeepSeek-V4 under their official names. A GGUF file of the model cannot contain the
+// drafting block; llama.cpp's converter writes it to a separate file.
 var v4Names = &names{
 	prefix: "layers.%d.", experts: "ffn.experts.",
 	outside: map[string]string{
@@ -46,7 +46,7 @@ var v4Names = &names{
 	fused: map[string]string{"ffn_gate_exps.weight": "w1", "ffn_up_exps.weight": "w3", "ffn_down_exps.weight": "w2"},
 }
 
-// rootGate is how the format numbers routing by the root of softplus.
+// rootGate is the number of routing by the square root of softplus in GGUF metadata.
 const rootGate = 4
 
 // v4Config adds the fields of config.json of DeepSeek-V4, in the official spelling. A drafting block is ignored.

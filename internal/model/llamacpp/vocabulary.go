@@ -13,7 +13,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// vocabulary returns the pairs of tokenizer.json and tokenizer_config.json.
+// vocabulary returns the metadata that GGUF has in place of tokenizer.json and tokenizer_config.json.
 func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 	if m.Tokenizer == nil {
 		return nil, nil
@@ -81,11 +81,11 @@ func mergeText(text json.RawMessage) string {
 		return strings.Join(pair, " ")
 	}
 	var one string
-	_ = json.Unmarshal(text, &one) // neither leaves an empty merge, which the reader refuses
+	_ = json.Unmarshal(text, &one) // if the text is neither form, the merge is empty, which the reader refuses
 	return one
 }
 
-// preTokenizer names the expressions by which tokenizer.json cuts text.
+// preTokenizer returns the name that GGUF has for the expressions by which tokenizer.json splits text.
 func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 	var found []string
 	for _, match := range regexp.MustCompile(`"Regex":\s*("(?:[^"\\]|\\.)*")`).FindAllSubmatch(text, -1) {
@@ -104,7 +104,8 @@ func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%w: tokenizer.json splits text by %q, for which GGUF has no name", ErrUnsupported, found)
+	return "", fmt.Errorf("%w: tokenizer.json splits text by the expressions %q, which are not those of a "+
+		"pre-tokenizer that GGUF has a name for", ErrUnsupported, found)
 }
 
 func joinsDigits(vocab map[string]int) bool {
@@ -116,7 +117,7 @@ func joinsDigits(vocab map[string]int) bool {
 	return false
 }
 
-// frame writes the tokens that begin and end a text, and the chat template.
+// frame returns the metadata for the tokens that begin and end a text, and for the chat template.
 func (m *Model) frame(c *config.Config) ([]gguf.Pair, error) {
 	var t struct {
 		Template string `json:"chat_template"`

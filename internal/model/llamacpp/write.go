@@ -194,7 +194,7 @@ func (w *writer) plain(name, from string, layer int) {
 	w.out = append(w.out, one)
 }
 
-// cut makes parts of whole rows of matrices that follow each other in the tensor.
+// cut adds parts of whole matrix rows, in the order in which the matrices follow each other in the tensor.
 func (t *tensor) cut(list []weight.Matrix, r *losses) {
 	rows := max(1, partValues/max(1, list[0].Cols))
 	each := (list[0].Rows + rows - 1) / rows
@@ -214,7 +214,7 @@ func (t *tensor) cut(list []weight.Matrix, r *losses) {
 	}
 }
 
-// repack is rows of FP4 weights as blocks of MXFP4: the same codes in another order, and the same scales.
+// repack returns rows of FP4 weights as blocks of MXFP4: the same codes in another order, and the same scales.
 func repack(x weight.Matrix, first, end int) []byte {
 	const codes = 16 // bytes of a block after its scale
 	groups := x.Cols / (2 * codes)
@@ -224,7 +224,8 @@ func repack(x weight.Matrix, first, end int) []byte {
 			from := x.Data.Data[(r*groups+g)*codes:][:codes]
 			out = append(out, x.Scale.Data[r*groups+g])
 			for j := range codes {
-				// Value j is in the lower half of byte j/2 for even j; here it is in the lower half of byte j.
+				// FP4 rows have value j in byte j/2, in the lower half if j is even. An MXFP4 block has value j in the
+				// lower half of byte j.
 				shift := 4 * (j % 2)
 				out = append(out, from[j/2]>>shift&15|from[j/2+codes/2]>>shift<<4)
 			}
@@ -264,7 +265,7 @@ func (w *writer) fuse(name, matrix string, layer int) {
 	w.out = append(w.out, t)
 }
 
-// expertMatrices are one matrix of every expert of a layer, or none where the layer has no experts.
+// expertMatrices returns one matrix of every expert of a layer, or nil if the layer has no experts.
 func (w *writer) expertMatrices(matrix string, layer int) ([]weight.Matrix, error) {
 	if w.stacked {
 		return w.stackedMatrices(matrix, layer)
@@ -351,7 +352,7 @@ func (w *writer) latent(layer int, a config.Attention) {
 	})
 }
 
-// encode is values in a type.
+// encode returns the bytes of values in a type.
 func encode(t gguf.Type, v []float32) []byte {
 	if f, ok := t.Block(); ok {
 		out := make([]byte, len(v)/f.Values()*f.Bytes())

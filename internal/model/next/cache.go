@@ -30,9 +30,9 @@ func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 
 // Sizes is the memory of sequences over all layers, in bytes.
 type Sizes struct {
-	Page   int64 // latent rows and pooled keys of a page
-	Window int64 // a window page: a snapshot of the linear layers' states
-	State  int64 // the state of one sequence
+	Page   int64 // latent rows and pooled keys of a page, in bytes
+	Window int64 // a window page (a snapshot of the linear layers' states), in bytes
+	State  int64 // the state of one sequence, in bytes
 }
 
 // SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens. If several rows of
@@ -129,7 +129,7 @@ func (m *Model) Free() {
 	m.caches = nil
 }
 
-// pools returns the pools a layer has.
+// pools returns the pools that a layer has.
 func pools(c hybrid.Cache) []kernel.Pool {
 	if !c.Main.Mem.Given() {
 		return nil
@@ -156,10 +156,11 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window returns how many tokens back a sequence needs a snapshot.
+// Window returns the distance in tokens within which a sequence needs a snapshot before its end.
 func (m *Model) Window() int { return hybrid.Window }
 
-// SnapshotSpacing keeps one snapshot in 8192 tokens inside sequences.
+// SnapshotSpacing returns the number of pages between the snapshots that are kept inside sequences: one snapshot in
+// 8192 tokens.
 func (m *Model) SnapshotSpacing() int { return 8192 / max(m.pageTokens, 256) }
 
 // WindowBytes returns the memory of a snapshot over all layers.

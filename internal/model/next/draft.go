@@ -26,7 +26,7 @@ type draftLayer struct {
 	project             kernel.Matrix // [hidden, 2*hidden]
 }
 
-// loadDraft reads the drafting layer, whose tensors begin with p, where the checkpoint has it.
+// loadDraft reads the drafting layer, whose tensor names begin with p, if the checkpoint has it.
 func (m *Model) loadDraft(l *nn.Loader, p, prefix string) {
 	c := m.config
 	if c.NextN == 0 || !l.HasPrefix(p) {
@@ -61,8 +61,8 @@ type draft struct {
 	rows       kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
 	from       kernel.Tensor // [T, streams*hidden]: the target's residual streams
 	e, g, x, u kernel.Tensor // [T, hidden]: embeddings, hidden states, normalised rows, the layer's residual rows
-	pair       kernel.Tensor // [T, 2*hidden]
-	m          kernel.Tensor // [T, hidden]: its outputs, which a chain continues
+	pair       kernel.Tensor // [T, 2*hidden]: e and g, normalised and joined
+	m          kernel.Tensor // [T, hidden]: outputs of the layer, which a chain continues
 }
 
 func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
@@ -128,7 +128,7 @@ func (d *draft) build() (kernel.Program, error) {
 	n, c := m.draft, m.config
 	eps, h, cache := c.RMSEps, c.Hidden, m.caches[c.Layers]
 	d.list.At("drafting layer", -1)
-	if d.plan.Pass == plan.PassChain { // its rows are normalised
+	if d.plan.Pass == plan.PassChain { // rows that a chain continues are already normalised
 		d.list.Add(kernel.TakeArgs{Out: d.g, X: d.source().mem, Rows: d.rows})
 	} else {
 		d.list.Add(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.rows})

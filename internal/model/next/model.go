@@ -38,25 +38,25 @@ type Model struct {
 	nn.Homes
 	model.Sequences[*hybrid.State]
 
-	caches     []hybrid.Cache // the drafting layer's after the others
+	caches     []hybrid.Cache // caches of the layers; the drafting layer's cache is last
 	pageTokens int
 	pages      int
 	windows    int
-	allocated  int  // how often the cache was made
-	holds      bool // rows that are verified are held back
+	allocated  int  // number of times that the cache was allocated
+	holds      bool // whether verified rows are held back until they are accepted
 }
 
 // workspace is the memory in which passes run.
 type workspace struct {
 	m       *Model
-	streams residual // after the last layer, of the latest pass of the target
-	drafted residual // of the latest pass of the drafting layer
+	streams residual // residual streams after the last layer in the latest pass of the target
+	drafted residual // outputs of the latest pass of the drafting layer
 }
 
-// residual are the rows that a drafting pass continues.
+// residual holds the rows that a drafting pass continues.
 type residual struct {
-	mem  kernel.Tensor // activation [most rows of a pass, width]
-	rows int           // of the latest pass; 0 while they are not valid
+	mem  kernel.Tensor // activation [maximum rows of a pass, width]
+	rows int           // rows of the latest pass; 0 while they are not valid
 }
 
 // Load reads every weight of a checkpoint.
@@ -106,7 +106,7 @@ func Facts(c *config.Next) plan.Model {
 	}
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // Facts returns the properties that the planner reads.
@@ -125,7 +125,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device returns where the model runs.
+// Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind allocates the rows that drafting passes continue.

@@ -17,18 +17,18 @@ import (
 type pass struct {
 	m    *Model
 	work *workspace
-	list *kernel.Builder // of its operations, while they are listed
+	list *kernel.Builder // operations of the pass, while they are listed
 	plan *plan.Plan
 	made model.Compiled
 
-	layout layout.Kind // of the rows in the cache
+	layout layout.Kind // byte layout of the rows in the cache
 
 	in  attn.Inputs
 	out *model.Outputs
 
 	choices model.Choices
 
-	ids   kernel.Tensor // i32 [T, 1]
+	ids   kernel.Tensor // i32 [T, 1]: tokens of the rows
 	attn  *hybrid.Pass
 	dense nn.MLPSpace
 	moe   nn.MoESpace
@@ -99,7 +99,7 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 	return nil
 }
 
-// Inputs returns where the input block belongs.
+// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs returns the results.
@@ -149,8 +149,8 @@ func (s *pass) feedForward(i int, l *layer, out, x kernel.Tensor) {
 type target struct {
 	pass
 	sub       nn.Sublayer
-	streams   kernel.Tensor // [T, streams*hidden]
-	collapsed kernel.Tensor // [L, hidden]
+	streams   kernel.Tensor // [T, streams*hidden]: residual streams
+	collapsed kernel.Tensor // [L, hidden]: output rows, in which the streams are combined
 }
 
 // Prepare checks the states and fills the input block.
@@ -201,7 +201,8 @@ func (s *target) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// blockOf writes a feed-forward block's output: of a mixture of experts the sum begins with the shared ones.
+// blockOf writes the output of layer i's feed-forward block for x to out. In a mixture of experts, the shared experts
+// are added first.
 func (s *target) blockOf(i int, l *layer, out, x kernel.Tensor) {
 	if l.dense != nil {
 		l.dense.Run(s.list, &s.dense, nn.MLPArgs{X: x, Out: out})

@@ -7,12 +7,13 @@ import (
 	"sparrow/kernel"
 )
 
-// MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit
-// (kernel.GateArgs). Of several ranks each has rows of gate and up, the same columns of down, and so a part of the sum.
+// MLP is a gated feed-forward block: down(silu(gate x) * up x). Gate and up are clamped if there is a Limit
+// (kernel.GateArgs). With several ranks, each rank has rows of gate and up and the same columns of down, so its
+// output is a part of a sum over ranks.
 type MLP struct {
 	Gate, Up, Down kernel.Matrix
 	Limit          float32
-	joins          bool // the device multiplies by joined matrices
+	joins          bool // whether the device multiplies by joined matrices
 }
 
 // LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
@@ -44,10 +45,10 @@ func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpa
 
 // MLPArgs is a run of a block.
 type MLPArgs struct {
-	X   kernel.Tensor // activation [T, hidden]
+	X   kernel.Tensor // activation [T, hidden]: input rows
 	Out kernel.Tensor // activation [T, hidden]: the rank's part of the sum
 	Add bool          // add to the values of Out
-	// With is a product of X that is computed with the block's own, such as a router's; not given for none.
+	// a product of X, such as a router's, that is computed together with the block's own products; not given for none
 	With kernel.Projection
 }
 
@@ -57,7 +58,7 @@ func (m *MLP) Run(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
 	m.Finish(list, s, a)
 }
 
-// Begin is the first part of Run: the products of the input.
+// Begin adds the first part of Run: the products with the input rows.
 func (m *MLP) Begin(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
 	to := []kernel.Projection{{Out: s.gate, W: m.Gate}, {Out: s.up, W: m.Up}}
 	if a.With.Out.Given() {
@@ -66,7 +67,7 @@ func (m *MLP) Begin(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
 	list.Add(kernel.ProjectArgs{X: a.X, To: to})
 }
 
-// Finish is the rest of Run.
+// Finish adds the second part of Run.
 func (m *MLP) Finish(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
 	list.Add(kernel.GateArgs{Out: s.gate, Gate: s.gate, Up: s.up, Limit: m.Limit})
 	list.Add(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
@@ -77,10 +78,10 @@ type MoE struct {
 	Router  kernel.Matrix // [experts, hidden]
 	Bias    kernel.Tensor // f32 [1, experts]: for the choice only
 	Experts kernel.Experts
-	Part    kernel.Part // which of all experts these are
+	Part    kernel.Part // range of all experts that this rank has
 	Shared  *MLP        // nil without shared experts
 	Choice  Choice
-	Limit   float32 // gate and up of experts are clamped to it (kernel.GateArgs); 0 for none
+	Limit   float32 // limit to which gate and up of experts are clamped (kernel.GateArgs); 0 for none
 }
 
 // SetLimit clamps gate and up of all experts, the shared ones too.
@@ -144,14 +145,16 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 	return s
 }
 
-// Run adds the weighted experts and the shared experts to h. The shared experts come first, so the sum of a row has
-// one order. With several ranks, the first adds its part to h and the others overwrite h with theirs; the caller sums
-// them. The choice goes through tap. The first `prompt` rows belong to prompts.
+// Run adds the weighted experts and the shared experts to h. The shared experts come first, so that the sum of a row
+// has a fixed order. With several ranks, the first rank adds its part to h and the other ranks overwrite h with their
+// parts; the caller sums over ranks. The choice of experts passes through tap. The first `prompt` rows belong to
+// prompts.
 func (m *MoE) Run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	m.run(list, s, h, x, prompt, tap, list.First())
 }
 
-// Write is Run that overwrites h, for models with shared experts, whose output is written first.
+// Write computes what Run adds, but overwrites h. It is for models with shared experts, whose output is written
+// first.
 func (m *MoE) Write(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	m.run(list, s, h, x, prompt, tap, false)
 }

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Homes are the routed experts of a model by layer, which a device may move between memories.
+// Homes has the routed experts of a model by layer, which a device may move between memories.
 type Homes struct {
 	dev    kernel.Device
 	layers map[int]kernel.Experts
@@ -15,7 +15,8 @@ type Homes struct {
 // Homes returns the homes of all loaded layers, on the device that they were loaded for.
 func (l *Loader) Homes(dev kernel.Device) Homes { return Homes{dev, l.homes} }
 
-// SwapExperts makes an expert in host memory resident instead of another expert of its layer, which gets its methods.
+// SwapExperts makes expert `in` of a layer, which is in host memory, resident in place of expert `out`, which gets
+// the methods of `in`.
 func (h Homes) SwapExperts(layer, in, out int) error {
 	x, ok := h.layers[layer]
 	if !ok {

@@ -25,7 +25,7 @@ type Sublayer struct {
 	X, Out          kernel.Tensor // [T, hidden]
 }
 
-// TakeSublayer allocates it for a number of rows.
+// TakeSublayer allocates the memory of a sublayer for a number of rows.
 func TakeSublayer(a *kernel.Arena, act kernel.DType, rows int, c *config.Config, h config.Hyper) Sublayer {
 	n := h.Streams
 	return Sublayer{Hyper: h, normEps: c.RMSEps, Mix: a.Take(kernel.F32, rows, n*(2+n)),
@@ -33,7 +33,8 @@ func TakeSublayer(a *kernel.Arena, act kernel.DType, rows int, c *config.Config,
 		Out: a.Take(act, rows, c.Hidden)}
 }
 
-// Run reads a mixture of the streams pre.X, normalises it, runs, and writes the output back into all of them.
+// Run reads the mixture of the streams that pre computes, normalises it, runs the sublayer, and writes the output
+// back to all streams.
 func (t *Sublayer) Run(list *kernel.Builder, at *Site, norm kernel.Tensor, pre kernel.HyperPreArgs,
 	run func(out, x kernel.Tensor)) {
 	list.Add(kernel.MultiplyArgs{Out: t.Mix, X: pre.X, W: at.Fn})

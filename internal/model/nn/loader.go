@@ -50,9 +50,9 @@ func (e *TensorError) Unwrap() error { return ErrTensors }
 type Loader struct {
 	// Pow2Rows is the value of kernel.Weight.Pow2Rows for every weight that is loaded.
 	Pow2Rows bool
-	// Ranks states which shards of weights are loaded where several ranks share a model.
+	// Ranks states which shards of weights are loaded if several ranks share a model.
 	Ranks kernel.Member
-	// Placement determines where experts are, nil for all on the device; Host computes the experts of the CPU.
+	// Placement states where experts are stored; nil if all are on the device. Host computes the experts of the CPU.
 	Placement *placement.Placement
 	Host      ExpertHost
 	// Movable experts may change their homes while the model serves.
@@ -62,16 +62,16 @@ type Loader struct {
 
 	from     *weight.Checkpoint
 	dev      Device
-	groups   int // of heads, while Heads loads them
+	groups   int // number of groups of heads, while Heads loads weights
 	used     map[string]bool
 	problems []string
 	skipped  []string
-	err      error           // of the device, not of the checkpoint
-	failed   map[string]bool // the texts of err
+	err      error           // error of the device, not of the checkpoint
+	failed   map[string]bool // texts of the errors in err
 	onTensor func(name string)
 	patterns map[patternOf][]byte   // patterns of random packed values
-	homes    map[int]kernel.Experts // by layer
-	empty    []byte                 // of matrices that are not read
+	homes    map[int]kernel.Experts // experts of each layer that has any
+	empty    []byte                 // zero bytes that stand for matrices that are not read
 }
 
 // patternOf is a type with a distribution: tensors that have both in common repeat the same pattern.
@@ -86,7 +86,7 @@ type Device interface {
 	kernel.Preparer
 }
 
-// ExpertHost keeps the experts of layers that the CPU computes.
+// ExpertHost keeps the experts that the CPU computes, layer by layer.
 type ExpertHost interface {
 	Prepare(layer int, w kernel.ExpertWeights) (kernel.HostExperts, error)
 }
@@ -252,7 +252,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 }
 
 // values returns a tensor's values as a matrix: the checkpoint's bytes, or random values that the device generates
-// where it can.
+// if it can.
 func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {

@@ -18,7 +18,7 @@ type RootExperts struct {
 	router kernel.Matrix // [experts, hidden]
 	bias   kernel.Tensor // f32 [1, experts]
 	routed kernel.Experts
-	part   kernel.Part // which of all experts routed are
+	part   kernel.Part // range of all experts that routed has
 	shared MLP
 }
 

@@ -7,12 +7,13 @@ import (
 	"sparrow/kernel"
 )
 
-// Of several ranks each loads an equal shard of most weights: rows where its outputs are the rank's own (heads, inner
-// values, tokens), columns where its inputs are, these at the boundaries of blocks of scales or inside one. On a device
-// that runs alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
+// With several ranks, each rank loads an equal shard of most weights: rows if the weight's outputs are divided among
+// ranks (heads, inner values, tokens), columns if its inputs are. Columns may be cut at the boundaries of scale
+// blocks or inside a block. On a device that runs alone a shard is the whole weight. A shard is a view of the
+// checkpoint's bytes.
 
-// Heads calls load, which loads weights of attention: shards of a number of groups of heads, padded with zeros where
-// they do not divide, or whole ones where ranks share attention by requests.
+// Heads calls load, which loads weights of attention. They are divided into shards by groups of heads, padded with
+// zeros if the groups do not divide among the ranks, or are loaded whole if ranks divide attention by requests.
 func (l *Loader) Heads(groups int, load func()) {
 	all := l.Ranks
 	l.Ranks, l.groups = all.Heads(), groups
@@ -28,8 +29,8 @@ func (l *Loader) Whole(load func()) {
 	l.Ranks = all
 }
 
-// padded returns how many rows, columns or values all shards of n have together: more than n where groups of heads do
-// not divide among the ranks.
+// padded returns the number of rows, columns or values that the shards of n rows, columns or values have together:
+// more than n if groups of heads do not divide among the ranks.
 func (l *Loader) padded(n int) int {
 	if l.groups == 0 || n%l.groups != 0 {
 		return n
@@ -59,7 +60,7 @@ func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
 	return l.table(name, rows, cols, kernel.LookedUp)
 }
 
-// TiedTable loads a table that multiplies rows too.
+// TiedTable loads a table that is also used to multiply rows.
 func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
 	return l.table(name, rows, cols, kernel.Tied)
 }
@@ -121,7 +122,7 @@ func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 	return kernel.Weight{}
 }
 
-// supported lists the numbers of ranks that divide n things.
+// supported lists the numbers of ranks that divide n parts.
 func supported(n int, divides func(k int) bool) string {
 	var list []string
 	for k := 1; k <= min(n, 64); k++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// extra is a kind of tensor that released checkpoints hold and that text models do not read.
+// extra is a kind of tensor that released checkpoints contain and that the text network does not read.
 type extra struct {
 	what  string
 	holds func(name string) bool
@@ -35,7 +35,7 @@ func prefixes(begins ...string) func(string) bool {
 	}
 }
 
-// Skip passes over every tensor that belongs to a part of the checkpoint which is not run.
+// Skip marks every tensor of a part of the checkpoint that is not run as skipped.
 func (l *Loader) Skip(what string, holds func(name string) bool) {
 	n := 0
 	for _, name := range l.from.Names() {

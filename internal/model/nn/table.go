@@ -77,7 +77,7 @@ func (l *Loader) Product(a, b string, rows, cols int) kernel.Tensor {
 	return l.floats(values[0], rows, cols)
 }
 
-// Zeros is memory for a weight that the checkpoint does not have and that adds nothing.
+// Zeros returns zeros in place of a weight that the checkpoint does not have and that adds nothing.
 func (l *Loader) Zeros(rows, cols int) kernel.Tensor {
 	t, err := kernel.New(l.dev, kernel.F32, rows, cols)
 	l.fail(err)

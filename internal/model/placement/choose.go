@@ -15,27 +15,27 @@ import (
 // ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
 var ErrNoRoom = errors.New("the experts do not fit")
 
-// ErrHost is wrapped in addition where the host's memory is too small.
+// ErrHost is wrapped in addition to ErrNoRoom if the host's memory is too small.
 var ErrHost = errors.New("the host has too little memory for the experts that are not on the device")
 
 // Ask has the inputs of a placement: sizes, memories, measured costs and use.
 type Ask struct {
 	Layers []int // experts of each layer, drafting layers last; 0 for none
-	Unused int   // layers at the end that no pass runs: drafting layers while nothing is drafted
-	Chosen int   // by a row, in each of these, over all ranks
-	Ranks  int   // that share the experts of each layer equally; 0 is one
-	Bytes  int64 // of one expert, in either memory; one with two methods is in host memory twice
+	Unused int   // layers at the end that no pass runs: drafting layers if nothing is drafted
+	Chosen int   // experts that a row uses in each layer with experts, over all ranks
+	Ranks  int   // ranks that share the experts of each layer equally; 0 means 1
+	Bytes  int64 // bytes of one expert, in either memory; an expert with two methods is in host memory twice
 	Format cost.Format
-	Type   string // of its values, for messages; empty is Format
+	Type   string // type of the experts' values, for messages; empty means Format
 
-	Device int64 // memory of the device that experts may take; negative where the rest takes more than there is
-	Host   int64 // memory of the host that experts may take
+	Device int64 // bytes of device memory that experts may take; negative if the rest takes more than there is
+	Host   int64 // bytes of host memory that experts may take
 
 	// Machine has the rates of the CPU, of the bus, and of the device, which reads its own experts before it fetches
 	// others.
 	cost.Machine
 	Chunk int          // rows of a prompt in one step
-	Rows  int          // of a decode step for which time is divided between CPU and bus; 0 is one
+	Rows  int          // rows of the decode step for which time is divided between CPU and bus; 0 means 1
 	Usage *usage.Table // nil: every expert is chosen equally often
 	// OneMethod requires the same method in both phases, so that a token that is computed again has the same bits.
 	OneMethod bool
@@ -45,12 +45,12 @@ type Ask struct {
 type Choice struct {
 	Placement *Placement `json:"-"`
 	Experts   int        `json:"experts"`
-	Resident  int        `json:"resident"` // of them
-	// Share of choices that find their expert in the memory of the device.
+	Resident  int        `json:"resident"` // experts in device memory
+	// Covered is the share of choices whose expert is in device memory.
 	Covered     float64 `json:"covered"`
-	DeviceBytes int64   `json:"device_bytes"` // of experts
+	DeviceBytes int64   `json:"device_bytes"` // bytes of experts in device memory
 	HostBytes   int64   `json:"host_bytes"`
-	Decode      Method  `json:"-"` // of experts in host memory
+	Decode      Method  `json:"-"` // method of experts in host memory
 	Prefill     Method  `json:"-"`
 	// Beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others.
 	Beside  float64  `json:"beside,omitempty"`
@@ -87,7 +87,7 @@ func Choose(a Ask) (*Choice, error) {
 	}
 	c.Covered = 1
 	total, host := 0.0, 0.0
-	far := make([]float64, len(a.Layers)) // experts of each layer in host memory so far, as shares of Beside
+	far := make([]float64, len(a.Layers)) // for each layer, sum of Beside over its experts so far, less those fetched
 	for i, x := range all {
 		total += x.share
 		if i < fit {
@@ -118,7 +118,7 @@ func Choose(a Ask) (*Choice, error) {
 // candidate is one expert that could stay on the device.
 type candidate struct {
 	layer, expert int
-	share         float64 // of rows that choose it
+	share         float64 // share of rows that choose the expert
 }
 
 // order lists all experts, beginning with those that the device should have. Experts that are chosen equally often
@@ -154,7 +154,7 @@ func (a *Ask) refuse(all, fit int, need int64) error {
 		unit.Bytes(int64(all)*a.Bytes), fit, all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
 }
 
-// Times are the times of one use of an expert in host memory by each method, in microseconds.
+// Times has the microseconds of one use of an expert in host memory, for each method.
 type Times struct{ Computed, Fetched float64 }
 
 // TimesOf returns the times for a number of rows. Streams of prompts copy experts during computation and wait only for
@@ -168,7 +168,7 @@ func (a *Ask) TimesOf(rows float64, streamed bool) Times {
 	return t
 }
 
-// promptRows returns how many rows of a prompt's step choose an expert, where choices are spread evenly.
+// promptRows returns the number of rows of a prompt's step that choose an expert, if choices are spread evenly.
 func (a *Ask) promptRows() float64 {
 	most := 1
 	for _, n := range a.Layers {
@@ -185,8 +185,8 @@ func (t Times) of(m Method) float64 {
 	return t.Computed
 }
 
-// fewRows is the largest number of decode rows for which a layer mostly has one expert in host memory or none: there is
-// nothing to divide.
+// fewRows is the maximum number of decode rows for which a layer mostly uses at most one expert in host memory, so
+// that there is no work to divide between CPU and bus.
 const fewRows = 4
 
 // beside returns the share of experts in host memory that are fetched for decodes while the CPU computes the others,
@@ -210,8 +210,8 @@ func (a *Ask) beside(c *Choice) float64 {
 	return max(far*t.Computed-own, 0) / (far * (t.Computed + t.Fetched))
 }
 
-// decodeRows returns how many rows of a decode step choose an expert that some row chooses, where choices are spread
-// evenly.
+// decodeRows returns the number of rows of a decode step that choose an expert that at least one row chooses, if
+// choices are spread evenly.
 func (a *Ask) decodeRows() float64 {
 	share := a.promptRows() / float64(a.Chunk)
 	rows := float64(max(a.Rows, 1))
@@ -228,7 +228,8 @@ func (c *Choice) oneMethod(a *Ask) {
 	}
 }
 
-// methods chooses by the time of one row of a decode, and of an even share of a prompt's rows.
+// methods chooses the methods of experts in host memory: for decodes by the time of one row, for prompts by the time
+// of an even share of a prompt's rows.
 func (c *Choice) methods(a *Ask) {
 	c.Decode, c.Prefill = Computed, Computed
 	if t := a.TimesOf(1, false); t.Fetched < t.Computed {
@@ -281,7 +282,7 @@ func (c *Choice) explain(a *Ask) {
 		streamed(c.Prefill), rows, a.Chunk, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), t.Fetched)
 }
 
-// typed names the type of experts, and the format whose rate was measured where it is another.
+// typed returns the type of the experts, and the format whose measured rate is used if it is another.
 func (a *Ask) typed() string {
 	if a.Type == "" || a.Type == a.Format.String() {
 		return a.Format.String()

@@ -26,17 +26,18 @@ const (
 // Placement holds the methods of all experts, by layer and expert. Layers are numbered as in the checkpoint: a drafting
 // layer comes after the model's own. The lists of layers without experts are not read.
 type Placement struct {
-	Decode  [][]Method // of rows of decodes, verified drafts and drafting passes
-	Prefill [][]Method // of rows of prompts
+	Decode  [][]Method // for decode rows, verified drafts and drafting passes
+	Prefill [][]Method // for prompt rows
 }
 
-// Uniform computes the given share of every layer's experts on the CPU, in both phases: the experts with the highest
-// numbers. A share of 0 keeps all experts on the device, a share of 1 none.
+// Uniform returns a placement in which the CPU computes the given share of every layer's experts in both phases: the
+// experts with the highest numbers. With a share of 0 all experts stay on the device, with a share of 1 none.
 func Uniform(layers, experts int, hostShare float64) *Placement {
 	return Split(layers, experts, hostShare, Computed, Computed)
 }
 
-// Split is Uniform with methods of the experts in host memory, for decodes and for prompts.
+// Split returns the placement of Uniform, with the given methods of the experts in host memory for decodes and for
+// prompts.
 func Split(layers, experts int, hostShare float64, decode, prefill Method) *Placement {
 	onHost := int(math.Round(min(max(hostShare, 0), 1) * float64(experts)))
 	p := &Placement{Decode: make([][]Method, layers), Prefill: make([][]Method, layers)}

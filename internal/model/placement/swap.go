@@ -13,8 +13,8 @@ type Swap struct {
 	Gain           uint64 // choices of In minus choices of Out
 }
 
-// An expert replaces another when it was chosen that much more often: smaller differences are chance, and would move
-// them back and forth. With 64 choices of each, the spread is 8.
+// An expert replaces another only if it was chosen more often by this ratio and this number. Smaller differences are
+// random and would move experts back and forth: with 64 choices of each expert, the standard deviation is 8.
 const (
 	swapRatio = 1.5
 	swapMore  = 16

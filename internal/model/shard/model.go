@@ -32,8 +32,9 @@ type part interface {
 type ranks struct {
 	group *group.Group
 	parts []part
-	// Of each rank, where ranks share attention by requests: rank r has the pages from r*pages on, and the window pages
-	// from r*windows on. Elsewhere, and before the cache is allocated, all ranks have all pages.
+	// If ranks share attention by requests, the number of pages and window pages of each rank: rank r has the pages
+	// from r*pages on, and the window pages from r*windows on. Otherwise, and before the cache is allocated, all ranks
+	// have all pages.
 	pages, windows int
 }
 
@@ -66,7 +67,7 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 	return &m, nil
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
 
 // Facts returns the properties of a rank's part that the planner reads.
@@ -146,7 +147,7 @@ func (m *ranks) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	return m.joined(parts, func(p part) []kernel.Tensor { return p.WindowParts(nil, window) })
 }
 
-// alone appends tensors that one rank has.
+// alone appends tensors that only one rank has.
 func (m *ranks) alone(to []kernel.Tensor, rank int, list []kernel.Tensor) []kernel.Tensor {
 	for _, t := range list {
 		t.Buf = group.Alone(rank, t.Buf)
@@ -206,12 +207,12 @@ type pass struct {
 	outputs  model.Outputs
 	programs []kernel.Program
 	execute  func(rank int) error
-	block    []int32 // as ranks other than the first fill it
+	block    []int32 // input block as ranks other than the first fill it
 	in       model.Input
 	local    local
 }
 
-// local is the page tables of a batch with the numbers that pages have on their ranks.
+// local has the page tables of a batch, with the numbers that the pages have on their ranks.
 type local struct {
 	input           model.Input
 	tables, windows [][]int32
@@ -273,7 +274,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return out, nil
 }
 
-// Inputs returns where the input block belongs, on all ranks.
+// Inputs returns the tensor of the input block, on all ranks.
 func (p *pass) Inputs() kernel.Tensor { return p.inputs }
 
 // Outputs returns the results, on all ranks.
@@ -312,7 +313,7 @@ func (p *pass) localise(in *model.Input) *model.Input {
 	return &l.input
 }
 
-// input returns a batch for one rank: with the states of that rank.
+// input returns a copy of the batch with the states of the given rank.
 func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
 	states := to.States[:0]
 	*to = *in
@@ -338,7 +339,7 @@ func (p *pass) Program() (kernel.Program, error) {
 	return p, nil
 }
 
-// Len is one.
+// Len returns 1: the programs of all ranks are one part.
 func (p *pass) Len() int { return 1 }
 
 // Run runs the pass on all ranks.
@@ -355,13 +356,25 @@ func (p *pass) Run(from, to int) error {
 // compare refuses results that differ between ranks. Selections are not compared, because those of rows in the dense
 // form are not defined.
 func (p *pass) compare() error {
-	list := []kernel.Tensor{p.outputs.Logits, p.outputs.Best.Values, p.outputs.Best.IDs, p.outputs.Best.LogSum}
-	for _, r := range p.outputs.Recorded {
-		list = append(list, r.Hidden, r.Experts, r.Weights)
+	best := &p.outputs.Best
+	if err := p.same("", []kernel.Tensor{p.outputs.Logits, best.Values, best.IDs, best.LogSum},
+		"logits", "best logits", "best tokens", "log-sum-exp of logits"); err != nil {
+		return err
 	}
-	for _, t := range list {
-		if err := p.m.group.Same(t); err != nil {
+	for l, r := range p.outputs.Recorded {
+		if err := p.same(fmt.Sprintf("layer %d: ", l), []kernel.Tensor{r.Hidden, r.Experts, r.Weights},
+			"hidden states", "experts", "weights of experts"); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// same returns an error that starts with where and the tensor's name if the bytes of a tensor differ between ranks.
+func (p *pass) same(where string, list []kernel.Tensor, names ...string) error {
+	for i, t := range list {
+		if err := p.m.group.Same(t); err != nil {
+			return fmt.Errorf("%s%s: %w", where, names[i], err)
 		}
 	}
 	return nil

@@ -15,9 +15,11 @@ import (
 	"sparrow/internal/model/nn"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/plan"
+	"sparrow/record"
 )
 
 // Invariants of this file: a model on 2 and 4 ranks has the logits of one device except for rounding, and chooses the
@@ -67,14 +69,19 @@ var configs = map[string]string{
 	"v4-three": strings.NewReplacer(`_heads": 4`, `_heads": 3`, `"o_groups": 4`, `"o_groups": 3`).Replace(dual),
 	"v4":       dual,
 	"v4-pairs": strings.Replace(dual, `"o_groups": 4`, `"o_groups": 2`, 1),
-	"odd":      fmt.Sprintf(strings.Replace(dsa, "320", "322", 1), "DeepseekV32ForCausalLM", "deepseek_v32", "", false),
+	// DeepSeek-V4.1 with four heads in four groups.
+	"v41": strings.NewReplacer(`_attention_heads": 2`, `_attention_heads": 4`, `"o_groups": 2`, `"o_groups": 4`,
+		`"n_routed_experts": 4`, `"n_routed_experts": 8`).Replace(testmodel.V41Config),
+	"odd": fmt.Sprintf(strings.Replace(dsa, "320", "322", 1), "DeepseekV32ForCausalLM", "deepseek_v32", "", false),
 }
 
 // checkpoint writes a checkpoint with random weights and returns it.
 func checkpoint(t *testing.T, name string, o synth.Options) *family.Source {
 	t.Helper()
 	one := 1
-	o.Seed, o.NextN = 11, &one
+	if o.Seed = 11; name != "v41" { // which has no such layer
+		o.NextN = &one
+	}
 	c, err := synth.New(name, []byte(configs[name]), o)
 	if err != nil {
 		t.Fatal(err)
@@ -135,17 +142,22 @@ func load(t *testing.T, src *family.Source, ranks int, how plan.Division) model.
 // outcome is the result of a run.
 type outcome struct {
 	logits   [][]float32
-	selected [][]int32 // selection of each recorded row and layer
+	selected [][]int32   // selection of each recorded row and layer
+	scores   [][]float32 // of these
+	blocks   [][]int32   // selected for later layers
 	experts  [][]int32
 }
 
-func (o *outcome) take(res step.Result, rows, layers int) {
-	for i := range rows {
-		for l := range layers {
-			o.selected = append(o.selected, slices.Clone(res.Selected(l, i)))
-			ids, _ := res.Experts(l, i)
-			o.experts = append(o.experts, slices.Clone(ids))
+// take appends the choices of the next recorded row, which sees the given number of tokens.
+func (o *outcome) take(res step.Result, row, seen int, s *record.Shape) {
+	for l := range s.Layers {
+		o.selected = append(o.selected, slices.Clone(res.Selected(l, row)))
+		o.scores = append(o.scores, slices.Clone(res.Scores(l, row)))
+		if s.Blocks > 0 && l == s.BlockLayer && s.Visible(l, seen) > s.Blocks*s.BlockKeys {
+			o.blocks = append(o.blocks, slices.Clone(res.Blocks(l, row)))
 		}
+		ids, _ := res.Experts(l, row)
+		o.experts = append(o.experts, slices.Clone(ids))
 	}
 }
 
@@ -156,7 +168,11 @@ func compute(t *testing.T, m model.Model) *outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32", Speculation: plan.Speculation{Tokens: 3}})
+	policy, drafts := plan.Policy{KV: "f32"}, m.Config().NextN > 0
+	if drafts {
+		policy.Speculation.Tokens = 3
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), policy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +180,7 @@ func compute(t *testing.T, m model.Model) *outcome {
 	if err := m.Allocate(&cfg, pages); err != nil {
 		t.Fatal(err)
 	}
-	record := plan.Record{Selections: true, Experts: true}
+	record := plan.Record{Selections: true, Scores: true, Experts: true}
 	r, err := step.New(m, cfg, step.Limits{Rows: 256, Requests: 4, Context: 512, Record: record})
 	if err != nil {
 		t.Fatal(err)
@@ -191,27 +207,27 @@ func compute(t *testing.T, m model.Model) *outcome {
 		at := int32(rank(i)*pages + 5*i)
 		return []int32{at + 1, at, at + 3, at + 2}
 	}
-	layers := m.Config().Layers
+	shape := facts.Choices()
 	run := func(works ...step.Work) {
 		t.Helper()
-		rows := 0
 		for i := range works {
-			w := &works[i]
-			w.Record, w.RecordTo = record, len(w.Tokens)
-			rows += w.RecordTo
+			works[i].Record, works[i].RecordTo = record, len(works[i].Tokens)
 		}
 		res, err := r.Run(works)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		n, row := 0, 0
 		for _, w := range works {
 			for range w.Logits {
 				out.logits = append(out.logits, slices.Clone(res.Row(n)))
 				n++
 			}
+			for i := range w.Tokens {
+				out.take(res, row, w.Cached+i+1, &shape)
+				row++
+			}
 		}
-		out.take(res, rows, layers)
 	}
 	text := func(seed, n int) []int32 {
 		list := make([]int32, n)
@@ -222,8 +238,10 @@ func compute(t *testing.T, m model.Model) *outcome {
 	}
 	a, b := text(1, 90), text(2, 60)
 	// of returns the work with the data of a sequence added.
+	var said [2][]int32
 	of := func(i int, w step.Work) step.Work {
-		w.Rank, w.Pages, w.State = rank(i), table(i), states[i]
+		w.Rank, w.Pages, w.State, w.Before = rank(i), table(i), states[i], said[i]
+		said[i] = append(slices.Clone(said[i]), w.Tokens...)
 		return w
 	}
 	draft := func(i int, d step.Draft) step.Draft {
@@ -234,6 +252,12 @@ func compute(t *testing.T, m model.Model) *outcome {
 		of(1, step.Work{Kind: plan.ModeExtend, Tokens: b, Logits: 1}))
 	run(of(0, step.Work{Kind: plan.ModeExtend, Tokens: a[70:], Cached: 70, Logits: 1}),
 		of(1, step.Work{Kind: plan.ModeDecode, Tokens: text(3, 1), Cached: 60, Logits: 1}))
+	if !drafts {
+		run(of(0, step.Work{Kind: plan.ModeDecode, Tokens: text(7, 1), Cached: 90, Logits: 1}),
+			of(1, step.Work{Kind: plan.ModeDecode, Tokens: text(8, 1), Cached: 61, Logits: 1}))
+		checkPages(t, m, pages)
+		return out
+	}
 	res, err := r.Draft([]step.Draft{
 		draft(0, step.Draft{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70}),
 		draft(1, step.Draft{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60}),
@@ -268,7 +292,7 @@ func checkPages(t *testing.T, m model.Model, pages int) {
 }
 
 func TestRanksComputeWhatOneDeviceDoes(t *testing.T) {
-	for _, name := range []string{"v32", "v32-tied", "glm", "v4"} {
+	for _, name := range []string{"v32", "v32-tied", "glm", "v4", "v41"} {
 		for _, kind := range []synth.DType{synth.BF16, synth.FP8} {
 			t.Run(fmt.Sprintf("%s/%v", name, kind), func(t *testing.T) {
 				src := checkpoint(t, name, synth.Options{DType: kind})
@@ -320,7 +344,20 @@ func compare(t *testing.T, ranks int, got, want *outcome) {
 			t.Errorf("%d ranks: row %d of logits differs by %.2g of its size", ranks, i, share)
 		}
 	}
+	if len(got.blocks) != len(want.blocks) {
+		t.Fatalf("%d ranks: %d rows have blocks for later layers, want %d", ranks, len(got.blocks), len(want.blocks))
+	}
+	for i, row := range want.blocks {
+		if !slices.Equal(got.blocks[i], row) {
+			t.Errorf("%d ranks: blocks %d are %v, want %v", ranks, i, got.blocks[i], row)
+		}
+	}
 	for i := range want.selected {
+		for k, v := range want.scores[i] {
+			if math.Abs(float64(got.scores[i][k]-v)) > 1e-3*max(1, math.Abs(float64(v))) {
+				t.Errorf("%d ranks: score %d of selection %d is %v, want %v", ranks, k, i, got.scores[i][k], v)
+			}
+		}
 		if !slices.Equal(got.selected[i], want.selected[i]) {
 			t.Errorf("%d ranks: selection %d is %v, want %v", ranks, i, got.selected[i], want.selected[i])
 		}

@@ -11,7 +11,7 @@ import (
 // windowed is a model whose parts keep states and window pages.
 type windowed struct {
 	ranks
-	in model.Input // the part of a batch for one rank
+	in model.Input // batch with the states of one rank
 }
 
 func (m *windowed) part(rank int) model.Windowed { return m.parts[rank].(model.Windowed) }
@@ -19,7 +19,7 @@ func (m *windowed) part(rank int) model.Windowed { return m.parts[rank].(model.W
 // state holds the states of one sequence on all ranks. They change together.
 type state struct{ parts []model.State }
 
-// made makes a state on every rank, or on none.
+// made makes a state on every rank. If one rank fails, the states of the other ranks are released.
 func (m *windowed) made(make func(rank int) (model.State, error)) (model.State, error) {
 	s := &state{}
 	for r := range m.parts {
@@ -51,8 +51,8 @@ func (m *windowed) Restore(n int, windows []int32) (model.State, error) {
 	return m.made(func(r int) (model.State, error) { return m.part(r).Restore(n, windows) })
 }
 
-// local numbers the window pages of a sequence as its rank does. The states of other ranks are made of pages with the
-// same numbers and never read: they keep the slots of all states equal on all ranks.
+// local returns the window pages of a sequence with the numbers of its rank. The other ranks make states from pages
+// with the same numbers, which are never read: they only keep the state slots equal on all ranks.
 func (m *windowed) local(windows []int32) []int32 {
 	out := make([]int32, len(windows))
 	for i, w := range windows {

@@ -38,17 +38,17 @@ type Head struct {
 	config     *config.V4
 	main       kernel.Matrix // [hidden, taps*hidden]
 	mainNorm   kernel.Tensor
-	before     kernel.Matrix // [vocabulary, rank]: a row for the token before
-	after      kernel.Matrix // [vocabulary, rank]: a row for each token after it
+	before     kernel.Matrix // [vocabulary, rank]: a row for the token before the drafted one
+	after      kernel.Matrix // [vocabulary, rank]: a row for each token that may be drafted
 	confidence kernel.Matrix // [1, hidden+rank]
-	// All streams have the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 the values of a row do
-	// not matter, and sigmoid(base) + eps is 1/streams.
+	// base and scale give all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 the
+	// values of a row do not matter, and sigmoid(base) + eps is 1/streams.
 	base, scale kernel.Tensor
 
-	Windows []kernel.Pool // entries of each stage, with the pages of window entries; none without drafts
+	Windows []kernel.Pool // entries of each stage, in pages with the numbers of window pages; none without drafts
 }
 
-// Load reads the weights. Names are those of the two matrices of the Markov head.
+// Load reads the weights. before and after are the names of the two matrices of the Markov head.
 func Load(l *nn.Loader, c *config.V4, before, after string) *Head {
 	d := c.DSpark
 	last := func(name string) string { return fmt.Sprintf("mtp.%d.%s", d.Stages-1, name) }
@@ -60,7 +60,7 @@ func Load(l *nn.Loader, c *config.V4, before, after string) *Head {
 	return h
 }
 
-// Ready makes the operands of means.
+// Ready makes the operands with which streams are averaged.
 func (h *Head) Ready(dev kernel.Device) (err error) {
 	n := h.config.Hyper.Streams
 	if h.base, err = kernel.New(dev, kernel.F32, 1, n); err != nil {
@@ -117,7 +117,7 @@ func (h *Head) Tap(list *kernel.Builder, layer int, to, streams, mix kernel.Tens
 	}
 }
 
-// Context writes u, from which the stages make their entries of the pass's rows.
+// Context writes u, from which the stages compute their entries for the rows of the pass.
 func (h *Head) Context(list *kernel.Builder, u, tapped kernel.Tensor) {
 	list.At("context of the drafting stages", -1)
 	list.Add(kernel.MultiplyArgs{Out: u, X: tapped, W: h.main})
@@ -126,8 +126,8 @@ func (h *Head) Context(list *kernel.Builder, u, tapped kernel.Tensor) {
 
 // Block is the memory of a pass of the stages, in addition to the memory of the stages themselves.
 type Block struct {
-	joined  kernel.Tensor // [L, hidden+rank]: collapsed rows, and of each the Markov head's row of the token before it
-	anchors kernel.Tensor // i32 [requests, 1]: the tokens that the blocks begin with
+	joined  kernel.Tensor // [L, hidden+rank]: collapsed rows, each with the Markov head's row for the token before it
+	anchors kernel.Tensor // i32 [requests, 1]: the first token of each block
 	batch   dual.BlockBatch
 }
 
@@ -175,8 +175,8 @@ func (h *Head) Prepare(b *Block, pass *dual.BlockPass, in *model.Input, to attn.
 	})
 }
 
-// Chain drafts the tokens of all blocks, place after place: each depends on the one before it. ids are the tokens of
-// the pass; the head has multiplied the collapsed rows.
+// Chain drafts the tokens of all blocks, one position after the other, because each token depends on the previous
+// one. ids has the tokens of the pass. The head must have multiplied the collapsed rows before.
 func (h *Head) Chain(list *kernel.Builder, b *Block, head *model.Head, ids, confidence kernel.Tensor) {
 	n := b.anchors.Rows
 	list.At("Markov head", -1)

@@ -15,7 +15,8 @@ const (
 	hugging              // module names of transformers
 )
 
-// Names are the names of one checkpoint. The spelling is detected from the tensor names, not from the config.
+// Names translates the tensor names of one checkpoint. The spelling is detected from the tensor names, not from the
+// config.
 type Names struct {
 	has  func(name string) bool
 	kind kind
@@ -39,7 +40,7 @@ func Of(has func(name string) bool) Names {
 // "ffn.experts.down_proj".
 func (n Names) Stacked() bool { return n.kind == hugging }
 
-// Global returns a tensor outside the layers.
+// Global returns the name of a tensor outside of the layers.
 func (n Names) Global(name string) string {
 	if n.kind == official {
 		return name
@@ -58,7 +59,7 @@ func (n Names) Global(name string) string {
 	return strings.Replace(name, "hc_head_", "model.hc_head.hc_", 1)
 }
 
-// Layer returns a tensor of layer i.
+// Layer returns the name of a tensor of layer i.
 func (n Names) Layer(i int, name string) string {
 	switch n.kind {
 	case official:

@@ -30,7 +30,7 @@ func Described(name string, r config.Release) (src *family.Source, assumed strin
 	if err != nil {
 		return nil, "", err
 	}
-	if d.Common().Family != config.DeepseekV41 { // whose config has separate fields for it
+	if d.Common().Family != config.DeepseekV41 { // DeepSeek-V4.1 has separate config fields for it
 		c.retype(m)
 		assumed = m.Assumed
 	}
@@ -49,7 +49,7 @@ func (c *Checkpoint) retype(m *config.Modules) {
 		kind config.ModuleType
 		ok   bool
 	}
-	known := map[string]answer{} // by the name of the first expert: a layer's experts have one type
+	known := map[string]answer{} // types by the name of a layer's first expert: all experts of a layer have one type
 	for i := range c.tensors {
 		t := &c.tensors[i]
 		if len(t.shape) != 2 || !strings.HasSuffix(t.name, ".weight") || t.store == expertTable {

@@ -17,7 +17,7 @@ const bellPeak = 3.46
 // distributions. Packed values of four bits, their scales and blocks repeat a pattern of 8 MiB, each tensor from
 // another offset, so 147 GB of experts are generated as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
-	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // with their scales
+	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // tensors with their scales
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
 		list = append(list, weight.Tensor{Name: name, DType: d, Shape: shape,
 			Drawn: &weight.Distribution{Seed: seed, Mean: float32(mean), Spread: float32(spread)}})
@@ -26,8 +26,8 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 		h := fnv.New64a()
 		h.Write([]byte(t.like))
 		seed := c.options.Seed ^ h.Sum64()
-		// One scale for all blocks, such that the largest value is at most the largest code, as for quantised blocks of
-		// one distribution.
+		// All blocks have the same scale, chosen so that the largest value is at most the largest code. In checkpoints,
+		// blocks of one distribution have similar scales.
 		scale := func(largest float64) float64 { return float64(num.CeilPow2(float32(bellPeak * t.spread / largest))) }
 		switch t.store {
 		case blockFP8, blockFP8E8:

@@ -16,19 +16,19 @@ const block = 128
 // chunkValues is how many random values are made at a time: even, and small enough to stay in a cache.
 const chunkValues = 1 << 14
 
-// filler writes the bytes of tensors. One goroutine uses it; the buffers are shared by all tensors.
+// filler writes the bytes of tensors. One goroutine uses it; its buffers are reused for all tensors.
 type filler struct {
 	ctx      context.Context
 	seed     uint64
 	pow2     bool // block scales are powers of two
-	repeat   bool // only the first values of a tensor are random; the others repeat them
+	repeat   bool // whether only the first values of a tensor are random and the others repeat them
 	progress func(bytes int)
 	values   []float32
 	bytes    []byte
-	found    map[string][]float32 // scales of matrices whose values are written and whose scales are not
+	found    map[string][]float32 // scales of matrices whose values are written, but not yet their scales
 }
 
-// sources lists the file's tensors for t: itself, and its scales where it has some.
+// sources lists the tensors of the file for t: t itself, and its scales if it has some.
 func (f *filler) sources(t tensor) []weight.Source {
 	data := weight.Source{Name: t.name, DType: t.dtype, Shape: t.shape}
 	switch {
@@ -66,7 +66,7 @@ func (f *filler) sources(t tensor) []weight.Source {
 	return []weight.Source{data}
 }
 
-// scales writes the scales of t. A file may hold them before the values: they are then found first.
+// scales writes the scales of t. If they come before the values in the file, they are computed first.
 func (f *filler) scales(w io.Writer, t tensor, find func(io.Writer, tensor) error,
 	write func(io.Writer, []float32) error) error {
 	if f.found[t.name] == nil {
@@ -154,11 +154,11 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 	return nil
 }
 
-// blockAt is a block of rows of that many columns: its first column, and its side.
+// blockAt is a block of rows with cols columns: the block's first column, and its side.
 type blockAt struct{ cols, col, side int }
 
 // quantise writes to dst the block of rows that starts at a column, and returns its scale: the
-// largest magnitude becomes the largest e4m3 value, or less where scales are powers of two. A block of zeros has
+// largest magnitude becomes the largest e4m3 value, or less if scales are powers of two. A block of zeros has
 // scale 1 (v32 spec, 4.4).
 func (f *filler) quantise(dst []byte, rows []float32, at blockAt) float32 {
 	cols, col, width := at.cols, at.col, min(at.side, at.cols-at.col)

@@ -12,19 +12,21 @@ import (
 	"sparrow/weight"
 )
 
-// Routed experts in four bits as Kimi-K2-Thinking and K2.5 are released (dense-mla spec, 4): compressed-tensors'
-// pack-quantized, groups of 32 values with a bf16 scale, a code is the value and 8. Everything else is BF16.
+// Routed experts in four bits, as Kimi-K2-Thinking and K2.5 are released (dense-mla spec, 4): format pack-quantized
+// of compressed-tensors, groups of 32 values with a bf16 scale. A code is the value plus 8. All other weights are
+// BF16.
 
 // formatInt4 is the description of a config with that format.
 const formatInt4 config.Format = "compressed-tensors: int4 in groups of 32"
 
 const (
 	int4Group = 32
-	int4Most  = 7 // the largest magnitude that has a code for both signs
-	int4Zero  = 8 // the code of 0
+	int4Most  = 7 // largest magnitude that has a code for both signs
+	int4Zero  = 8 // code of the value 0
 )
 
-// AsReleased returns the type in which a model is released, for its random weights: FP8 if the release has no other.
+// AsReleased returns the type in which a model is released, for its random weights: FP8 unless the release has
+// another type.
 func AsReleased(d config.Description) DType {
 	switch d.Common().Format {
 	case config.FormatBF16:
@@ -53,7 +55,7 @@ func int4Names(name string) (codes, scales, shape string) {
 	return stem + ".weight_packed", stem + ".weight_scale", stem + ".weight_shape"
 }
 
-// int4Shape returns the bytes of the tensor with the shape.
+// int4Shape returns the bytes of the tensor that holds the shape.
 func int4Shape(t tensor) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(t.shape[0]))
 	return binary.LittleEndian.AppendUint32(b, uint32(t.shape[1]))

@@ -11,9 +11,9 @@ import (
 
 // Standard deviations of tensors that only GLM-5.3-Flash has.
 const (
-	speedSpread = 0.5 // logarithms of the speed at which heads forget
+	speedSpread = 0.5 // standard deviation of the logarithm of the speed at which heads forget
 	decayBias   = 1.5
-	decayMean   = -3 // most channels keep their state over tens of tokens
+	decayMean   = -3 // mean; most channels keep their state over tens of tokens
 	convSpread  = 0.5
 	nextPrefix  = "model.language_model."
 )
@@ -48,7 +48,7 @@ func (l *nextLister) floats(name string, mean, spread float64, shape ...int) {
 	l.add(tensor{name: name, shape: shape, dtype: weight.F32, mean: mean, spread: spread})
 }
 
-// plainGain is plain with a gain.
+// plainGain is plain with a gain, by which the values are multiplied.
 func (l *nextLister) plainGain(name string, out, in int, gain float64) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in))})
 }

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// alias is a release that has the shape of a preset, with the types of its weights where they are not the preset's.
+// alias is a release that has the shape of a preset, and the types of its weights if they differ from the preset's.
 type alias struct {
 	preset string
 	types  releaseTypes
 }
 
-// releaseTypes are types of weights that the name of a release states.
+// releaseTypes is the type of weights that the name of a release states.
 type releaseTypes uint8
 
 const (
 	asPreset   releaseTypes = iota
 	allBF16                 // nothing is quantised
 	allFP8                  // blocks of 128 x 128
-	fp8Experts              // DeepSeek-V4 without FP4
+	fp8Experts              // DeepSeek-V4 with FP8 experts instead of FP4 experts
 	int4Experts
 )
 
-// aliases are releases by the last part of their names on hubs, in small letters.
+// aliases has releases by the last part of their names on hubs, in lower case.
 var aliases = map[string]alias{
 	"deepseek-v3-0324": {preset: "deepseek-v3"}, "deepseek-v3-base": {preset: "deepseek-v3"},
 	"deepseek-r1": {preset: "deepseek-v3"}, "deepseek-r1-0528": {preset: "deepseek-v3"},
@@ -44,8 +44,8 @@ func IsRelease(name string) bool {
 	return ok
 }
 
-// releaseOf finds the shape and the types of a release: a preset or an alias, with -FP8 or -BF16 after it where it is a
-// copy in those. Text before a slash is the owner.
+// releaseOf finds the shape and the types of a release: a preset or an alias, followed by -FP8 or -BF16 if the
+// release is a copy in that type. Text before a slash is the owner.
 func releaseOf(name string) (alias, bool) {
 	name = strings.ToLower(path.Base(name))
 	find := func(name string) (alias, bool) {

@@ -70,8 +70,8 @@ type Checkpoint struct {
 type Size struct {
 	Tensors    int   `json:"tensors"`    // block scales included
 	Parameters int64 `json:"parameters"` // block scales not counted
-	NextN      int64 `json:"next_n"`     // of them, in the drafting layer
-	Bytes      int64 `json:"bytes"`      // of tensor data
+	NextN      int64 `json:"next_n"`     // parameters of the drafting layer, included in Parameters
+	Bytes      int64 `json:"bytes"`      // bytes of tensor data
 }
 
 // New prepares a checkpoint of the shape that text, the content of a config.json, describes. File names it in messages.

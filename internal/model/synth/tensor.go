@@ -14,37 +14,37 @@ type tensor struct {
 	shape  []int
 	dtype  weight.DType
 	store  storage
-	scale  string // name of its scales, where it has some
-	like   string // the tensor whose values it repeats; its own name otherwise
+	scale  string // name of the tensor's scales, if it has some
+	like   string // tensor whose values are repeated; the tensor's own name if none
 	limit  int    // experts an expertTable names, or keys of a tokenMap
-	side   int    // of blocks with a scale; 0 for 128
+	side   int    // side of the blocks that share a scale; 0 for 128
 	mean   float64
-	spread float64           // standard deviation
-	nextN  bool              // of the drafting layer
-	linear bool              // one of the matrices that are quantised by releases that name no modules
-	kind   config.ModuleType // of released
+	spread float64           // standard deviation of the values
+	nextN  bool              // whether the tensor belongs to the drafting layer
+	linear bool              // whether the tensor is among the matrices that releases quantise if they name no modules
+	kind   config.ModuleType // type of the values if storage is released
 }
 
 // storage is how the values of a tensor are written.
 type storage uint8
 
 const (
-	plainValues  storage = iota // in dtype
+	plainValues  storage = iota // values of dtype
 	blockFP8                    // F8E4M3 with a float32 scale for each 128 x 128 block
-	blockFP8E8                  // the same with exponents alone as scales
+	blockFP8E8                  // F8E4M3 with an E8M0 scale (a power of two) for each block
 	groupFP4                    // pairs of E2M1 in I8, with an exponent for each 32 values of a row
 	expertTable                 // I64 [vocabulary, k]: k different experts for each token
 	rowFP8                      // F8E4M3 with an exponent for each 32 values of a row
 	tokenMap                    // I32 [vocabulary]: a key for each token
-	released                    // as given by kind; it has no values (described.go)
+	released                    // stored as kind states; it has no values (described.go)
 	groupInt4                   // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
 	expertBlocks                // a block format of GGUF files; its values are random and never written (blocks.go)
 )
 
-// Gains, as multiples of the deviation that keeps the size of activations.
+// Gains are multiples of the standard deviation that keeps the size of activations.
 const (
-	headGain   = 2.0  // logits spread by about two units, so that one token is clearly the likeliest
-	normSpread = 0.05 // around 1: not exactly 1, so that a norm weight left out shows
+	headGain   = 2.0  // logits spread by about two units, so that one token is clearly the most likely
+	normSpread = 0.05 // standard deviation around 1: an omitted norm weight changes the result
 	biasSpread = 0.02
 )
 
@@ -52,7 +52,7 @@ const (
 type lister struct {
 	c     *config.DSA
 	fp8   bool
-	int4  bool // of routed experts
+	int4  bool // whether routed experts are int4
 	nextN bool
 	list  []tensor
 
@@ -60,8 +60,8 @@ type lister struct {
 }
 
 func listTensors(c *config.DSA, d DType) []tensor {
-	// Unit rows in the embedding start the residual stream at the size every norm brings it to. A tied table must
-	// suit the head.
+	// Rows of the embedding have a root mean square of 1, the size that every norm gives its output. A tied table must
+	// also suit the head.
 	l := &lister{c: c, fp8: d == FP8, int4: d == Int4, embedSpread: 1,
 		headSpread: headGain / math.Sqrt(float64(c.Hidden))}
 	embed, head := "model.embed_tokens.weight", "lm_head.weight"

@@ -10,11 +10,11 @@ import (
 	"sparrow/weight"
 )
 
-// Spreads of the tensors that only DeepSeek-V4 has: wide enough that an omitted term is noticed, narrow enough that no
-// stream, expert or token dominates.
+// Standard deviations of the tensors that only DeepSeek-V4 has: large enough that an omitted term is noticed, small
+// enough that no stream, expert or token dominates.
 const (
 	hyperBase  = 0.5
-	hyperScale = 0.5 // mean
+	hyperScale = 0.5 // mean value
 	sinkSpread = 1.0
 	apeSpread  = 0.5
 )
@@ -23,8 +23,8 @@ const (
 type v4Lister struct {
 	lister
 	c    *config.V4
-	fp4  bool // experts of an FP8 checkpoint are FP4
-	side int  // of blocks with a scale; 0 for 128
+	fp4  bool // whether experts of an FP8 checkpoint are FP4
+	side int  // side of the blocks that share a scale; 0 for 128
 }
 
 func listV4(c *config.V4, fp8, fp4 bool) []tensor {

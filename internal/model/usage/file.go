@@ -19,7 +19,7 @@ const (
 	formatVersion = 1
 )
 
-// Bounds of a file: several times the largest known model.
+// Limits of the numbers in a file: several times those of the largest known model.
 const (
 	mostBytes   = 64 << 20
 	mostLayers  = 4096
@@ -76,7 +76,7 @@ func Read(r io.Reader) (*Table, error) {
 	return f.table()
 }
 
-// table checks a file's contents.
+// table checks a file's contents and returns them as a Table.
 func (f *file) table() (*Table, error) {
 	bad := func(format string, args ...any) (*Table, error) {
 		return nil, fmt.Errorf("%w: %s", ErrFile, fmt.Sprintf(format, args...))

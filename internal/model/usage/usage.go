@@ -19,8 +19,8 @@ import (
 // the model's layers.
 type Table struct {
 	Family  string
-	Experts int        // of a layer that has any
-	Chosen  int        // by a row, in each of these
+	Experts int        // experts of a layer that has experts
+	Chosen  int        // experts that a row uses in each such layer
 	Counts  [][]uint64 // by layer and expert; empty for layers without experts
 }
 
@@ -49,7 +49,7 @@ func For(d config.Description) (*Table, error) {
 	return New(string(c.Family), c.Layers+c.NextN, experts, chosen), nil
 }
 
-// Add adds the counts of a layer's experts. Counts stay at the largest number instead of overflowing.
+// Add adds the counts of a layer's experts. A count that would overflow stays at the largest number.
 func (t *Table) Add(layer int, counts []uint64) {
 	if t.Counts[layer] == nil {
 		t.Counts[layer] = make([]uint64, t.Experts)
@@ -73,8 +73,8 @@ func (t *Table) Merge(o *Table) error {
 	return nil
 }
 
-// Fade halves the counts of layers whose experts have more than the given number of choices in the mean, so that late
-// choices count more than early ones.
+// Fade halves the counts of layers whose experts have more than the given mean number of choices, so that recent
+// choices count more than old ones.
 func (t *Table) Fade(mean float64) {
 	for l, counts := range t.Counts {
 		if t.Choices(l) <= mean*float64(t.Experts) {
@@ -141,8 +141,8 @@ func (t *Table) Top(layer, n int) float64 {
 	return top / sum
 }
 
-// MeanTop returns the mean over layers with choices of the share that their most chosen experts get; share states how
-// many of a layer's experts these are. 0 where nothing was counted.
+// MeanTop returns the share of choices that the most chosen experts of a layer get, averaged over the layers with
+// choices. share is the part of a layer's experts that count as most chosen. It returns 0 if nothing was counted.
 func (t *Table) MeanTop(share float64) float64 {
 	n := int(math.Ceil(share * float64(t.Experts)))
 	sum, layers := 0.0, 0

@@ -38,7 +38,7 @@ func TestShares(t *testing.T) {
 	if u.Top(1, 1) != 0.6 || u.Top(1, 2) != 0.9 || u.Top(1, 9) != 1 || u.Top(2, 1) != 0 {
 		t.Errorf("top %v %v %v %v", u.Top(1, 1), u.Top(1, 2), u.Top(1, 9), u.Top(2, 1))
 	}
-	// At least one expert.
+	// A share always includes at least one expert.
 	for share, want := range map[float64]float64{0.5: 0.9, 0.1: 0.6, 0.25: 0.6, 0.26: 0.9, 1: 1} {
 		if m := u.MeanTop(share); m != want {
 			t.Errorf("%v of the experts have %v of the choices in the mean over layers with choices, want %v", share, m,

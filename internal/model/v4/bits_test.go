@@ -162,7 +162,7 @@ func TestWorkspaceEqualsPages(t *testing.T) {
 	}
 }
 
-// A small reserve of transient memory cuts segments into launches and scores into chunks; cutting changes no bit.
+// A small memory limit divides segments into launches and scores into chunks; the division changes no bit.
 func TestSlicingKeepsBits(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	chosen := policies

@@ -158,7 +158,7 @@ func TestDraftsAreChecked(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	plain := steps.New(t, b.Model, plan.Policy{KV: "fp8"}) // its cache was allocated without drafts
+	plain := steps.New(t, b.Model, plan.Policy{KV: "fp8"}) // the cache of this bench was allocated without drafts
 	s = plain.Sequence(1, 20)
 	plain.Step(s.Work(plan.ModeExtend, 8))
 	if _, err := plain.Runner.Draft(
@@ -167,7 +167,7 @@ func TestDraftsAreChecked(t *testing.T) {
 		!strings.Contains(err.Error(), "has no cache") {
 		t.Errorf("without a cache: %v", err)
 	}
-	other := steps.Open[*v4.Model](t, speck(t), "cpu") // its checkpoint has no drafting block
+	other := steps.Open[*v4.Model](t, speck(t), "cpu") // this checkpoint has no drafting block
 	if err := other.DraftHead(); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
 		t.Errorf("without the block: %v", err)
 	}

@@ -37,7 +37,7 @@ type draftHead struct {
 // draftPrefix is the prefix of the drafting block's tensors.
 const draftPrefix = "mtp.0."
 
-// loadDrafts reads the drafting block where the checkpoint has it under its official names. Under other names it is
+// loadDrafts reads the drafting block if the checkpoint has it under its official names. Under other names it is
 // not supported.
 func (m *Model) loadDrafts(l *nn.Loader) {
 	c := m.config

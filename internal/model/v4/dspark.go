@@ -19,7 +19,7 @@ type sparkHead struct {
 	last   nn.Site
 }
 
-// loadStages reads a DSpark head where the checkpoint has one.
+// loadStages reads a DSpark head if the checkpoint has one.
 func (m *Model) loadStages(l *nn.Loader) {
 	c, d := m.config, m.config.DSpark
 	if !l.HasPrefix(draftPrefix) {
@@ -43,7 +43,7 @@ func (m *Model) takeTaps(a *kernel.Arena, cfg *plan.Config, rows int) (tapped ke
 	return tapped
 }
 
-// tap keeps the mean of the streams after a layer, where it is tapped.
+// tap keeps the mean of the streams after layer i if the drafting stages read it.
 func (s *target) tap(i int) {
 	if s.tapped.Given() {
 		s.m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.Mix.Columns(0, s.m.config.Hyper.Streams))
@@ -66,7 +66,7 @@ func (s *target) context() {
 type block struct {
 	pass
 	attn    *dual.BlockPass
-	streams kernel.Tensor // [R, streams*hidden]
+	streams kernel.Tensor // [R, streams*hidden]: residual streams
 	block   spark.Block
 }
 

@@ -15,15 +15,15 @@ type experts struct {
 	bias   kernel.Tensor // f32 [1, experts]: layers that choose by score
 	table  kernel.Tensor // i32 [vocabulary, k]: layers that look experts up by token
 	routed kernel.Experts
-	part   kernel.Part // the rank's part of all experts
+	part   kernel.Part // range of all experts that this rank has
 	shared nn.MLP
 }
 
 // expertNames describes how the experts of a layer are chosen and named.
 type expertNames struct {
-	layer   int  // its number; a drafting block comes after the model's own
-	hash    bool // looked up by token
-	stacked bool // all experts of a layer are in one tensor
+	layer   int  // number of the layer; a drafting block comes after the model's own layers
+	hash    bool // whether experts are looked up by token
+	stacked bool // whether all experts of a layer are in one tensor
 }
 
 func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNames) experts {

@@ -22,9 +22,9 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
-// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
-// at a time.
+// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
+// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
+// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
 type Model struct {
 	config *config.V4
 	ranks  kernel.Member
@@ -34,7 +34,7 @@ type Model struct {
 
 	embed  kernel.Matrix
 	layers []layer
-	last   nn.Site // collapses the streams
+	last   nn.Site // parameters by which the streams are combined after the last layer
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	draft  *draftHead // nil if there is none
@@ -44,22 +44,22 @@ type Model struct {
 	model.Sequences[*dual.State]
 
 	caches     []dual.Cache
-	pageTokens int // of the cache
-	pages      int // of the cache, without window pages
-	allocated  int // how often the cache was made
+	pageTokens int // tokens of a page of the cache
+	pages      int // pages of the cache, without window pages
+	allocated  int // number of times that the cache was allocated
 }
 
 // workspace is the memory in which passes run.
 type workspace struct {
 	m       *Model
-	streams residual // after the last layer, of the latest pass of the target
+	streams residual // residual streams after the last layer in the latest pass of the target
 	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
 }
 
-// residual are the rows that a drafting pass continues: all streams of a row, in adjacent columns.
+// residual holds the rows that a drafting pass continues: all streams of a row, in adjacent columns.
 type residual struct {
-	mem  kernel.Tensor // activation [most rows of a pass, streams*hidden]
-	rows int           // of the latest pass; 0 while they are not valid
+	mem  kernel.Tensor // activation [maximum rows of a pass, streams*hidden]
+	rows int           // rows of the latest pass; 0 while they are not valid
 }
 
 // Load reads every weight of a checkpoint, in any of the spellings in use.
@@ -104,7 +104,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, nil
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // Facts returns the properties that the planner reads: the properties of one rank if there are several.
@@ -129,7 +129,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device returns where the model runs.
+// Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind allocates the rows that drafting passes continue.

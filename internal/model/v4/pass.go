@@ -17,7 +17,7 @@ import (
 type pass struct {
 	m    *Model
 	work *workspace
-	list *kernel.Builder // of its operations, while they are listed
+	list *kernel.Builder // operations of the pass, while they are listed
 	plan *plan.Plan
 	made model.Compiled
 
@@ -26,11 +26,12 @@ type pass struct {
 
 	choices model.Choices
 
-	ids  kernel.Tensor // i32 [T, 1]
+	ids  kernel.Tensor // i32 [T, 1]: tokens of the rows
 	sub  nn.Sublayer
 	ffn  expertSpace
 	head model.Head
-	// For the output rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	// mix is the mixture of the streams of the output rows, f32 [L, streams]; collapsed has the combined rows [L,
+	// hidden].
 	mix, collapsed kernel.Tensor
 }
 
@@ -91,7 +92,7 @@ func (s *pass) finish(a *kernel.Arena) {
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
-// Inputs returns where the input block belongs.
+// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs returns the results.
@@ -114,7 +115,7 @@ func (s *pass) collapse(out, streams kernel.Tensor, last *nn.Site) {
 		Streams: c.Hyper.Streams, NormEps: c.RMSEps, Eps: c.Hyper.Eps})
 }
 
-// embed starts the streams with the rows' tokens.
+// embed writes the embeddings of the rows' tokens to the streams.
 func (s *pass) embed(streams kernel.Tensor) {
 	m, h := s.m, s.m.config.Hidden
 	s.list.At("embedding", -1)
@@ -128,9 +129,9 @@ func (s *pass) embed(streams kernel.Tensor) {
 // target is a pass through the model's own layers.
 type target struct {
 	pass
-	layout  layout.Kind // of the entries in the cache
+	layout  layout.Kind // byte layout of the entries in the cache
 	attn    *dual.Pass
-	streams kernel.Tensor // [T, streams*hidden]
+	streams kernel.Tensor // [T, streams*hidden]: residual streams
 	tapped  kernel.Tensor // [T, taps*hidden]: hidden states that the drafting stages read
 	batch   dual.Batch
 }

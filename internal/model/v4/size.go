@@ -8,9 +8,9 @@ import (
 
 // Sizes is the memory of sequences over all layers, in bytes.
 type Sizes struct {
-	Page   int64 // compressed entries and indexer keys of a page
-	Window int64 // a window page: entries of its tokens, and the raw rows at its end
-	State  int64 // the raw rows of open groups, of one sequence
+	Page   int64 // bytes of compressed entries and indexer keys of a page
+	Window int64 // bytes of a window page: entries of its tokens, and the raw rows at its end
+	State  int64 // bytes of the raw rows of open groups, per sequence
 }
 
 // SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens.

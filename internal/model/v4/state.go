@@ -14,7 +14,8 @@ func (m *Model) Restore(n int, windows []int32) (model.State, error) {
 	return m.State(m.attn.States.Restore(n, m.pageTokens, windows, m.caches))
 }
 
-// StateBytes returns the memory of one state: its rings of every layer, and of the drafting block where it is used.
+// StateBytes returns the memory of one state: the rings of every layer, and the ring of the drafting block if it is
+// used.
 func (m *Model) StateBytes(cfg *plan.Config) int64 {
 	n := m.sizes(cfg).State
 	if entry, _, err := layouts(cfg); err == nil && m.draft != nil && cfg.N > 1 {

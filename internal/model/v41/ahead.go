@@ -6,14 +6,15 @@ import (
 	"sparrow/kernel"
 )
 
-// ahead asks the system for the rows that a pass will look up in mapped tables, in the order in which layers do: they
-// come from disk while the layers before compute. rows are those of all tokens, the tables' side by side.
+// ahead asks the system to read the rows that a pass will look up in mapped tables, in the order of the layers, so
+// that they are read from disk while earlier layers are computed. rows has, for every token, its rows of all tables
+// next to each other.
 func (m *Model) ahead(rows []int32) {
 	if m.hash == nil || m.ask == nil || !m.mapped() {
 		return
 	}
 	words, columns := m.hash.Shape().Words(), m.config.Engram.Columns()
-	ids := slices.Clone(rows) // the block is filled again for the next pass
+	ids := slices.Clone(rows) // a copy, because the block is filled again for the next pass
 	go func() {
 		for i := range m.layers {
 			e := m.layers[i].engram
@@ -30,7 +31,7 @@ func (m *Model) ahead(rows []int32) {
 	}()
 }
 
-// askRow asks for one row of a tensor in host memory.
+// askRow asks the system to read one row of a tensor in host memory.
 func (m *Model) askRow(t kernel.Tensor, row int) {
 	if t.Given() && row >= 0 && row < t.Rows {
 		x := t.Slice(row, row+1)

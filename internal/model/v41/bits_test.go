@@ -182,7 +182,7 @@ func near(t *testing.T, got, want [][]float32) {
 			d := float64(v) - float64(got[r][i])
 			gap, size = gap+d*d, size+float64(v)*float64(v)
 		}
-		if !(gap <= 1e-4*size) { // squared: 1 percent of the row's norm, because weights are bf16
+		if !(gap <= 1e-4*size) { // the square of 1 percent of the row's norm, because weights are bf16
 			t.Fatalf("row %d is %g away from the reference's, which has the square %g", r, gap, size)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"sparrow/plan"
 )
 
-// cache is the paged memory that a layer owns. One page number names the same tokens in all pools of entries and keys;
-// window entries have window pages.
+// cache is the paged memory of a layer. A page number stands for the same tokens in all pools of entries and keys;
+// window entries are in window pages.
 type cache struct {
 	window  kernel.Pool // an entry for each token
-	entries kernel.Pool // shared entries; given where the layer makes them
-	keys    kernel.Pool // an indexer key for each of them
+	entries kernel.Pool // shared entries; given if the layer makes them
+	keys    kernel.Pool // an indexer key for each shared entry
 }
 
 // layouts returns the byte layouts of a resolved configuration.
@@ -108,7 +108,7 @@ func windowOf(entry layout.V4) layout.V4 {
 	return entry
 }
 
-// pools returns the pools a layer owns.
+// pools returns the pools that a layer has.
 func (c cache) pools() []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.window, c.entries, c.keys} {
@@ -134,9 +134,9 @@ func (m *Model) Free() {
 
 // Sizes is the memory of sequences over all layers, in bytes.
 type Sizes struct {
-	Page   int64 // entries and indexer keys of a page
-	Window int64 // a window page
-	State  int64 // the raw rows of open pairs, of one sequence
+	Page   int64 // bytes of entries and indexer keys of a page
+	Window int64 // bytes of a window page
+	State  int64 // bytes of the raw rows of open pairs, per sequence
 }
 
 // SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens.
@@ -158,8 +158,8 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window returns how many tokens a row sees of the window stream, its own included. Blocks of drafting stages see as
-// many before the token that they begin with.
+// Window returns the number of tokens that a row attends to in the window stream, including its own. Blocks of
+// drafting stages attend to the same number of tokens before their first token.
 func (m *Model) Window() int {
 	if m.spark != nil {
 		return m.config.Attention.Window + 1
@@ -182,8 +182,9 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return s
 }
 
-// Pools returns the pools of every layer, for callers that read or write their bytes: the window's, then those of
-// entries and indexer keys where the layer makes them. After them come those of drafting stages that are used.
+// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of the window, then
+// the pools of entries and indexer keys if the layer makes them. Last come the pools of drafting stages that are
+// used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {

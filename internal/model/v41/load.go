@@ -12,7 +12,7 @@ import (
 
 // layer is one decoder layer.
 type layer struct {
-	engram            *memory // nil where it has no table
+	engram            *memory // nil if the layer has no n-gram table
 	attnSite, ffnSite nn.Site
 	attnNorm, ffnNorm kernel.Tensor
 	attn              *dual.Weights
@@ -21,7 +21,7 @@ type layer struct {
 
 // memory is the n-gram table of a layer and the projections of its rows.
 type memory struct {
-	first  int // of the layer's columns among the rows of a token
+	first  int // first column of the layer among the table rows of a token
 	table  *kernel.Table
 	kv     kernel.Matrix // [(n+1)*hidden, columns*dim]
 	weight kernel.Tensor // f32 [n, hidden]: weights of queries times weights of keys
@@ -90,7 +90,7 @@ func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual
 		OB:     l.MatrixColumns(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
 		Sinks:  l.VectorShard(at("attn.attn_sink"), a.Heads),
 	}
-	if i >= c.Layers { // a stage reads windows alone
+	if i >= c.Layers { // a stage reads only the window
 		return out
 	}
 	out.Ratio = a.Ratios[i]

@@ -26,9 +26,9 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
-// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
-// at a time.
+// Model is a loaded model on one device, or the part of a model that one of several ranks has. Each rank has a part
+// of the experts, inner values and vocabulary. If heads are divided, it has its heads and the whole cache; if
+// requests are divided, it has all heads and the cache of its sequences. One goroutine uses it at a time.
 type Model struct {
 	config *config.V41
 	ranks  kernel.Member
@@ -36,8 +36,8 @@ type Model struct {
 	list   *kernel.Builder
 	attn   *dual.Attention
 	hash   *engram.Hash // nil without tables
-	read   atomic.Int64 // tokens whose rows of tables were looked up
-	ask    func([]byte) // asks for rows of mapped tables ahead; nil where the device reads tables itself
+	read   atomic.Int64 // number of tokens whose table rows were looked up
+	ask    func([]byte) // requests rows of mapped tables in advance; nil if the device reads tables itself
 
 	embed  kernel.Matrix
 	layers []layer
@@ -49,19 +49,19 @@ type Model struct {
 	model.Sequences[*dual.State]
 
 	caches     []cache
-	pageTokens int // of the cache
-	pages      int // of the cache, without window pages
-	allocated  int // how often the cache was made
+	pageTokens int // tokens of a page of the cache
+	pages      int // pages of the cache, without window pages
+	allocated  int // number of times that the cache was allocated
 }
 
 // workspace is the memory in which passes run.
 type workspace struct {
 	m       *Model
-	streams kernel.Tensor // activation [most rows of a pass, streams*hidden]
+	streams kernel.Tensor // activation [maximum rows of a pass, streams*hidden]
 }
 
 // Load reads every weight of a checkpoint. tokens is the token map of the n-gram tables, one key for each token; it is
-// not read where the model has no tables.
+// not read if the model has no tables.
 func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
@@ -111,7 +111,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 	return m, nil
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // Facts returns the properties that the planner reads: the properties of one rank if there are several.
@@ -135,7 +135,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place returns the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device returns where the model runs.
+// Device returns the device on which the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Remembers returns the number of earlier tokens that a row of the n-gram tables depends on.
@@ -144,7 +144,7 @@ func (m *Model) Remembers() int { return m.config.Engram.Before() }
 // Tables returns the size of the n-gram tables and the amount read from them.
 func (m *Model) Tables() model.TableUse {
 	var u model.TableUse
-	var rows, bytes int64 // of a token
+	var rows, bytes int64 // rows and bytes that one token reads
 	columns := int64(m.config.Engram.Columns())
 	for i := range m.layers {
 		if e := m.layers[i].engram; e != nil && e.table != nil {
@@ -167,7 +167,7 @@ func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }
 
-// DraftHead reports whether there is a head to draft with.
+// DraftHead returns nil if there is a head to draft with, and otherwise an error.
 func (m *Model) DraftHead() error {
 	if m.spark == nil {
 		return fmt.Errorf("v41: the checkpoint has no DSpark draft head, whose tensors begin with mtp.; decode " +

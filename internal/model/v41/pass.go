@@ -16,7 +16,7 @@ import (
 // memory.
 type pass struct {
 	m    *Model
-	list *kernel.Builder // of its operations, while they are listed
+	list *kernel.Builder // operations of the pass, while they are listed
 	plan *plan.Plan
 	made model.Compiled
 
@@ -25,18 +25,19 @@ type pass struct {
 
 	choices model.Choices
 
-	ids     kernel.Tensor // i32 [T, 1]
-	rows    kernel.Tensor // i32 [T, columns of all tables]
-	layout  layout.Kind   // of the entries in the cache
+	ids     kernel.Tensor // i32 [T, 1]: tokens of the rows
+	rows    kernel.Tensor // i32 [T, columns of all tables]: table rows of the tokens
+	layout  layout.Kind   // byte layout of the entries in the cache
 	attn    *dual.SharedPass
-	streams kernel.Tensor // [T, streams*hidden]
-	carried kernel.Tensor // f32 [T, streams]: how the next site mixes them
+	streams kernel.Tensor // [T, streams*hidden]: residual streams
+	carried kernel.Tensor // f32 [T, streams]: coefficients with which the next site mixes the streams
 	sub     nn.Sublayer
 	found   found
 	ffn     nn.RootSpace
 	head    model.Head
 	tapped  kernel.Tensor // [T, taps*hidden]: hidden states that drafting stages read; not given without drafts
-	// For the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	// mix is the mixture of the streams of the output rows, f32 [L, streams]; collapsed has the combined rows [L,
+	// hidden].
 	mix, collapsed kernel.Tensor
 
 	batch dual.Batch
@@ -44,14 +45,14 @@ type pass struct {
 
 // found holds the rows of an n-gram table that were looked up for the rows of a pass.
 type found struct {
-	rows kernel.Tensor // [T, columns*dim]
-	kv   kernel.Tensor // [T, (streams+1)*hidden]
+	rows kernel.Tensor // [T, columns*dim]: table rows
+	kv   kernel.Tensor // [T, (streams+1)*hidden]: products of the table rows with memory.kv
 }
 
 // Arrange lays out a pass of the model.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
-	if p.Rows > w.streams.Rows && p.Pass != plan.PassBlock { // which keeps no rows for later passes
+	if p.Rows > w.streams.Rows && p.Pass != plan.PassBlock { // a block pass keeps no rows for later passes
 		return nil, fmt.Errorf("v41: workspace holds %d rows, pass has %d", w.streams.Rows, p.Rows)
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
@@ -91,7 +92,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// begin takes the first part of the arena: inputs, outputs and what is between the streams and sublayers.
+// begin allocates the first part of the arena: inputs, outputs and the memory between streams and sublayers.
 func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	c, act := m.config, m.dev.Activation()
 	n, h := c.Hyper.Streams, c.Hidden
@@ -108,7 +109,7 @@ func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) 
 	s.sub = nn.TakeSublayer(a, act, p.Rows, m.Config(), c.Hyper)
 }
 
-// finish takes the memory of the head, which runs last.
+// finish allocates the memory of the head, which runs last.
 func (s *pass) finish(a *kernel.Arena) {
 	c, act := s.m.config, s.m.dev.Activation()
 	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
@@ -116,7 +117,7 @@ func (s *pass) finish(a *kernel.Arena) {
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
-// Inputs returns where the input block belongs.
+// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs returns the results.
@@ -172,8 +173,8 @@ func (s *pass) prepare(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// fillRows writes which rows of the n-gram tables every token has: they depend on it and on the few tokens before it,
-// of this pass or of earlier ones.
+// fillRows writes the rows of the n-gram tables that every token looks up. They depend on the token and on the few
+// tokens before it, which belong to this pass or to earlier ones.
 func (s *pass) fillRows(in *model.Input, to []int32) error {
 	h := s.m.hash
 	if h == nil {
@@ -208,10 +209,10 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 	})
 }
 
-// Program is embedding, every layer and the head.
+// Program returns the operations of the embedding, every layer and the head.
 func (s *pass) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
-// embed starts the streams with the rows' tokens.
+// embed writes the embeddings of the rows' tokens to the streams.
 func (s *pass) embed() {
 	m, h := s.m, s.m.config.Hidden
 	s.list.At("embedding", -1)
@@ -278,7 +279,7 @@ func (s *pass) sublayer(at *nn.Site, norm kernel.Tensor, first bool, run func(ou
 	s.sub.Run(s.list, at, norm, pre, run)
 }
 
-// collapse writes the mixture of the streams of the wanted rows, with the coefficients of the last site, to out [L,
+// collapse writes the mixture of the streams of the output rows, with the coefficients of the last site, to out [L,
 // hidden].
 func (s *pass) collapse(out kernel.Tensor) {
 	picked := s.head.Pick(s.list, s.streams)

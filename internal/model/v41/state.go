@@ -11,7 +11,7 @@ func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
 
 // Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages.
 func (m *Model) Restore(n int, windows []int32) (model.State, error) {
-	// Pairs close at the end of a page, so that no raw rows are needed.
+	// A page ends with a complete pair, so that no raw rows are needed.
 	return m.State(m.attn.States.Restore(n, m.pageTokens, windows, make([]dual.Cache, len(m.layers))))
 }
 

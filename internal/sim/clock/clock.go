@@ -1,8 +1,10 @@
-// Package clock is a virtual clock: time advances only when all processes wait, and then at once.
+// Package clock is a virtual clock: time advances only when all processes wait, and then jumps to the time of the next
+// process.
 //
 // Processes are functions that wait; each runs in its own goroutine, one at a time, until it waits or ends. Then the
-// next one runs: the first whose channel has a value, or else the one with the earliest time, in the order of waiting
-// if times are equal. So a run depends only on the processes, and an hour takes as long as the work in it.
+// next one runs: the first process whose channel has a value, or else the process with the earliest time; processes
+// with equal times run in the order in which they began to wait. So a run depends only on the processes, and an hour
+// takes as long as the work in it.
 package clock
 
 import (
@@ -15,22 +17,22 @@ import (
 // ErrStuck means that all processes wait for each other.
 var ErrStuck = errors.New("clock: every process waits, and none has a time at which it continues")
 
-// Virtual is a virtual clock. Only its processes and the one caller of Run use it. It implements engine.Clock.
+// Virtual is a virtual clock. Only its processes and the caller of Run may use it. It implements engine.Clock.
 type Virtual struct {
 	now    time.Time
-	calls  int64 // orders timers of the same time
+	calls  int64 // number of calls so far, which orders timers with equal times
 	timers timers
-	parked []*process // that wait, in order of their waiting
-	count  int        // processes that have not ended
-	driver chan error // to the caller of Run
-	done   bool       // the function of Run has returned
+	parked []*process // waiting processes, in the order in which they began to wait
+	count  int        // number of processes that have not ended
+	driver chan error // receives the end of a run, for the caller of Run
+	done   bool       // the function that Run was called with has returned
 }
 
 // process is a goroutine that waits.
 type process struct {
-	resume chan bool // its turn: whether its channel had a value
+	resume chan bool // receives true at its turn if its channel had a value, else false
 	wake   <-chan struct{}
-	timer  *timer // nil without a limit
+	timer  *timer // nil if the process waits without a limit
 }
 
 // New makes a clock that starts at a time.
@@ -42,8 +44,8 @@ func (v *Virtual) Now() time.Time { return v.now }
 // Processes returns the number of processes that have not ended.
 func (v *Virtual) Processes() int { return v.count }
 
-// Run runs f as a process, and all others while it waits, until f returns; processes that have not ended wait for the
-// next Run. It fails if all of them wait forever; then the clock cannot be used any more.
+// Run runs f as a process, and all other processes while f waits, until f returns; processes that have not ended wait
+// for the next Run. Run returns ErrStuck if all processes wait forever; then the clock can no longer be used.
 func (v *Virtual) Run(f func()) error {
 	v.done = false
 	v.Go(func() {
@@ -54,7 +56,7 @@ func (v *Virtual) Run(f func()) error {
 	return <-v.driver
 }
 
-// Go makes f a process. It begins when its caller waits.
+// Go starts f as a process. f begins when its caller waits.
 func (v *Virtual) Go(f func()) {
 	p := &process{resume: make(chan bool, 1)}
 	v.count++
@@ -91,7 +93,7 @@ func (v *Virtual) After(d time.Duration, f func()) {
 	heap.Push(&v.timers, &timer{at: v.now.Add(max(d, 0)), order: v.calls, call: f})
 }
 
-// park makes a process wait, forever with a negative limit.
+// park makes a process wait, forever if the limit is negative.
 func (v *Virtual) park(p *process, limit time.Duration) {
 	if limit >= 0 {
 		v.calls++
@@ -101,7 +103,8 @@ func (v *Virtual) park(p *process, limit time.Duration) {
 	v.parked = append(v.parked, p)
 }
 
-// next passes control to the next process; the caller stops using the clock, unless that process is its own.
+// next passes control to the next process; the caller must not use the clock after the call, unless the next process is
+// its own.
 func (v *Virtual) next() {
 	if v.done {
 		v.done = false
@@ -111,7 +114,7 @@ func (v *Virtual) next() {
 	for {
 		for i, p := range v.parked {
 			select {
-			case <-p.wake: // never of a nil channel
+			case <-p.wake: // a nil channel never has a value
 				v.parked = slices.Delete(v.parked, i, i+1)
 				if p.timer != nil {
 					heap.Remove(&v.timers, p.timer.index)
@@ -142,12 +145,12 @@ func (v *Virtual) next() {
 type timer struct {
 	at      time.Time
 	order   int64
-	process *process // or
+	process *process // process that continues; nil if a function is called
 	call    func()
-	index   int // in the heap
+	index   int // index in the heap
 }
 
-// timers is a heap, the earliest first.
+// timers is a heap with the earliest timer first.
 type timers []*timer
 
 func (t timers) Len() int { return len(t) }
@@ -162,13 +165,13 @@ func (t timers) Swap(i, j int) {
 	t[i].index, t[j].index = i, j
 }
 
-// Push is for package heap.
+// Push appends a timer, for package heap.
 func (t *timers) Push(x any) {
 	x.(*timer).index = len(*t)
 	*t = append(*t, x.(*timer))
 }
 
-// Pop is for package heap.
+// Pop removes the last timer, for package heap.
 func (t *timers) Pop() any {
 	last := len(*t) - 1
 	x := (*t)[last]

@@ -37,10 +37,10 @@ func TestOrder(t *testing.T) {
 	want := []string{"b begins", "c begins", "call at 2", "b at 2", "b goes on", "c is woken at 2", "c gives up at 3",
 		"a ends"}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v; want %v", got, err, want)
+		t.Errorf("events %v, error %v; want %v", got, err, want)
 	}
 	if now := v.Now(); v.Processes() != 0 || !now.Equal(time.Unix(60, 0)) {
-		t.Errorf("%d processes at %v", v.Processes(), now)
+		t.Errorf("%d processes are left at %v", v.Processes(), now)
 	}
 }
 
@@ -55,12 +55,12 @@ func TestRunsFollowEachOther(t *testing.T) {
 		})
 		v.Sleep(time.Second)
 	}); err != nil || at != 0 || v.Processes() != 1 {
-		t.Fatalf("%v, %v, %d processes", err, at, v.Processes())
+		t.Fatalf("error %v, time %v, %d processes", err, at, v.Processes())
 	}
 	if err := v.Run(func() { v.Sleep(2 * time.Hour) }); err != nil || at != time.Hour || v.Processes() != 0 {
-		t.Errorf("%v, %v, %d processes", err, at, v.Processes())
+		t.Errorf("error %v, time %v, %d processes", err, at, v.Processes())
 	}
 	if err := v.Run(func() { v.Wait(make(chan struct{}), 0) }); !errors.Is(err, ErrStuck) {
-		t.Errorf("a process that waits for ever: %v", err)
+		t.Errorf("a process that waits forever: error %v", err)
 	}
 }

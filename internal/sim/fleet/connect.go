@@ -8,7 +8,7 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Info is the description that real servers return (/server_info): a simulation of them needs the same sizes.
+// Info is the description that real servers return (/server_info): a simulation of these servers must use these sizes.
 type Info struct {
 	Model         string `json:"served_model_name"`
 	PageTokens    int    `json:"page_size"`
@@ -21,7 +21,7 @@ type Info struct {
 
 // servers holds connections to real servers of one model.
 type servers struct {
-	info      Info // of the first
+	info      Info // description of the first server
 	clients   []*client.Client
 	transport *http.Transport
 }

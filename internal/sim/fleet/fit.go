@@ -16,7 +16,7 @@ type Sample struct {
 	Took                        time.Duration
 }
 
-// Fit returns the costs that explain samples best; no cost is negative.
+// Fit returns the non-negative costs with which the predicted times of the samples are closest to the measured times.
 func Fit(samples []Sample) (formula.Cost, error) {
 	var costs [4]time.Duration
 	high, low := fitFrom(1, samples), fitFrom(0.1, samples)
@@ -32,8 +32,8 @@ func Fit(samples []Sample) (formula.Cost, error) {
 	return formula.Cost{Pass: max(costs[0], 1), Row: costs[1], Decode: costs[2], Keys: costs[3]}, nil
 }
 
-// fitFrom fits samples starting from a guess: milliseconds of a step, with rows and keys in proportion. Samples are
-// observed repeatedly until the guess has no weight.
+// fitFrom fits samples starting from a guess: guess is the milliseconds of a step; the guesses for rows and keys are in
+// proportion. Samples are observed repeatedly until the guess has no weight.
 func fitFrom(guess float64, samples []Sample) cost.Fit {
 	f := cost.NewFit(1, cost.Features{guess * 1e-3, guess * 1e-4, guess * 1e-4, guess * 1e-6})
 	for range 20 {

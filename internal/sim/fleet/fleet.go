@@ -21,9 +21,9 @@ type Config struct {
 	Replicas int
 	Policy   Policy
 	Cost     formula.Cost
-	Seed     uint64 // of ties and tokens
+	Seed     uint64 // seed of random tokens and of choices among equal replicas
 
-	CacheTokens   int // of each replica
+	CacheTokens   int // size of the cache of each replica, in tokens
 	ContextTokens int
 	StepTokens    int
 	MaxRunning    int
@@ -34,14 +34,14 @@ type Config struct {
 	Deaths []Death
 }
 
-// Death is the end of a replica: its requests are lost and sent again. After Back it returns with an empty cache; 0
-// means never.
+// Death is the end of a replica: its requests are lost and sent again. After the time Back the replica starts again
+// with an empty cache; 0 means that it does not.
 type Death struct {
 	Replica  int
 	At, Back time.Duration
 }
 
-// check refuses configurations that cannot be simulated.
+// check returns an error for configurations that cannot be simulated.
 func (c *Config) check() error {
 	var bad []string
 	for _, f := range []struct {
@@ -93,20 +93,20 @@ func Run(c Config, sessions []Session) (*Report, error) {
 	return f.report, nil
 }
 
-// fleet is one run.
+// fleet is the state of one run.
 type fleet struct {
 	Config
 	clock    *clock.Virtual
-	time     formula.Time // of passes
+	time     formula.Time // time of passes
 	router   *router
 	replicas []*replica
-	left     int           // sessions that have not ended
-	done     chan struct{} // when none is left
+	left     int           // number of sessions that have not ended
+	done     chan struct{} // signals that no session is left
 	report   *Report
 	err      error
 }
 
-// replica is an engine and the requests on it; engine is nil while it is dead.
+// replica is an engine and the requests on it; engine is nil after its death.
 type replica struct {
 	fleet  *fleet
 	engine *engine.Engine
@@ -153,7 +153,7 @@ func (f *fleet) live(sessions []Session) {
 			r.close(i)
 		}
 	}
-	f.clock.Sleep(1) // for the processes of deaths to end
+	f.clock.Sleep(1) // lets the processes of deaths end
 }
 
 // start starts the replica's engine.
@@ -225,7 +225,7 @@ func (f *fleet) die(d Death) {
 	}
 }
 
-// retryAfter is the time that a client waits after a refusal, or if it found no replica.
+// retryAfter is the time that a client waits after a refusal, or if no replica is available.
 const retryAfter = time.Second
 
 // converse runs a conversation.

@@ -45,32 +45,33 @@ func TestPrefixRoutingFindsMore(t *testing.T) {
 		}
 	}
 	if prefix.HitShare < turns.HitShare+0.1 || prefix.FirstToken.P90 >= turns.FirstToken.P90 {
-		t.Errorf("by prefix %.2f of prompts cached and first tokens after %v; in turns %.2f and %v", prefix.HitShare,
+		t.Errorf("routing by prefix: %.2f of prompt tokens cached, first tokens after %v; round-robin: %.2f and %v",
+			prefix.HitShare,
 			prefix.FirstToken.P90, turns.HitShare, turns.FirstToken.P90)
 	}
 	if again := simulated(t, small(Prefix)); !reflect.DeepEqual(again, prefix) {
-		t.Error("the same trace and seed gave two reports")
+		t.Error("two runs with equal trace and seed gave different reports")
 	}
 }
 
-// Replicas that share a machine are as fast as on machines of their own if the machine can do the work of all of them,
-// and slower otherwise.
+// Replicas that share a machine are as fast as replicas on separate machines if the machine can do the work of all of
+// them, and slower otherwise.
 func TestASharedMachine(t *testing.T) {
 	c := small(LeastLoaded)
 	own := simulated(t, c)
 	c.Capacity = 3
 	if all := simulated(t, c); !reflect.DeepEqual(own, all) {
-		t.Errorf("a machine for three: %+v; three machines: %+v", all, own)
+		t.Errorf("one machine with capacity three: %+v; three machines: %+v", all, own)
 	}
 	c.Capacity = 0.5
 	half := simulated(t, c)
 	if half.Requests != own.Requests || half.FirstToken.Median < 2*own.FirstToken.Median {
-		t.Errorf("half a machine: %d requests, first tokens after %v; three: %d, %v", half.Requests,
+		t.Errorf("half a machine: %d requests, first tokens after %v; three machines: %d requests, %v", half.Requests,
 			half.FirstToken.Median, own.Requests, own.FirstToken.Median)
 	}
 	c.Capacity = -1
 	if _, err := Run(c, talks()); err == nil || !strings.Contains(err.Error(), "capacity") {
-		t.Errorf("a capacity of -1: %v", err)
+		t.Errorf("a capacity of -1: error %v", err)
 	}
 }
 
@@ -92,15 +93,15 @@ func TestMachine(t *testing.T) {
 		work("c", 30*time.Second, time.Second)
 		v.Sleep(time.Minute)
 	})
-	// Work a is alone until second 4. It shares with b until b has had 3 of 6 seconds, at second 10. By then a has done
-	// 7 of 10 seconds.
+	// Work a runs alone until second 4. It then shares the machine with b until b has had 3 of 6 seconds, at second 10.
+	// By then a has done 7 of 10 seconds.
 	want := map[string]time.Duration{"a": 13 * time.Second, "b": 10 * time.Second, "c": 31 * time.Second}
 	if err != nil || !reflect.DeepEqual(ended, want) {
-		t.Errorf("%v, %v; want %v", ended, err, want)
+		t.Errorf("end times %v, error %v; want %v", ended, err, want)
 	}
 }
 
-// Requests on a replica that ends are sent again. If no replica is left, they wait for one.
+// Requests on a replica that ends are sent again. If no replica is left, they wait until a replica starts again.
 func TestDeaths(t *testing.T) {
 	c := small(LeastLoaded)
 	c.Deaths = []Death{{Replica: 1, At: 4 * time.Second}, {Replica: 0, At: 5 * time.Second, Back: time.Second},
@@ -114,7 +115,7 @@ func TestDeaths(t *testing.T) {
 	}
 	c.Deaths = []Death{{Replica: 3}}
 	if _, err := Run(c, talks()); err == nil || !strings.Contains(err.Error(), "replica 3") {
-		t.Errorf("the death of a replica that is not there: %v", err)
+		t.Errorf("the death of a replica that does not exist: error %v", err)
 	}
 }
 
@@ -124,7 +125,7 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := ReadTrace(&b); err != nil || !reflect.DeepEqual(got, talks()) {
-		t.Errorf("a trace that was written and read differs, %v", err)
+		t.Errorf("a trace that was written and read differs from the original, error %v", err)
 	}
 	for text, want := range map[string]string{
 		``:                              "no lines",
@@ -135,7 +136,7 @@ func TestTraces(t *testing.T) {
 		`{"session":"a","new_tokens":5,"output_tokens":99999999999}`: "output_tokens",
 	} {
 		if _, err := ReadTrace(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("trace %q: error %v, want %q", text, err, want)
 		}
 	}
 }

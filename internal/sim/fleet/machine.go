@@ -11,7 +11,7 @@ import (
 // replicas with work get equal shares. It implements formula.Time.
 type machine struct {
 	clock    *clock.Virtual
-	capacity float64 // in replicas
+	capacity float64 // number of replicas whose work is done at full speed
 	busy     int
 	changed  chan struct{} // closed when busy changes
 }
@@ -37,7 +37,8 @@ func (m *machine) Sleep(work time.Duration) {
 	m.count(-1)
 }
 
-// count records that a replica has begun or ended its work: the others continue at another speed.
+// count records that a replica has begun or ended its work: the work of the other replicas then continues at another
+// speed.
 func (m *machine) count(n int) {
 	m.busy += n
 	close(m.changed)

@@ -19,7 +19,7 @@ import (
 // Measured holds the results of loads on real servers.
 type Measured struct {
 	Info Info
-	Cost formula.Cost // of one that works alone
+	Cost formula.Cost // costs of a server that works alone
 	// Capacity is the number of servers whose work is done at full speed if all of them work: less than their number on
 	// a shared machine. It is 0 with one server.
 	Capacity float64
@@ -48,7 +48,7 @@ func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measu
 					return nil, fmt.Errorf("fleet: measure: %w", err)
 				}
 			}
-			if round > 0 { // plans are made in the first
+			if round > 0 { // the first round is not measured, because it makes plans
 				alone, together = append(alone, one), append(together, all)
 			}
 		}
@@ -69,7 +69,7 @@ func total(list []Sample) (t time.Duration) {
 	return t
 }
 
-// meter generates loads. Their tokens are random, also between runs, so that nothing is found in a cache.
+// meter generates loads. Their tokens are random, also between runs, so that no prompt is found in a cache.
 type meter struct {
 	*servers
 	draw   *rand.Rand
@@ -96,7 +96,7 @@ func (m *meter) loads() (out []load) {
 	return out
 }
 
-// sample sends a load to each server. The sample has the steps and rows of the first one.
+// sample sends a load to each server. The sample has the steps and rows of the first server.
 func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample, error) {
 	before, err := steps(ctx, to[0])
 	if err != nil {
@@ -121,8 +121,8 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 	all.Wait()
 	took := time.Since(begun)
 	after, err := steps(ctx, to[0])
-	// The first token of an answer comes from the step with the end of its prompt. A row attends to all tokens before
-	// it and to itself.
+	// The first token of an answer comes from the step with the end of its prompt. A row attends to its own token and
+	// to all tokens before it.
 	rows := l.prompt + l.output - 1
 	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1),
 		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)

@@ -16,7 +16,7 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Servers are real servers against which a trace is replayed, for comparison with a simulation. They serve the same
+// Servers are real servers against which a trace is replayed, for comparison with a simulation. All of them serve one
 // model with OpenAI's interface, and report their sizes (/server_info) and the ids of tokens
 // (return_tokens_as_token_ids).
 type Servers struct {

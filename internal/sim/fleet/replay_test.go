@@ -18,7 +18,7 @@ type server struct {
 	mu      sync.Mutex
 	prompts []int
 	steps   int
-	cache   int // in tokens; 0 means 64
+	cache   int // size of the cache in tokens; 0 means 64 tokens
 	status  int
 }
 
@@ -98,7 +98,7 @@ func TestMeasure(t *testing.T) {
 	if m.Cost.Pass <= 0 || m.Capacity <= 0 || m.Capacity > 2 || m.Info.StepTokens != 128 || m.Info.Model != "m" {
 		t.Errorf("%+v", m)
 	}
-	// Of nine loads, those with 16 concurrent requests and with 4 of 1,200 tokens do not fit.
+	// Of nine loads, the loads with 16 concurrent requests and with 4 requests of 1,200 tokens do not fit in the cache.
 	const each = 4 * (1 + 4 + 1 + 1 + 4 + 1 + 8)
 	if len(own[0].prompts) != 2*each || len(own[1].prompts) != each || slices.Max(own[1].prompts) != 1600 {
 		t.Errorf("%d and %d prompts, the longest %d; want %d and %d", len(own[0].prompts), len(own[1].prompts),
@@ -106,11 +106,11 @@ func TestMeasure(t *testing.T) {
 	}
 	own[1].cache = 4096
 	if _, err := Measure(t.Context(), urls, "", 400); err == nil || !strings.Contains(err.Error(), "same flags") {
-		t.Errorf("servers of different sizes: %v", err)
+		t.Errorf("servers of different sizes: error %v", err)
 	}
 	own[0].status = http.StatusServiceUnavailable
 	if _, err := Measure(t.Context(), urls[:1], "", 400); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("a server that refuses: %v", err)
+		t.Errorf("a server that refuses requests: error %v", err)
 	}
 }
 
@@ -127,14 +127,14 @@ func TestFit(t *testing.T) {
 			s.Took = time.Duration(s.Steps)*want.Pass + time.Duration(s.Prompt)*want.Row +
 				time.Duration(s.Decode)*want.Decode + time.Duration(s.Keys/1000)*want.Keys
 			if decode == 0 && i%7 == 6 {
-				s.Took -= time.Microsecond // would give a negative cost of decodes
+				s.Took -= time.Microsecond // this time would give a negative cost of decodes
 			}
 			list = append(list, s)
 		}
 		got, err := Fit(list)
 		if err != nil || !near(got.Pass, want.Pass) || !near(got.Row, want.Row) || !near(got.Decode, want.Decode) ||
 			!near(got.Keys, want.Keys) {
-			t.Errorf("%+v, %v; want %+v", got, err, want)
+			t.Errorf("costs %+v, error %v; want %+v", got, err, want)
 		}
 		if _, err := Fit(list[:1]); err == nil {
 			t.Error("one sample determined all costs")

@@ -9,19 +9,19 @@ import (
 // Policy is a routing policy.
 type Policy string
 
-// The policies.
+// Policies of routers.
 const (
 	RoundRobin  Policy = "round-robin"
-	LeastLoaded Policy = "least-loaded" // the fewest sequences that run or wait
-	// Prefix chooses the replica that received the longest prefix of the prompt, if that is at least half of it and the
-	// replica is not much busier than others; else the least loaded one.
+	LeastLoaded Policy = "least-loaded" // the replica with the fewest running and waiting sequences
+	// Prefix chooses the replica that received the longest prefix of the prompt, if that is at least half of the prompt
+	// and the replica is not much busier than other replicas; otherwise it chooses the least loaded replica.
 	Prefix Policy = "prefix"
 )
 
-// Policies lists them.
+// Policies returns all policies.
 func Policies() []Policy { return []Policy{RoundRobin, LeastLoaded, Prefix} }
 
-// ParsePolicy parses a policy.
+// ParsePolicy parses the name of a policy.
 func ParsePolicy(text string) (Policy, error) {
 	if p := Policy(text); slices.Contains(Policies(), p) {
 		return p, nil
@@ -29,22 +29,22 @@ func ParsePolicy(text string) (Policy, error) {
 	return "", fmt.Errorf("policy %q: want one of %v", text, Policies())
 }
 
-// Limits within which a prefix decides: a replica is not chosen if its load exceeds that of the least loaded one by
-// more than both. The values are those of common routers.
+// Limits within which a prefix decides: a replica is not chosen if its load exceeds that of the least loaded replica by
+// more than mostAhead and mostFactor. The values are those of common routers.
 const (
-	mostAhead  = 32  // sequences
-	mostFactor = 1.5 // times
-	leastShare = 0.5 // of the prompt's pages
+	mostAhead  = 32  // number of sequences
+	mostFactor = 1.5 // factor between the loads
+	leastShare = 0.5 // share of the prompt's pages
 )
 
 // router chooses among replicas and remembers which pages of tokens it sent to which replica.
 type router struct {
 	policy   Policy
-	draw     *rand.Rand // breaks ties
+	draw     *rand.Rand // source of random choices among equal replicas
 	page     int
-	capacity int // pages that are stored for a replica
+	capacity int // maximum number of pages that are remembered for a replica
 	next     int
-	sent     []*recent // of each replica
+	sent     []*recent // remembered pages of each replica
 }
 
 func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
@@ -55,11 +55,11 @@ func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
 	return r
 }
 
-// forget drops the prefixes of a replica, whose cache is gone.
+// forget drops the prefixes of a replica, whose cache was lost.
 func (r *router) forget(replica int) { r.sent[replica] = newRecent(r.capacity) }
 
-// choose returns the replica for a prompt. load holds the number of sequences of each replica that can be used and -1
-// for the others; at least one can be used.
+// choose returns the replica for a prompt. load holds the number of sequences of each usable replica, and -1 for other
+// replicas; at least one replica is usable.
 func (r *router) choose(tenant string, prompt []int32, load []int) int {
 	chain := r.chain(tenant, prompt)
 	at := r.pick(chain, load)
@@ -101,7 +101,8 @@ func (r *router) pick(chain []uint64, load []int) int {
 	return best
 }
 
-// least returns the least loaded usable replica that ok allows, a random one among equals.
+// least returns the least loaded usable replica for which ok returns true, or a random one if several have the smallest
+// load.
 func (r *router) least(load []int, ok func(int) bool) int {
 	var list []int
 	for i, n := range load {
@@ -136,7 +137,7 @@ func (r *router) chain(tenant string, prompt []int32) []uint64 {
 	return out
 }
 
-// recent is a set of hashes that drops the oldest.
+// recent is a set of hashes that drops the least recently used hash when it is full.
 type recent struct {
 	capacity int
 	age      map[uint64]int64
@@ -163,7 +164,7 @@ func (s *recent) add(h uint64) {
 	for len(s.age) > s.capacity {
 		first := s.order[0]
 		s.order = s.order[1:]
-		if s.age[first.hash] == first.age { // it was not used since
+		if s.age[first.hash] == first.age { // the hash was not used after this entry
 			delete(s.age, first.hash)
 		}
 	}

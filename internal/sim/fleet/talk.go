@@ -21,7 +21,7 @@ func (t *talk) pause(i int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// prompt returns the prompt of turn i. Its answer is appended to history before the next one.
+// prompt returns the prompt of turn i. The answer to turn i must be appended to history before the next call.
 func (t *talk) prompt(i int) []int32 {
 	turn := &t.session.Turns[i]
 	if i == 0 {
@@ -31,7 +31,8 @@ func (t *talk) prompt(i int) []int32 {
 	return t.history
 }
 
-// The tokens of prompts: few enough for any vocabulary, and without the first ids, which may be control tokens.
+// Range of the tokens of prompts: small enough for any vocabulary, and without the first ids, which may be control
+// tokens.
 const (
 	firstToken = 10
 	tokenBits  = 6

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// Turn is one line of a trace: a question of a conversation and the length of its answer. The prompt is the
-// conversation so far, and NewTokens more.
+// Turn is one line of a trace: a question of a conversation and the length of its answer. The prompt consists of the
+// conversation so far and NewTokens new tokens.
 type Turn struct {
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"`
@@ -19,14 +19,15 @@ type Turn struct {
 	// the end of the previous answer.
 	At    float64 `json:"at,omitempty"`
 	After float64 `json:"after,omitempty"`
-	// System names the first SystemTokens tokens of the first turn: the same tokens for all sessions of a tenant.
+	// System is the name of the first SystemTokens tokens of the first turn: sessions of a tenant with equal names have
+	// equal tokens.
 	System       string `json:"system,omitempty"`
 	SystemTokens int    `json:"system_tokens,omitempty"`
 	NewTokens    int    `json:"new_tokens"`
 	OutputTokens int    `json:"output_tokens"`
 }
 
-// mostTokens is the maximum of lengths in a trace.
+// mostTokens is the maximum of all lengths in a trace, in tokens.
 const mostTokens = 1 << 24
 
 func (t *Turn) check() error {
@@ -51,7 +52,7 @@ type Session struct {
 	Turns []Turn
 }
 
-// ReadTrace reads a trace: JSON lines in any order of sessions; the lines of a session are in order.
+// ReadTrace reads a trace: JSON lines, with the sessions in any order and the lines of each session in order.
 func ReadTrace(r io.Reader) ([]Session, error) {
 	var out []Session
 	places := map[string]int{}
@@ -90,10 +91,10 @@ func ReadTrace(r io.Reader) ([]Session, error) {
 // token.
 type Load struct {
 	Sessions     int
-	Rate         float64 // sessions that begin in a second
-	Turns        int     // of a session, on average
+	Rate         float64 // average number of sessions that begin per second
+	Turns        int     // average number of turns of a session
 	Tenants      int
-	Systems      int // different system prompts
+	Systems      int // number of different system prompts
 	SystemTokens int
 	NewTokens    int
 	OutputTokens int
@@ -128,10 +129,10 @@ func Generate(l Load) []Session {
 	return out
 }
 
-// round keeps milliseconds.
+// round rounds seconds to milliseconds.
 func round(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
 
-// WriteTrace writes a trace, turn after turn, the first turns in order of their times.
+// WriteTrace writes a trace, session after session, in the order of the times of their first turns.
 func WriteTrace(w io.Writer, sessions []Session) error {
 	sessions = slices.Clone(sessions)
 	slices.SortStableFunc(sessions, func(a, b Session) int {

@@ -16,41 +16,41 @@ var ErrFault = errors.New("formula: a simulated fault")
 // Op is an operation that can fail.
 type Op string
 
-// The operations of a pass in their order, then those of sequence states.
+// Operations of a pass in their order, followed by the operations of sequence states.
 const (
-	OpArrange Op = "arrange" // the first pass of a shape
+	OpArrange Op = "arrange" // layout of the first pass of a shape
 	OpPrepare Op = "prepare"
-	OpWrite   Op = "write"   // inputs to the device
-	OpExecute Op = "execute" // some rows may be stored
-	OpFetch   Op = "fetch"   // results from the device
+	OpWrite   Op = "write"   // copy of inputs to the device
+	OpExecute Op = "execute" // execution; after a failure some rows may be stored
+	OpFetch   Op = "fetch"   // copy of results from the device
 	OpWait    Op = "wait"
-	OpState   Op = "state" // made or restored
+	OpState   Op = "state" // creation or restoration of a state
 )
 
 // Fault is the kind of failure of an operation.
 type Fault uint8
 
-// The faults.
+// Kinds of faults.
 const (
 	None     Fault = iota
-	Fail           // an error
-	Panic          // where the caller must survive it; elsewhere an error
-	Hang           // it takes very long
+	Fail           // the operation returns an error
+	Panic          // the operation panics if the caller must survive that; otherwise it returns an error
+	Hang           // the operation takes very long
 	NaN            // the results of the pass are NaN
-	NoMemory       // an error of memory
-	Lose           // the device is lost: this and all later operations fail
-	Faults         // their number
+	NoMemory       // the operation returns an error of missing memory
+	Lose           // the device is lost: this operation and all later operations fail
+	Faults         // number of kinds of faults
 )
 
-// Cost is the virtual time of a pass.
+// Cost holds the virtual times of which the time of a pass is the sum.
 type Cost struct {
-	Pass   time.Duration // of every pass
-	Row    time.Duration // of each row of a prompt
-	Decode time.Duration // of each row that decodes or verifies
-	Keys   time.Duration // of each thousand keys that rows see
+	Pass   time.Duration // time of every pass
+	Row    time.Duration // time of each prompt row
+	Decode time.Duration // time of each row that decodes or verifies
+	Keys   time.Duration // time of each thousand keys that rows attend to
 }
 
-// of returns the time of a pass.
+// of returns the time of a pass with the given numbers of prompt rows, decode rows and keys.
 func (c Cost) of(rows, decodes, keys int) time.Duration {
 	return c.Pass + time.Duration(rows-decodes)*c.Row + time.Duration(decodes)*c.Decode +
 		c.Keys*time.Duration(keys)/1000
@@ -62,18 +62,18 @@ type Time interface {
 	Sleep(time.Duration)
 }
 
-// Device is host memory with a queue whose work takes virtual time. The passes of Model use no operations.
+// Device is a device in host memory with a queue whose work takes virtual time. The passes of Model use no operations.
 type Device struct {
 	kernel.Device
 	cost    Cost
-	time    Time           // nil where passes take no time
-	beside  bool           // Settings.Beside
-	faults  func(Op) Fault // nil without faults
+	time    Time           // clock of passes; nil if passes take no time
+	beside  bool           // value of Settings.Beside
+	faults  func(Op) Fault // returns the fault of an operation; nil means no faults
 	hang    time.Duration
 	lost    bool
 	nan     bool          // the results of the pass in progress are NaN
-	pending time.Duration // work whose results were not fetched yet
-	free    time.Time     // when the work before that is done
+	pending time.Duration // time of work whose results were not fetched yet
+	free    time.Time     // time at which the earlier work is done
 	scratch *sample.Scratch
 }
 
@@ -81,9 +81,9 @@ type Device struct {
 type Settings struct {
 	Cost   Cost
 	Time   Time
-	Beside bool           // the device computes while the host continues, which may enqueue the next pass
-	Faults func(Op) Fault // asked at every operation
-	Hang   time.Duration  // how long an operation that hangs takes
+	Beside bool           // the device computes while the host continues, so that the host may enqueue the next pass
+	Faults func(Op) Fault // called at every operation
+	Hang   time.Duration  // time of an operation that hangs
 }
 
 // NewDevice makes a device.
@@ -105,7 +105,7 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	return d.Device.Write(dst, src)
 }
 
-// Fetch copies results; the time of the work passes when they are waited for.
+// Fetch copies results; the time of the work passes when the caller waits for the event.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if err := d.try(OpFetch); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return event{d, d.free}, nil
 }
 
-// event is the end of enqueued work.
+// event marks the end of enqueued work.
 type event struct {
 	d  *Device
 	at time.Time
@@ -144,7 +144,7 @@ func (d *Device) sampler(vocabulary int) *sample.Scratch {
 	if d.scratch == nil {
 		var err error
 		if d.scratch, err = sample.NewScratch(vocabulary); err != nil {
-			panic(err) // vocabularies of shapes are small
+			panic(err) // the vocabularies of shapes are small enough
 		}
 	}
 	return d.scratch
@@ -159,7 +159,7 @@ func (d *Device) sleep(t time.Duration) {
 	}
 }
 
-// operations is the number of times that another pass can run during a pass.
+// operations is the number of parts of a divided pass, between which other passes can run.
 const operations = 16
 
 // divided is the program of a pass in parts. begin runs with the first part and end with the last; each part takes an
@@ -169,8 +169,8 @@ type divided struct {
 	begin func() (time.Duration, error)
 	end   func() error
 	takes time.Duration
-	whole bool // it has one part
-	nan   bool // its results are NaN
+	whole bool // the program has one part
+	nan   bool // the results of the pass are NaN
 }
 
 // Len returns the number of parts of the pass.
@@ -181,7 +181,7 @@ func (p *divided) Len() int {
 	return operations
 }
 
-// Run spends the time of parts: at once, or if there is only one part, when its results are waited for.
+// Run lets the time of the parts pass: at once, or, if there is only one part, when the caller waits for the results.
 func (p *divided) Run(from, to int) (err error) {
 	d := p.dev
 	if from == to {
@@ -216,7 +216,7 @@ func (d *Device) try(op Op) error {
 	}
 	fault := d.faults(op)
 	if fault == Panic && op == OpState {
-		fault = Fail // a panic there ends the engine, as it should
+		fault = Fail // a panic in this operation would end the engine, which is the correct behaviour
 	}
 	switch fault {
 	case Fail:

@@ -71,7 +71,7 @@ func (b *bench) logits(t *testing.T, tokens, pages []int32, chunk int) []float32
 	return row
 }
 
-// Logits depend on the tokens and their positions in the sequenceand not on pages or chunks. If another sequence has
+// Logits depend on the tokens and their positions in the sequence, and not on pages or chunks. If another sequence has
 // overwritten a row, the logits change.
 func TestLogitsAreReadThroughPages(t *testing.T) {
 	for _, s := range []Shape{{Vocab: 50, Context: 700}, {Vocab: 50, Context: 700, Windows: true}} {
@@ -87,16 +87,16 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 			chunk int
 		}{{[]int32{5, 3, 7, 0, 9}, 64}, {[]int32{11, 10, 2, 3, 4}, 7}, {[]int32{0, 1, 2, 3, 4}, 1}} {
 			if got := b.logits(t, tokens, c.pages, c.chunk); !slices.Equal(got, want) {
-				t.Errorf("windows %t, pages %v, chunks of %d: other logits", s.Windows, c.pages, c.chunk)
+				t.Errorf("windows %t, pages %v, chunks of %d: the logits differ", s.Windows, c.pages, c.chunk)
 			}
 		}
 		tokens[299] ^= 1
 		if slices.Equal(b.logits(t, tokens, []int32{0, 1, 2, 3, 4}, 64), want) {
-			t.Errorf("windows %t: another token gives the same logits", s.Windows)
+			t.Errorf("windows %t: another token gives equal logits", s.Windows)
 		}
 		tokens[299] ^= 1
 		if slices.Equal(b.logits(t, tokens, []int32{0, 0, 2, 3, 4}, 64), want) {
-			t.Errorf("windows %t: a page that is used twice gives the same logits", s.Windows)
+			t.Errorf("windows %t: a page that is used twice gives equal logits", s.Windows)
 		}
 	}
 	b := newBench(t, Shape{Vocab: 50, Context: 700}, NewDevice(Settings{}))
@@ -109,8 +109,42 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 		tokens[i] = int32(i % 50)
 	}
 	if fillLogits(want, h); !slices.Equal(b.logits(t, tokens, []int32{4, 3, 2, 1}, 64), want) {
-		t.Error("the logits are not those of the formula")
+		t.Error("the logits differ from those of the formula")
 	}
+}
+
+// Every state that was made, restored or copied is counted until it is released, and a copy advances independently.
+func TestStatesAreCounted(t *testing.T) {
+	b := newBench(t, Shape{Vocab: 50, Context: 700, Windows: true}, NewDevice(Settings{}))
+	m := b.model.(*Windowed)
+	held := func(want int) {
+		t.Helper()
+		if got := m.States(); got != want {
+			t.Errorf("%d states are held, want %d", got, want)
+		}
+	}
+	first, err := m.NewState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(1)
+	second, err := first.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(2)
+	m.Commit(&model.Input{States: []model.State{second}, Tokens: [][]int32{{1, 2}}})
+	if first.Len() != 0 || second.Len() != 2 {
+		t.Errorf("lengths %d and %d after a commit of the copy, want 0 and 2", first.Len(), second.Len())
+	}
+	first.Release()
+	held(1)
+	second.Release()
+	held(0)
+	if _, err := m.Restore(1, nil); err == nil {
+		t.Error("a state was restored without window pages")
+	}
+	held(0)
 }
 
 // Every fault is detected at every operation, with its own error.
@@ -146,7 +180,8 @@ func TestFaults(t *testing.T) {
 			case Panic:
 				ok = panicked
 			case NaN:
-				if ok = err == nil; ok && op != OpFetch && op != OpWait { // these two come after the results
+				// These two operations follow the computation of results.
+				if ok = err == nil; ok && op != OpFetch && op != OpWait {
 					ok = res.Row(0)[0] != res.Row(0)[0]
 				}
 			}

@@ -13,20 +13,20 @@ import (
 // Shape is the size of a model.
 type Shape struct {
 	Vocab   int
-	Context int  // tokens
-	Windows bool // the model is a Windowed one
-	// Plain makes the next token of a model without windows depend only on the last one. Capacity planning uses it:
-	// contexts are long there, and the tokens do not matter.
+	Context int  // context length in tokens
+	Windows bool // makes a Windowed model
+	// Plain makes the next token of a model without windows depend only on the last token. Capacity planning uses
+	// Plain, because its contexts are long and its tokens do not matter.
 	Plain bool
 	// Script, if set, determines the token that follows a sequence, in a model without windows.
 	Script Script
 }
 
-// Script returns the token that follows a sequence, which hash identifies and tokens lists. Different sequences have
-// different hashes.
+// Script returns the token that follows a sequence. hash identifies the sequence, and tokens returns its tokens.
+// Different sequences have different hashes.
 type Script func(hash uint64, tokens func() []int32) int32
 
-// New makes a model.
+// New returns a model of the given shape on a device.
 func New(s Shape, dev *Device) (model.Model, error) {
 	if s.Windows {
 		return newWindowed(s, dev), nil
@@ -34,14 +34,14 @@ func New(s Shape, dev *Device) (model.Model, error) {
 	return newModel(s, dev)
 }
 
-// The indexer selects all keys of short contexts, so that plans have rows of the dense form, which gathers slots, and
-// of the sparse form, which reads page tables.
+// The indexer selects all keys of short contexts, so that plans have rows with dense attention, which gathers slots,
+// and rows with sparse attention, which reads page tables.
 const topK = 128
 
 // residual holds the hash after every row of the latest pass, which a draft pass continues.
 type residual struct {
 	hash []uint64
-	rows int // 0 while they are not valid
+	rows int // number of valid rows; 0 while they are not valid
 }
 
 // Model is a model of the family of DeepSeek-V3.2.
@@ -53,11 +53,11 @@ type Model struct {
 	attn   *mla.Attention
 
 	pageTokens, pages int
-	marks             []uint64  // [slots]: the target's rows
-	draftMarks        []uint64  // [slots]: the drafting layer's
-	logits            []float32 // [vocabulary]: memory of one row
+	marks             []uint64  // [slots]: marks of the target's rows
+	draftMarks        []uint64  // [slots]: marks of the drafting layer's rows
+	logits            []float32 // [vocabulary]: memory for one row of logits
 	script            Script
-	tokens            []int32 // [slots], where there is a script
+	tokens            []int32 // [slots]: tokens of the rows, if there is a script
 }
 
 // newModel makes a model with a drafting layer.
@@ -83,7 +83,7 @@ func (m *Model) Facts() plan.Model { return m.facts }
 // Device returns the device of the model.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// DraftHead returns nil: there is a drafting layer.
+// DraftHead returns nil, because the model has a drafting layer.
 func (m *Model) DraftHead() error { return nil }
 
 // Allocate makes the cache.
@@ -99,7 +99,7 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 // PageBytes returns the memory of a page.
 func (m *Model) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 16 }
 
-// workspace is the workspace of passes.
+// workspace holds the residual rows of passes.
 type workspace struct {
 	m             *Model
 	target, chain residual

@@ -33,7 +33,7 @@ func (b *blocks) Inputs() kernel.Tensor { return b.in.Block }
 // Outputs returns the results.
 func (b *blocks) Outputs() *model.Outputs { return b.out }
 
-// array returns an array of the input block, as the device has it.
+// array returns an array of the input block, as copied to the device.
 func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
 
 // decodes returns the number of rows that decode or verify.
@@ -81,20 +81,20 @@ type pass struct {
 	m    *Model
 	work *workspace
 	attn *mla.Pass
-	walk []walk    // of every request
-	slot [][]int32 // of every request: where its rows are, as far as they were read, where there is a script
-	hash []uint64  // of the rows of a drafting pass
+	walk []walk    // walk of each request
+	slot [][]int32 // slots of the rows of each request that were read so far, if there is a script
+	hash []uint64  // hashes of the rows of a draft pass
 
 	program divided
 }
 
-// walk records how far the rows of a request were read.
+// walk records how many rows of a request were read.
 type walk struct {
-	next int // position
+	next int // next position to read
 	hash uint64
 }
 
-// Prepare fills the input block like package dsa.
+// Prepare fills the input block in the way of package dsa.
 func (s *pass) Prepare(in *model.Input, words []int32) error {
 	m := s.m
 	if err := m.dev.try(OpPrepare); err != nil {
@@ -135,8 +135,8 @@ func (s *pass) source() *residual {
 	return &s.work.chain
 }
 
-// Program stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, with wrong
-// contents.
+// Program stores the rows and computes their hashes and logits. A fault during the pass leaves some rows stored, with
+// wrong contents.
 func (s *pass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
 		s.program = divided{dev: s.m.dev, begin: s.store, end: s.compute, whole: s.plan.Pass != plan.PassTarget}
@@ -151,7 +151,7 @@ func (s *pass) store() (time.Duration, error) {
 	to := m.marks
 	switch s.plan.Pass {
 	case plan.PassTarget:
-	case plan.PassPick: // its rows were stored
+	case plan.PassPick: // the rows were stored by the previous pass
 		slots = nil
 		if err := m.dev.try(OpExecute); err != nil {
 			return 0, err
@@ -184,7 +184,7 @@ func (s *pass) store() (time.Duration, error) {
 	return m.dev.cost.of(s.plan.Rows, s.decodes(), keys), nil
 }
 
-// compute writes the results.
+// compute writes the results of the requested rows.
 func (s *pass) compute() error {
 	m, hash := s.m, s.work.target.hash
 	if s.plan.Pass != plan.PassTarget {
@@ -220,7 +220,7 @@ func (s *pass) sequence(r int32) []int32 {
 // draft computes the target's prediction for the token after each row.
 func (s *pass) draft(tokens, positions []int32) {
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
-	s.hash = s.hash[:0] // a chain replaces what it reads
+	s.hash = s.hash[:0] // the hashes of a chain replace the hashes that it reads
 	for i, r := range rows {
 		h := from[r]
 		if s.plan.Pass != plan.PassPick {
@@ -231,10 +231,10 @@ func (s *pass) draft(tokens, positions []int32) {
 	copy(s.work.chain.hash, s.hash)
 }
 
-// draftCost is the cost of a pass of the drafting layer relative to one of the target.
+// draftCost is the cost of a pass of the drafting layer is 1/draftCost of the cost of a pass of the target.
 const draftCost = 8
 
-// doubt makes a third of the drafts wrong.
+// doubt returns a hash that differs from h for a third of the inputs, so that a third of the drafts is wrong.
 func doubt(h uint64) uint64 {
 	if mix(h)%3 == 0 {
 		return ^h

@@ -13,9 +13,9 @@ import (
 
 // Sizes of a Windowed model, equal to those of DeepSeek-V4.
 const (
-	window = 128 // tokens that a row sees one by one
-	group  = 4   // tokens of a compressed entry, which also reads the group before it
-	ring   = 16  // marks that a state keeps: two groups, and as many again that can be truncated
+	window = 128 // number of tokens that a row attends to one by one
+	group  = 4   // number of tokens of a compressed entry, which also reads the previous group
+	ring   = 16  // number of marks that a state keeps: two groups, and as many marks again that can be truncated
 )
 
 // Windowed is a model of the family of DeepSeek-V4: a row attends to a window of marks, in pages that a sequence
@@ -26,11 +26,12 @@ type Windowed struct {
 	facts  plan.Model
 
 	pageTokens, pages int
-	marks             []uint64   // [slots of window pages]
-	entries           []uint64   // [pages * groups of a page]
-	tails             [][]uint64 // [window pages, group]: the last marks of a page, from which a state is restored
-	held              int        // states
-	logits            []float32
+	marks             []uint64 // marks of rows, [slots of window pages]
+	entries           []uint64 // compressed entries, [pages * groups of a page]
+	// tails is the last marks of each window page, [window pages, group], from which a state is restored.
+	tails  [][]uint64
+	held   int // number of states that were not released
+	logits []float32
 }
 
 var _ model.Windowed = (*Windowed)(nil)
@@ -53,7 +54,7 @@ func (m *Windowed) Facts() plan.Model { return m.facts }
 // Device returns the device of the model.
 func (m *Windowed) Device() kernel.Machine { return m.dev }
 
-// DraftHead returns nil: there is a drafting block.
+// DraftHead returns nil, because the model has a drafting block.
 func (m *Windowed) DraftHead() error { return nil }
 
 // Allocate allocates the cache, with a window page for each page.
@@ -90,9 +91,9 @@ func (m *Windowed) States() int { return m.held }
 // windowSpace is the workspace of passes.
 type windowSpace struct {
 	m       *Windowed
-	hash    []uint64 // after every row of the target
-	rows    int      // of the latest pass of the target; 0 while they are not valid
-	drafted int      // the same of the drafting block
+	hash    []uint64 // hash after every row of the target
+	rows    int      // number of rows of the latest target pass; 0 while they are not valid
+	drafted int      // number of rows of the latest pass of the drafting block; 0 while they are not valid
 }
 
 // Bind allocates the rows that draft passes continue.
@@ -114,7 +115,7 @@ func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// Reserve does nothing: there is nothing to allocate.
+// Reserve does nothing, because states are allocated when they are made.
 func (m *Windowed) Reserve(int) error { return nil }
 
 // NewState makes the state of an empty sequence.
@@ -157,7 +158,7 @@ type state struct {
 	m        *Windowed
 	ring     [ring]uint64
 	len      int
-	low      int // no mark before this position is there
+	low      int // first position whose mark is kept
 	high     int // one more than the last position that was written
 	released bool
 }
@@ -219,7 +220,7 @@ func (m *Windowed) check(given model.State, first int) (*state, error) {
 	return s, s.holds(first)
 }
 
-// places returns the window pages of a request.
+// places returns the window pages of request r, or its pages if it has no window pages.
 func places(in *model.Input, r int) []int32 {
 	if len(in.Windows) == 0 || in.Windows[r] == nil {
 		return in.Tables[r]
@@ -233,7 +234,7 @@ type windowPass struct {
 	m      *Windowed
 	work   *windowSpace
 	states []*state
-	tails  []int32 // for each row the window page that its mark is among the last of, or -1
+	tails  []int32 // for each row the window page whose last marks include the mark of the row, or -1
 
 	program divided
 }
@@ -290,7 +291,7 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 		return err
 	}
 	for r, st := range s.states {
-		st.high = max(st.high, st.len+len(in.Tokens[r])) // a pass that fails may leave some of them
+		st.high = max(st.high, st.len+len(in.Tokens[r])) // some of these marks may stay if the pass fails
 	}
 	return block.FillLogits(&in.Batch)
 }
@@ -325,8 +326,8 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// Program stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, with wrong
-// contents.
+// Program stores the rows, closes groups and computes logits. A fault during the pass leaves some rows stored, with
+// wrong contents.
 func (s *windowPass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
 		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end, whole: s.plan.Pass != plan.PassTarget}
@@ -382,7 +383,7 @@ func (s *windowPass) end() error {
 }
 
 // compute stores marks and entries and hashes the data that every row attends to. Rows of a request are computed in
-// ascending order of their positions, whatever their order in the plan.
+// ascending order of their positions, even if the plan has another order.
 func (s *windowPass) compute(tokens, position, slots, request []int32) {
 	m := s.m
 	table, seen := s.array(plan.PageTable), s.array(plan.WindowIndices)

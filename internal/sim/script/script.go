@@ -3,7 +3,7 @@
 // A function returns a message for each prompt text; the message is written in the checkpoint's chat format and played
 // token by token. Everything except the weights is real: rendering, tokenizer, scheduler, prefix cache, masks,
 // sampling, parsing and streams. The model (internal/sim/formula) reads the prompt from the pages of the cache, so a
-// wrong page gives another reply, or none.
+// wrong page gives a wrong reply or no reply.
 package script
 
 import (
@@ -24,7 +24,7 @@ import (
 type Reply func(prompt string) chat.Message
 
 // Open opens an engine that plays replies. It uses the tokenizer and the chat format of the configuration's checkpoint;
-// sequences have at most the given number of tokens. Nothing is drafted.
+// sequences have at most the given number of tokens. Drafting is disabled.
 func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*sparrow.Engine, error) {
 	p := &player{reply: reply, next: map[uint64]int32{}}
 	c.CacheTokens, c.Draft = max(c.CacheTokens, tokens), spec.Off()
@@ -32,7 +32,7 @@ func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*spar
 		return formula.New(formula.Shape{Vocab: loaded.Config().Vocab, Context: tokens, Script: p.token},
 			formula.NewDevice(formula.Settings{}))
 	}
-	p.mu.Lock() // no sequence is played before the engine is known
+	p.mu.Lock() // no sequence is played before the engine is set
 	defer p.mu.Unlock()
 	e, err := sparrow.Open(ctx, c)
 	if err != nil {
@@ -54,11 +54,11 @@ type player struct {
 
 	mu     sync.Mutex
 	engine *sparrow.Engine
-	end    int32            // the token that ends a reply
-	next   map[uint64]int32 // by the hash of the sequence before
+	end    int32            // token that ends a reply
+	next   map[uint64]int32 // next token, by the hash of the sequence before it
 }
 
-// token returns the next token of a sequence: that of a reply in progress, or the first token of a new reply.
+// token returns the next token of a sequence: the next token of a reply in progress, or the first token of a new reply.
 func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	}
 	ids, err := p.begin(tokens())
 	if err != nil {
-		ids = nil // an empty reply: the client's test fails on it, and the engine continues
+		ids = nil // an empty reply, on which the client's test fails while the engine continues
 	}
 	ids = append(ids, p.end)
 	at := len(tokens())
@@ -91,7 +91,7 @@ func (p *player) begin(ids []int32) ([]int32, error) {
 	return p.engine.Encode(text, false)
 }
 
-// The markers of reasoning, which all families share.
+// Markers of reasoning, which are equal in all families.
 const (
 	thinkOpen  = "<think>"
 	thinkClose = "</think>"

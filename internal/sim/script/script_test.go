@@ -49,7 +49,7 @@ func TestRepliesArePlayed(t *testing.T) {
 				if want.Role, want.Reasoning = chat.Assistant, ""; thinking {
 					want.Reasoning = replies[i].Reasoning
 				}
-				for range 2 { // the second prompt comes from the cache
+				for range 2 { // the second prompt is read from the cache
 					got, err := e.Generate(t.Context(), sparrow.Request{Chat: c})
 					if err != nil {
 						t.Fatalf("%s: %v", format, err)

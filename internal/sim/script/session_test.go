@@ -12,10 +12,10 @@ import (
 	"sparrow/chat"
 )
 
-// These flags set the length of an agent's session. A long session is -session-turns 150 -session-tokens 200000.
+// These flags set the length of an agent's session. For a long session use -session-turns 150 -session-tokens 200000.
 var (
 	sessionTurns  = flag.Int("session-turns", 12, "turns of a session")
-	sessionTokens = flag.Int("session-tokens", 12000, "tokens that its prompt grows to")
+	sessionTokens = flag.Int("session-tokens", 12000, "number of tokens that the prompt of a session grows to")
 )
 
 // words returns n random words of one to three letters.
@@ -45,7 +45,7 @@ func TestASessionOfCallsStaysInTheCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		thinking := format != "" // the built-in model's template omits earlier reasoning
+		thinking := format != "" // the template of the built-in model omits earlier reasoning
 		c := &chat.Request{Messages: []chat.Message{{Role: chat.System, Content: words(rng, 500)},
 			{Role: chat.User, Content: "Do it."}}, AddGenerationPrompt: true, Thinking: &thinking,
 			Tools: []chat.Tool{{Name: "read", Description: "Reads a file.", Parameters: []byte(
@@ -61,7 +61,8 @@ func TestASessionOfCallsStaysInTheCache(t *testing.T) {
 			if lost := known - u.CachedTokens; lost > 2*e.Info().PageTokens {
 				t.Errorf("%s, turn %d: %d of %d known tokens were computed again", format, i, lost, known)
 			}
-			known = u.PromptTokens + u.CompletionTokens - 2 // the last token, which may end the reply, has no row yet
+			// No row was computed for the last token, which may end the reply.
+			known = u.PromptTokens + u.CompletionTokens - 2
 			m := out.Choices[0].Message
 			if len(m.ToolCalls) != 1 {
 				t.Fatalf("%s, turn %d: %+v", format, i, m)

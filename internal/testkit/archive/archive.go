@@ -1,4 +1,5 @@
-// Package archive unpacks the checkpoints that tests keep as archives: a file's name flows in, a folder flows out.
+// Package archive unpacks checkpoints that are stored as archives for tests: its input is the name of a file, its
+// output a folder.
 package archive
 
 import (
@@ -41,10 +42,10 @@ func unpack(dir, file string) error {
 			return err
 		}
 		if !filepath.IsLocal(h.Name) {
-			return fmt.Errorf("%s leads out of the archive", h.Name)
+			return fmt.Errorf("the path %s is outside the archive", h.Name)
 		}
 		if h.Typeflag != tar.TypeReg {
-			continue // folders are made with their files
+			continue // folders are made together with their files
 		}
 		if err := write(filepath.Join(dir, h.Name), r); err != nil {
 			return err

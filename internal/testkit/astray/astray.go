@@ -1,6 +1,6 @@
-// Package astray is a device that is wrong on purpose: another device runs its operations, and one small fault is put
-// into their inputs or outputs. It tests the comparisons that devices are verified by: a comparison that passes on the
-// inner device must fail on this one. Tests import it.
+// Package astray implements a device with a deliberate fault: another device runs its operations, and one small fault
+// is injected into their inputs or outputs. It tests the comparisons by which devices are verified: a comparison that
+// passes on the inner device must fail on this one. Tests import it.
 package astray
 
 import (
@@ -15,19 +15,20 @@ import (
 // Fault is a kind of error that a device makes.
 type Fault string
 
-// The faults. All of them are of the kinds that kernels had while they were written.
+// Faults. Kernels had faults of all these kinds while they were written.
 const (
 	None          Fault = ""
-	KeyDropped    Fault = "one key dropped"         // the last key that a row of attention reads
-	ExpertMissing Fault = "one expert missing"      // the last expert that a row chose
-	HeadScaled    Fault = "a head scaled by 1.01"   // the last head of attention
-	WindowShort   Fault = "a window one short"      // of rows whose window is full
-	StalePage     Fault = "a stale page"            // rows of the first page of a store are not written
-	LastRow       Fault = "a last row is skipped"   // of attention: the row keeps its previous values
-	WrongKey      Fault = "another key is selected" // in the last row that leaves keys out
+	KeyDropped    Fault = "one key dropped"       // the last key that a row of attention reads is left out
+	ExpertMissing Fault = "one expert missing"    // the last expert that a row chose is left out
+	HeadScaled    Fault = "a head scaled by 1.01" // the output of the last head of attention is scaled
+	WindowShort   Fault = "a window one short"    // the window of rows with a full window is one token short
+	StalePage     Fault = "a stale page"          // a store does not write the rows of its first page
+	LastRow       Fault = "a last row is skipped" // the last row of attention keeps its previous values
+	// WrongKey selects a wrong key in the last row that does not select all keys.
+	WrongKey Fault = "another key is selected"
 )
 
-// All returns the faults of a family with experts; V4 has a window.
+// All returns the faults of a family with experts; v4 adds the fault of windows.
 func All(v4 bool) []Fault {
 	list := []Fault{KeyDropped, ExpertMissing, HeadScaled, StalePage, LastRow}
 	if v4 {
@@ -40,17 +41,17 @@ func All(v4 bool) []Fault {
 type Device struct {
 	kernel.Device
 	Fault Fault
-	// Only, where set, selects the operations that the fault may change: a comparison of two operations finds no fault
-	// that both have.
+	// Only, if set, selects the operations that the fault may change: a comparison of two operations cannot find a
+	// fault that both of them have.
 	Only func(kernel.Op) bool
-	// Hits counts the operations that the fault changed: a fault that changes none proves nothing.
+	// Hits counts the operations that the fault changed: if the fault changes none, the test proves nothing.
 	Hits int
 }
 
 // On returns a device with a fault.
 func On(d kernel.Device, f Fault) *Device { return &Device{Device: d, Fault: f} }
 
-// Do runs an operation with the fault in it.
+// Do runs an operation with the fault.
 func (d *Device) Do(op kernel.Op) error {
 	if d.Only != nil && !d.Only(op) {
 		return d.Device.Do(op)
@@ -90,7 +91,7 @@ func (d *Device) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// attend runs an operation of attention.
+// attend runs an operation of attention with the fault, if it has one of attention.
 func (d *Device) attend(op kernel.Op, out kernel.Tensor, heads int, lens kernel.Tensor) error {
 	switch d.Fault {
 	case KeyDropped:
@@ -136,7 +137,7 @@ func change(v []int32, ok func(int32) bool, to func(int32) int32) (any bool) {
 	return any
 }
 
-// with runs an operation while integers that it reads are changed.
+// with runs an operation while some integers that it reads are changed, and restores them.
 func (d *Device) with(op kernel.Op, t kernel.Tensor, change func([]int32) bool) error {
 	v := make([]int32, t.Rows*t.Cols)
 	if err := kernel.ReadI32(d.Device, v, t); err != nil {
@@ -156,7 +157,7 @@ func (d *Device) with(op kernel.Op, t kernel.Tensor, change func([]int32) bool) 
 	return kernel.WriteI32(d.Device, t, was)
 }
 
-// without sets the weight of the last chosen expert of every row to zero.
+// without runs a with the weight of the last chosen expert of every row set to zero.
 func (d *Device) without(a kernel.ExpertArgs) error {
 	v := make([]float32, a.Weights.Rows*a.Weights.Cols)
 	if err := kernel.ReadF32(d.Device, v, a.Weights); err != nil {
@@ -176,7 +177,7 @@ func (d *Device) without(a kernel.ExpertArgs) error {
 	return kernel.WriteF32(d.Device, a.Weights, v)
 }
 
-// stale does not write the rows of the first page of a store.
+// stale runs a store without the rows of its first page.
 func (d *Device) stale(op kernel.Op, slots kernel.Tensor, page int) error {
 	return d.with(op, slots, func(v []int32) bool {
 		at := slices.IndexFunc(v, func(s int32) bool { return s >= 0 })
@@ -189,7 +190,8 @@ func (d *Device) stale(op kernel.Op, slots kernel.Tensor, page int) error {
 	})
 }
 
-// swapped selects the first key that was not selected instead of another, in the last row with such a key.
+// swapped runs a selection and then, in the last row that does not select all keys, replaces a selected key by the
+// first key that was not selected.
 func (d *Device) swapped(a kernel.SelectArgs) error {
 	if err := d.Device.Do(a); err != nil {
 		return err
@@ -201,7 +203,7 @@ func (d *Device) swapped(a kernel.SelectArgs) error {
 	for r := a.Out.Rows - 1; r >= 0; r-- {
 		row := got[r*a.Out.Cols:][:a.Out.Cols]
 		for i := range row {
-			if row[i] > int32(i) { // key i is the first that was left out
+			if row[i] > int32(i) { // key i is the first key that was not selected
 				row[i] = int32(i)
 				d.Hits++
 				return kernel.WriteI32(d.Device, a.Out, got)
@@ -211,7 +213,7 @@ func (d *Device) swapped(a kernel.SelectArgs) error {
 	return nil
 }
 
-// update changes every value of a tensor.
+// update replaces every value v of a tensor by f(v).
 func (d *Device) update(t kernel.Tensor, f func(float32) float32) error {
 	size := t.DType.Size()
 	raw := make([]byte, t.Extent())

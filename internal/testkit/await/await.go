@@ -1,5 +1,5 @@
-// Package await waits for events in tests. Its time limit is only for hangs: no working machine, however busy, comes
-// near it, so no test fails because it is slow.
+// Package await waits for events in tests. Its time limit is only for hangs: the limit is so long that no test fails
+// because a machine is busy.
 package await
 
 import (
@@ -16,7 +16,7 @@ func True(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Hang); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", Hang, what)
+			t.Fatalf("this did not happen within %v: %s", Hang, what)
 		}
 	}
 }
@@ -28,25 +28,25 @@ func Value[T any](t testing.TB, what string, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(Hang):
-		t.Fatalf("not within %v: %s", Hang, what)
+		t.Fatalf("this did not happen within %v: %s", Hang, what)
 		panic("unreachable")
 	}
 }
 
-// Goroutines waits until no more goroutines run than before.
+// Goroutines waits until at most as many goroutines run as before.
 func Goroutines(t testing.TB, before int) {
 	t.Helper()
 	for deadline := time.Now().Add(Hang); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines run, %d before:\n%s", runtime.NumGoroutine(), before,
+			t.Fatalf("%d goroutines run, want at most the %d from before:\n%s", runtime.NumGoroutine(), before,
 				stacks[:runtime.Stack(stacks, true)])
 		}
 	}
 }
 
-// Untimed returns a test without the time limit of its package: rapid then runs all its examples, where it would
-// otherwise stop early on a busy machine.
+// Untimed returns a test without the time limit of its package: rapid then runs all its examples, and does not stop
+// early on a busy machine.
 func Untimed(t testing.TB) testing.TB { return untimed{t} }
 
 type untimed struct{ testing.TB }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Thread returns the processor time of the calling thread. A test that calls it twice locks its goroutine to the
-// thread.
+// Thread returns the processor time of the calling thread. A test that compares two calls must lock its goroutine to
+// the thread.
 func Thread() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
 
 // Process returns the processor time of all threads of the process.

@@ -1,5 +1,5 @@
-// Package gpu opens the first GPU for tests: with the kernels of its architecture, or with the portable kernels after
-// the flag -portable. After the flag -small the GPU has the limits of a consumer card.
+// Package gpu opens the first GPU for tests: with the kernels of its architecture, or, with the flag -portable, with
+// the portable kernels. With the flag -small, the GPU has the limits of a consumer card.
 package gpu
 
 import (
@@ -13,7 +13,7 @@ import (
 
 var (
 	portable = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
-	small    = flag.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
+	small    = flag.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory per block")
 )
 
 // Options returns the options of the device: none, or the limits of a card of 24 GB.
@@ -24,7 +24,7 @@ func Options() kernel.Options {
 	return kernel.Options{}
 }
 
-// Name returns the name of the kernels.
+// Name returns the name of the kernels that the flags select.
 func Name() string {
 	if *portable {
 		return op.PortableName
@@ -32,7 +32,7 @@ func Name() string {
 	return op.Name
 }
 
-// Need skips a test where there is no GPU for them.
+// Need skips a test if no GPU can run these kernels.
 func Need(t testing.TB) {
 	t.Helper()
 	ready := cuda.Available

@@ -1,10 +1,11 @@
-// Package heap measures memory in tests: a function that builds something flows in, the bytes that the result keeps on
-// the heap flow out.
+// Package heap measures memory in tests: its input is a function that builds a value, its output the bytes that the
+// value keeps on the heap.
 package heap
 
 import "runtime"
 
-// Kept is by how much the result of build makes the heap grow. Nothing else may allocate at the same time.
+// Kept returns by how many bytes the heap grows for the result of build. No other goroutine may allocate at the same
+// time.
 func Kept(build func() any) int {
 	before := used()
 	kept := build()

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Figures writes the figures of a machine with one worker to a cache folder of the test, so that nothing is
+// Figures writes the figures of a machine with one worker to a cache folder of the test, so that no figures are
 // measured, and returns the machine's devices.
 func Figures(t *testing.T, r *kernel.Registry, gpu string, m cost.Machine) (dev, cores kernel.Device) {
 	t.Helper()

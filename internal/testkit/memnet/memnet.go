@@ -1,5 +1,5 @@
-// Package memnet is a network in memory, for tests of servers and clients under testing/synctest. Goroutines that
-// wait for such a connection count as blocked, so that the clock of the test advances; goroutines that wait for a
+// Package memnet implements a network in memory, for tests of servers and clients under testing/synctest. Goroutines
+// that wait for such a connection count as blocked, so that the clock of the test advances; goroutines that wait for a
 // socket do not.
 package memnet
 
@@ -35,7 +35,7 @@ func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Client makes an HTTP client that sends every request to the listener.
+// Client returns an HTTP client that sends every request to the listener.
 func (l *Listener) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableCompression: true}}
 }

@@ -1,4 +1,4 @@
-// Package ops has arguments for every operation of a device, for tests that visit them all.
+// Package ops makes valid arguments for every operation of a device, for tests that run all operations.
 package ops
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// A Case is an operation under a name of its own.
+// Case is an operation with a unique name.
 type Case struct {
 	Name string
 	Op   kernel.Op
@@ -111,9 +111,9 @@ func (m *Maker) experts(d kernel.DType, n, hidden, inner int) kernel.Experts {
 	return x
 }
 
-// All are operations on few rows, of odd numbers, whose arguments are right.
+// All returns every operation with valid arguments, with few rows and odd numbers of rows.
 func (m *Maker) All() []Case {
-	const t, heads, k = 5, 64, 700 // rows, heads, selected keys
+	const t, heads, k = 5, 64, 700 // number of rows, heads and selected keys
 	var list []Case
 	add := func(name string, op kernel.Op) { list = append(list, Case{name, op}) }
 	stream := func(name string, kind kernel.Pool, width int) kernel.Stream {

@@ -1,8 +1,8 @@
-// Package pair is a device that passes everything to two devices: memory and weights are on both, and a function of the
-// caller runs each operation on the first, on the second, or on both, and may compare them (Settle).
+// Package pair implements a device that passes all calls to two devices: memory and weights are on both devices, and a
+// function of the caller runs each operation on the first, on the second, or on both, and may compare them (Settle).
 //
-// If both compute, as a GPU and the reference, Settle copies the results of the first to the second, so that the next
-// operation has equal inputs on both sides and differences do not accumulate.
+// If both devices compute, for example a GPU and the reference, Settle copies the results of the first to the second,
+// so that the next operation has equal inputs on both sides and differences do not accumulate.
 package pair
 
 import (
@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Device is two devices. The second is in host memory; Read and Fetch read from it.
+// Device passes all calls to two devices. The second is in host memory; Read and Fetch read from it.
 type Device struct {
 	first, second kernel.Device
 	run           func(Call) error
@@ -22,7 +22,7 @@ var _ kernel.Device = (*Device)(nil)
 
 // Call is one operation on both devices.
 type Call struct {
-	Op     kernel.Op // as the caller gave it
+	Op     kernel.Op // operation with the arguments of the caller
 	First  func() error
 	Second func() error
 }
@@ -30,7 +30,7 @@ type Call struct {
 // Operation returns the name of the operation's arguments, such as NormArgs.
 func (c Call) Operation() string { return fmt.Sprintf("%T", c.Op)[len("kernel."):] }
 
-// On makes a device of two that closes with them. run runs each operation.
+// On makes a device of two devices, which it closes with itself. run runs each operation.
 func On(first, second kernel.Device, run func(Call) error) *Device {
 	return &Device{first, second, run}
 }
@@ -54,14 +54,14 @@ func (d *Device) Do(op kernel.Op) error {
 		Second: func() error { return kernel.Do(d.second, kernel.Replace(op, seconds)) }})
 }
 
-// Copy runs on both devices.
+// Copy runs the operation on both devices.
 func (d *Device) Copy(a kernel.CopyArgs) error { return d.Do(a) }
 
-// Take runs on both devices.
+// Take runs the operation on both devices.
 func (d *Device) Take(a kernel.TakeArgs) error { return d.Do(a) }
 
-// Put runs on both devices.
+// Put runs the operation on both devices.
 func (d *Device) Put(a kernel.PutArgs) error { return d.Do(a) }
 
-// Accept runs on both devices.
+// Accept runs the operation on both devices.
 func (d *Device) Accept(a kernel.AcceptArgs) error { return d.Do(a) }

@@ -24,9 +24,9 @@ type Differences map[string]*Difference // by operation and argument, such as "N
 type Difference struct {
 	DType    kernel.DType
 	Calls    int
-	Elements int     // compared
-	Unequal  int     // of them
-	Worst    float64 // the largest difference of a call, as a share of the largest value of that call
+	Elements int     // number of compared elements
+	Unequal  int     // number of elements that differ
+	Worst    float64 // largest difference of a call, as a share of the largest value of that call
 	// Row is the largest root mean square of the differences of a row (for attention, of one head of a row), as a
 	// share of the root mean square of its values, so that a small wrong part is not averaged out by the rest of the
 	// call.
@@ -43,7 +43,7 @@ func (d *Difference) Noise() float64 {
 	return math.Sqrt(d.diff / d.size)
 }
 
-// Print writes the differences as a table.
+// Print writes the differences to w as a table.
 func (s Differences) Print(w io.Writer) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "argument\tcalls\telements\tunequal\tworst\tnoise\tof a row")
@@ -99,13 +99,13 @@ func headsOf(op any, field string) int {
 
 // written is the part of a tensor that an operation writes.
 type written struct {
-	heads    int             // that share a row
-	columns  func(r int) int // of row r
-	elements int             // in all
+	heads    int             // number of heads whose outputs share a row
+	columns  func(r int) int // returns the number of written columns of row r
+	elements int             // number of written elements
 }
 
-// written returns all of a tensor, except for scores, which end at the last key of a row, and for pools, whose other
-// rows do not change.
+// written returns the part of a tensor that an operation writes: the whole tensor, except for scores, which end at the
+// last key of a row, and for pools, of which only some rows change.
 func (d *Device) written(args any, field string, t kernel.Tensor) written {
 	n := written{headsOf(args, field), func(int) int { return t.Cols }, t.Rows * t.Cols}
 	rows := func(slots kernel.Tensor, p kernel.Pool) {
@@ -161,7 +161,8 @@ func tensors(v reflect.Value, path string, visit func(string, kernel.Tensor)) {
 	}
 }
 
-// settle does it for one tensor.
+// settle compares one tensor on both devices, adds the differences to x, and copies the tensor of the first device to
+// the second.
 func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 	raw := make([]byte, t.Extent())
 	if err := d.first.Read(raw, First(t)); err != nil {
@@ -174,7 +175,7 @@ func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 	for r := range t.Rows {
 		got, want := raw[r*t.Stride*size:][:t.Cols*size], host.Bytes(Second(t).Slice(r, r+1))
 		equal := bytes.Equal(got, want)
-		if t.DType == kernel.U8 && equal { // pools: most of every call, of codes that have no size
+		if t.DType == kernel.U8 && equal { // pools have most of the bytes of every call; their codes have no magnitude
 			continue
 		}
 		columns := n.columns(r)
@@ -214,7 +215,7 @@ func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 // share holds the sums of squares of a part of a row: of differences and of values.
 type share struct{ diff, size float64 }
 
-// noise returns the size of the differences relative to the values.
+// noise returns the root mean square of the differences, relative to that of the values.
 func (s share) noise() float64 {
 	if s.diff == 0 {
 		return 0

@@ -98,7 +98,7 @@ func Second(t kernel.Tensor) kernel.Tensor {
 	return t
 }
 
-// firsts and seconds are an operation's arguments on one of the devices.
+// firsts and seconds translate an operation's arguments to those of the first and of the second device.
 var (
 	firsts = kernel.Replacement{Tensor: First,
 		Matrix:  func(m kernel.Matrix) kernel.Matrix { return m.(*matrix).first },

@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 	// Without eps every value becomes 1 or -1. With eps the values are 1/2 and 2/sqrt(7), which is 0.7559.
 	for i, want := range []float32{1, 1, 1, -1} {
 		if got := num.FromBF16(binary.LittleEndian.Uint16(raw[2*i:])); got != want {
-			t.Errorf("element %d is %v, want the first device's %v", i, got, want)
+			t.Errorf("element %d is %v, want %v of the first device", i, got, want)
 		}
 	}
 	o := found["NormArgs.Out"]
@@ -71,7 +71,7 @@ func TestSettle(t *testing.T) {
 		t.Fatalf("differences %+v", o)
 	}
 	if worst := 0.5 / 0.7578125; o.Worst < worst-1e-3 || o.Worst > worst+1e-3 {
-		t.Errorf("the largest difference is %v of the scale, want %v", o.Worst, worst)
+		t.Errorf("the largest relative difference is %v, want %v", o.Worst, worst)
 	}
 	if n := found["NormArgs.Weight"]; n == nil || n.Unequal != 0 {
 		t.Errorf("equal inputs differ: %+v", n)

@@ -14,21 +14,23 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Rule makes the placement of a model with that many layers and experts.
+// Rule returns the placement for a model with the given number of layers, and of experts in each layer.
 type Rule func(layers, experts int) *placement.Placement
 
-// Half and All compute that share of every layer's experts on the host.
+// Half returns a placement in which half of every layer's experts are computed on the host.
 func Half(layers, experts int) *placement.Placement { return placement.Uniform(layers, experts, 0.5) }
 
-// All computes all experts on the host.
+// All returns a placement in which all experts are computed on the host.
 func All(layers, experts int) *placement.Placement { return placement.Uniform(layers, experts, 1) }
 
-// HalfFetched fetches half of every layer's experts: on a GPU they have the bits of resident ones.
+// HalfFetched returns a placement in which half of every layer's experts are fetched. On a GPU, fetched experts give
+// results bitwise equal to those of resident experts.
 func HalfFetched(layers, experts int) *placement.Placement {
 	return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
 }
 
-// Mixed assigns all pairs of methods in turn to experts, starting with another expert in each layer.
+// Mixed returns a placement that assigns all pairs of methods in turn to the experts of a layer, starting with a
+// different expert in each layer.
 func Mixed(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	for l := range layers {
@@ -39,8 +41,8 @@ func Mixed(layers, experts int) *placement.Placement {
 	return p
 }
 
-// Alike assigns in turn all pairs of methods that have the same bits on a GPU, so that a token that is computed again
-// as part of a prompt has the same bits.
+// Alike returns a placement that assigns in turn all pairs of methods whose results are bitwise equal on a GPU, so that
+// a token that is computed again as part of a prompt gets bitwise equal results.
 func Alike(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},
@@ -61,7 +63,7 @@ func Load(t testing.TB, src *family.Source, dev kernel.Device, rule Rule) model.
 	return LoadOver(t, src, dev, cpu.Open(vec.Best(), kernel.Options{Workers: 1}), rule, offload.Options{})
 }
 
-// LoadOver is Load with a device that computes the experts of the host.
+// LoadOver is like Load, with far as the device that computes the experts in host memory.
 func LoadOver(t testing.TB, src *family.Source, dev, far kernel.Device, rule Rule, o offload.Options) model.Model {
 	t.Helper()
 	h, err := offload.New(far, o)

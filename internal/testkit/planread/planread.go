@@ -11,8 +11,8 @@ import (
 
 const planned = "sparrow/plan"
 
-// told are fields that no code acts on: explain prints them, and the named test compares them with the actual
-// behaviour.
+// told lists the fields that no code acts on but that explain prints, each with the name of the test that compares it
+// with the actual behaviour.
 var told = map[string]string{
 	"Plan.Graph":             "step TestPlansSayHowTheyWereEnqueued",
 	"Plan.Collectives":       "plan TestCollectives",
@@ -34,7 +34,7 @@ var told = map[string]string{
 	"Launch.Keys":            "plan TestLaunchesCoverRowsOnceWithinEveryLimit",
 }
 
-// unread are the other fields that no code acts on: they belong to plans of other engines' kernels. A test compares
+// unread lists the other fields that no code acts on: they belong to plans of other engines' kernels. A test compares
 // the list with the fields that the sources read, which takes seconds.
 var unread = []string{"Indexer.Schedule", "Segment.FusedTopK", "Segment.HeadRepeat", "Segment.RopeInKernel"}
 
@@ -47,15 +47,15 @@ func Check(t testing.TB, plans ...*plan.Plan) {
 	}
 	for _, f := range unread {
 		if fields[f] {
-			t.Errorf("plans set %s, and nothing that runs reads it: derive it from what runs, or omit it", f)
+			t.Errorf("plans set %s, but no running code reads it: use the field where passes run, or omit it", f)
 		}
 	}
 }
 
 func name(t reflect.Type, i int) string { return t.Name() + "." + t.Field(i).Name }
 
-// set records the fields of plan's types that are not zero. Fields that explain prints are not walked: their parts are
-// printed too.
+// set records the fields of plan's types that are not zero. The fields inside a field that explain prints are skipped,
+// because explain prints them too.
 func set(v reflect.Value, into map[string]bool) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -39,7 +39,7 @@ func TestUnreadFieldsAreThoseOfOtherEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(list, unread) {
-		t.Errorf("nothing that runs reads %q, want %q", list, unread)
+		t.Errorf("no running code reads the fields %q, want %q", list, unread)
 	}
 }
 

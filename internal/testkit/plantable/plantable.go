@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// Config returns the lines of a configuration: what was decided, without what was given, then reasons, rejections and
+// Config returns the lines of a configuration: the decisions without the given settings, then reasons, rejections and
 // notices.
 func Config(t testing.TB, cfg any, notices []plan.Notice) []string {
 	t.Helper()
@@ -37,17 +37,17 @@ func Plan(t testing.TB, p *plan.Plan) []string {
 	for i := range p.Segments {
 		m := fields(t, &p.Segments[i])
 		if len(p.Segments[i].Rejected) > 1 {
-			delete(m, "rejected") // a part of the configuration's
+			delete(m, "rejected") // rejections are listed with the configuration
 		}
 		lines = append(lines, split(t, "      ", m)...)
 	}
 	return lines
 }
 
-// split writes lists of reasons as lines of their own, after the other fields.
+// split returns the fields as one line, followed by one line for each list of reasons.
 func split(t testing.TB, indent string, m map[string]any) []string {
 	t.Helper()
-	lists := []string{"reasons", "rejected"} // their names and numbers, not their words
+	lists := []string{"reasons", "rejected"} // of these lists, names and numbers are written, not words
 	var more []string
 	for _, name := range lists {
 		list, _ := m[name].([]any)

@@ -1,5 +1,5 @@
-// Package respserver is a store with the protocol RESP, in the memory of a test, that can be made to fail in every way
-// a real one does.
+// Package respserver implements a store with the protocol RESP in the memory of a test, which can be made to fail in
+// the ways in which real stores fail.
 package respserver
 
 import (
@@ -17,13 +17,13 @@ import (
 // Mode is the behaviour of the store.
 type Mode string
 
-// The modes.
+// Modes of the store.
 const (
 	Works     Mode = "works"
 	Down      Mode = "down"      // connections are refused
-	Hangs     Mode = "hangs"     // connections are taken, and nothing is answered while the other end waits
-	Full      Mode = "full"      // nothing is stored
-	Garbage   Mode = "garbage"   // values are other bytes of the same length
+	Hangs     Mode = "hangs"     // connections are accepted, and no command is answered
+	Full      Mode = "full"      // values are not stored
+	Garbage   Mode = "garbage"   // values have wrong bytes and the right length
 	Short     Mode = "short"     // values are too short
 	Long      Mode = "long"      // values are too long
 	Exchanged Mode = "exchanged" // values belong to another key
@@ -32,7 +32,7 @@ const (
 	Another   Mode = "another"   // answers belong to another command
 )
 
-// Modes are all modes in which a store fails, and the mode in which it works.
+// Modes lists all modes in which a store fails, and the mode in which it works.
 var Modes = []Mode{Works, Down, Hangs, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense,
 	Another}
 
@@ -47,7 +47,7 @@ type Server struct {
 	conns  map[net.Conn]bool
 }
 
-// Start makes a store that works. It ends with the test.
+// Start makes a store that works. The store is closed when the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// URL returns where the store is.
+// URL returns the URL of the store.
 func (s *Server) URL() string { return "redis://" + s.listener.Addr().String() }
 
 // Set changes the mode, and ends open connections.
@@ -75,7 +75,7 @@ func (s *Server) Set(m Mode) {
 	s.drop()
 }
 
-// Len returns how many values there are.
+// Len returns the number of stored values.
 func (s *Server) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Server) serve(c net.Conn) {
 		s.mu.Unlock()
 		switch mode {
 		case Hangs:
-			io.Copy(io.Discard, c) // until it is closed
+			io.Copy(io.Discard, c) // reads until the connection is closed
 			return
 		case Nonsense:
 			c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n"))
@@ -165,7 +165,7 @@ func command(r *resp.Reader) ([]string, error) {
 	return args, nil
 }
 
-// answer returns the store's reply to a command, and whether the connection ends then.
+// answer returns the store's reply to a command, and whether the connection must end after it.
 func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *Server) lie(mode Mode, key string, v []byte) []byte {
 	switch mode {
 	case Garbage:
 		for i := range v {
-			if i%97 == 96 { // the header stays: rows are wrong
+			if i%97 == 96 { // the header stays unchanged, so that only rows are wrong
 				v[len(v)-1-i/2] ^= 0x40
 			}
 		}

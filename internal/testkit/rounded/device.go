@@ -1,26 +1,26 @@
-// Package rounded is a device in host memory whose activations are bf16, as a GPU's are: tensors of bf16 flow in and
-// out, and every operation is computed by a device of float32 and rounded once at its end.
+// Package rounded implements a device in host memory with bf16 activations, like those of a GPU: operations read and
+// write bf16 tensors, and each operation is computed by a float32 device and its results are rounded once.
 //
 // With the reference as that device, and its mode for the rounding inside products (ref.Device.Rounded), GPUs are
-// compared with it: it has the results of a GPU except for the order of sums.
+// compared with this device: its results equal those of a GPU except for the order of sums.
 package rounded
 
 import "sparrow/kernel"
 
 // Device keeps activations as bf16.
 type Device struct {
-	kernel.Device // computes float32 in host memory
+	kernel.Device // device in host memory that computes in float32
 	hardware      kernel.Hardware
 }
 
-// On makes a device of the given hardware, whose plans it runs, that computes with a device in host memory and closes
-// with it.
+// On returns a device that runs plans for the given hardware and computes with the device host in host memory, which it
+// closes with itself.
 func On(host kernel.Device, hardware kernel.Hardware) *Device { return &Device{host, hardware} }
 
-// Name reports that results are rounded.
+// Name returns the name of the computing device with the suffix -rounded.
 func (d *Device) Name() string { return d.Device.Name() + "-rounded" }
 
-// Activation is bf16.
+// Activation returns bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
 // Hardware returns the hardware for which plans are made.

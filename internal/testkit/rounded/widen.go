@@ -10,22 +10,23 @@ import (
 	"sparrow/kernel"
 )
 
-// widened are an operation's tensors of bf16 as float32, which the host computes with.
+// widened holds the bf16 tensors of an operation as float32 tensors, with which the host computes.
 type widened struct{ list []wide }
 
 type wide struct {
-	from   kernel.Tensor // as the caller has it
-	to     kernel.Tensor // f32, in memory of its own
+	from   kernel.Tensor // tensor of the caller
+	to     kernel.Tensor // float32 tensor in its own memory
 	memory *memory
 }
 
-// memory is that of one tensor, [rows, cols]: its values before the operation, and as the operation sees them.
+// memory holds the values of one tensor, [rows, cols]: before the operation, and as the operation reads and writes
+// them.
 type memory struct {
 	before []uint16
 	values []float32
 }
 
-// spare keeps memory for later operations: clearing that of each took longer than widening.
+// spare keeps memory for later operations, because allocating and clearing new memory took longer than widening.
 var spare sync.Pool
 
 func newMemory(n int) *memory {
@@ -37,7 +38,7 @@ func newMemory(n int) *memory {
 	return m
 }
 
-// widen returns a tensor as float32. If an in-place operation passes the same view twice, both become the same tensor.
+// widen returns a tensor as float32. If an in-place operation passes the same view twice, both become one tensor.
 func (w *widened) widen(t kernel.Tensor) kernel.Tensor {
 	if t.DType != kernel.BF16 {
 		return t
@@ -69,11 +70,12 @@ func same(a, b kernel.Tensor) bool {
 
 // bytesOf returns the memory of floats.
 func bytesOf(v []float32) kernel.HostBuffer {
-	// A view of v's own memory: 4 bytes for each of its elements.
+	// The slice is in bounds: it is a view of the memory of v, with 4 bytes for each element.
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
-// narrow rounds the changed outputs of the operation. Unchanged values stay, because tensors of one call may overlap.
+// narrow rounds the changed outputs of the operation. Unchanged values are not written, because tensors of one call may
+// overlap.
 func (w *widened) narrow() {
 	for _, x := range w.list {
 		for r := range x.from.Rows {

@@ -1,5 +1,5 @@
 // Package steps runs passes of one model in tests: sequences with scattered pages, whole, in chunks or token by token,
-// and comparisons of logits and of the cache to the bit.
+// and compares logits and cache contents bitwise.
 package steps
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a model that keeps a state of every sequence.
+// Model is a model that keeps a state for every sequence.
 type Model interface {
 	model.Model
 	model.Stateful
@@ -24,7 +24,7 @@ type Model interface {
 	Pools() [][]kernel.Pool
 }
 
-// Bench is a model, its configuration and its free pages.
+// Bench holds a model, its configuration and its free pages.
 type Bench struct {
 	*testing.T
 	Model  Model
@@ -35,13 +35,15 @@ type Bench struct {
 }
 
 // Pages is the number of pages of a bench.
-const Pages = 13 // no more than sequences of a test need: comparing and emptying caches takes as long as computing
+// At most as many pages as the sequences of a test need, because comparing and clearing caches takes as long as
+// computing.
+const Pages = 13
 
-// Limits hold every pass of these tests.
+// Limits are large enough for every pass of these tests.
 var Limits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: 1400}
 
-// Device opens a device of this machine by name, with one worker: how many there are changes no bit, which package
-// kernel/cpu tests. It is closed when the test ends.
+// Device opens a device of this machine by name, with one worker. The number of workers changes no bit, which package
+// kernel/cpu tests. The device is closed when the test ends.
 func Device(t *testing.T, kernels string) kernel.Device {
 	t.Helper()
 	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{Workers: 1})
@@ -58,7 +60,7 @@ func Open[M Model](t *testing.T, dir, kernels string) M {
 	return OpenOn[M](t, dir, Device(t, kernels))
 }
 
-// OpenOn is Open on a device.
+// OpenOn loads a checkpoint of the family M on a device, like Open.
 func OpenOn[M Model](t *testing.T, dir string, dev kernel.Device) M {
 	t.Helper()
 	src, err := family.Open(dir)
@@ -87,7 +89,8 @@ func New(t *testing.T, m Model, p plan.Policy) *Bench {
 	return Of(t, m, cfg, Limits)
 }
 
-// Of returns a bench of a resolved configuration. The model's memory is bound to the latest bench alone.
+// Of returns a bench of a resolved configuration. Only the latest bench of a model can be used, because the cache of
+// the model belongs to it.
 func Of(t *testing.T, m Model, cfg plan.Config, l step.Limits) *Bench {
 	t.Helper()
 	b := &Bench{T: t, Model: m, Config: cfg}
@@ -127,7 +130,7 @@ type Sequence struct {
 	State  model.State
 }
 
-// Sequence makes one of n tokens that depend on the seed, with scattered pages.
+// Sequence returns a sequence of n tokens that depend on the seed, with scattered pages.
 func (b *Bench) Sequence(seed, n int) *Sequence {
 	b.Helper()
 	s := &Sequence{Tokens: make([]int32, n), Pages: make([]int32, (n+b.Config.Page-1)/b.Config.Page)}
@@ -153,7 +156,7 @@ func (b *Bench) NewState() model.State {
 	return st
 }
 
-// Work returns the step of the sequence's next n tokens, with logits of all of them.
+// Work returns the step of the sequence's next n tokens, with logits for all of these tokens.
 func (s *Sequence) Work(kind plan.Mode, n int) step.Work {
 	at := s.State.Len()
 	return step.Work{Kind: kind, Tokens: s.Tokens[at : at+n], Cached: at, Before: s.Tokens[:at],
@@ -174,7 +177,7 @@ func (b *Bench) Step(works ...step.Work) [][]float32 {
 	return out
 }
 
-// Chunks runs the rest of a sequence in pieces of the given size; 0 means whole.
+// Chunks runs the rest of a sequence in pieces of the given size; 0 means the whole rest.
 func (b *Bench) Chunks(s *Sequence, size int) [][]float32 {
 	b.Helper()
 	var out [][]float32
@@ -198,11 +201,11 @@ func (b *Bench) Decode(s *Sequence, n int) [][]float32 {
 	return out
 }
 
-// BatchedEqualsAlone compares prompts of these lengths, what they write to the caches, and the step that next makes
-// after each: alone, and in one batch.
+// BatchedEqualsAlone compares prompts of these lengths, their cache contents, and the step that next returns for each
+// of them: alone, and in one batch.
 func (b *Bench) BatchedEqualsAlone(lengths []int, next func(s *Sequence, i int) step.Work) {
 	b.Helper()
-	const more = 5 // tokens that next may take
+	const more = 5 // maximum number of tokens that next may take
 	b.Reset()
 	var prompts, after [][]float32
 	var all []*Sequence
@@ -232,7 +235,7 @@ func (b *Bench) BatchedEqualsAlone(lengths []int, next func(s *Sequence, i int) 
 	b.SameBits("a mixed batch", b.Step(works...), after)
 }
 
-// Bytes is every byte of every pool.
+// Bytes returns all bytes of all pools.
 func (b *Bench) Bytes() []byte {
 	b.Helper()
 	n := 0
@@ -255,7 +258,7 @@ func (b *Bench) Bytes() []byte {
 	return out
 }
 
-// SameBits compares rows of logits.
+// SameBits fails the test unless rows of logits are bitwise equal.
 func (b *Bench) SameBits(what string, got, want [][]float32) {
 	b.Helper()
 	if len(got) != len(want) {
@@ -264,13 +267,13 @@ func (b *Bench) SameBits(what string, got, want [][]float32) {
 	for r := range want {
 		for i := range want[r] {
 			if math.Float32bits(got[r][i]) != math.Float32bits(want[r][i]) {
-				b.Fatalf("%s: row %d logit %d is %v, want %v to the bit", what, r, i, got[r][i], want[r][i])
+				b.Fatalf("%s: row %d logit %d is %v, want %v bitwise", what, r, i, got[r][i], want[r][i])
 			}
 		}
 	}
 }
 
-// SameBytes compares results of Bytes.
+// SameBytes fails the test unless two results of Bytes are equal.
 func (b *Bench) SameBytes(what string, got, want []byte) {
 	b.Helper()
 	if len(got) != len(want) {
@@ -287,7 +290,7 @@ func (b *Bench) SameBytes(what string, got, want []byte) {
 				if got[i] != want[i] {
 					b.Errorf("%s: layer %d, layout %v, page %d: byte %d is %#x, want %#x", what, l, p.Layout,
 						(i-at)/p.Mem.Cols, (i-at)%p.Mem.Cols, got[i], want[i])
-					break // the first difference of every pool
+					break // only the first difference of every pool is reported
 				}
 			}
 			at += n

@@ -11,8 +11,8 @@ import (
 
 var _ kernel.Peer = (*Device)(nil)
 
-// Peers creates the collective operations of ranks that are strict devices: each operation is checked like on a GPU,
-// and computed in host memory.
+// Peers creates the collective operations of ranks that are strict devices: each operation is checked by the rules of a
+// GPU and computed in host memory.
 func (d *Device) Peers(all []kernel.Device, timeout time.Duration) ([]kernel.Collective, error) {
 	var gpus []kernel.Device
 	for i, x := range all {

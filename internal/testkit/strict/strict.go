@@ -1,12 +1,12 @@
-// Package strict is a device for tests: it refuses the same arguments as the CUDA operations and computes on the
-// host.
+// Package strict implements a device for tests that refuses the arguments that the CUDA operations refuse, and computes
+// on the host.
 //
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
 // calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
 // the activations (internal/testkit/rounded).
 //
-// It is imported by tests only and never registered.
+// Only tests import the package, and the device is never registered.
 package strict
 
 import (
@@ -23,11 +23,11 @@ import (
 type Device struct {
 	*pair.Device
 	gpu *op.Device
-	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
-	// computed anyway. Without OnRefusal every refusal is returned.
+	// OnRefusal is called with every refusal, and the operation returns the result of OnRefusal. If the result is nil,
+	// the operation is computed anyway. If OnRefusal is nil, every refusal is returned.
 	OnRefusal func(refusal error) error
-	// OnCall, where set, is called before every operation, those between ranks too; its error becomes the error of the
-	// operation.
+	// OnCall, if set, is called before every operation, including operations between ranks; if it returns an error, the
+	// operation returns that error.
 	OnCall  func() error
 	checked map[string]int
 }
@@ -43,7 +43,7 @@ func Open(host kernel.Device) (*Device, error) {
 	return d, nil
 }
 
-// Name returns the name of the device whose rules it applies.
+// Name returns the name of the CUDA device, whose rules apply, with the prefix strict-.
 func (d *Device) Name() string { return "strict-" + op.Name }
 
 // Checked returns how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
@@ -56,7 +56,7 @@ func (d *Device) called() error {
 	return d.OnCall()
 }
 
-// run passes an operation to the CUDA operations, for their checks, and to the operations of the host, for the results.
+// run passes an operation to the CUDA operations, which check it, and to the operations of the host, which compute it.
 func (d *Device) run(c pair.Call) error {
 	if err := d.called(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (d *Device) run(c pair.Call) error {
 		}
 	}
 	if err := c.Second(); err != nil {
-		return fmt.Errorf("strict: the CUDA rules accept what the host refuses: %w", err)
+		return fmt.Errorf("strict: the CUDA rules accept an operation that the host refuses: %w", err)
 	}
 	return nil
 }

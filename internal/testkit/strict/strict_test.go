@@ -30,7 +30,8 @@ import (
 )
 
 // narrow lists the shapes that the CUDA operations refuse although the test models need them. When later kernels
-// support them, their lines must be removed. A refusal that is not listed fails the tests, and so does an unused line.
+// support them, their lines must be removed. The tests fail if a refusal is not listed, or if a listed refusal does not
+// occur.
 var narrow = map[string]string{}
 
 // ragged lists the matrices [out, in] of our own models whose sides are not both multiples of 16, which CUDA products
@@ -114,39 +115,40 @@ func resolve(t *testing.T, dev *strict.Device, m model.Model, kv string) plan.Co
 	return cfg
 }
 
-// Our own models run on the strict device, and the shapes that the CUDA operations refuse are exactly the listed ones.
+// Our own models run on the strict device, and the shapes that the CUDA operations refuse are exactly the listed
+// shapes.
 func TestOurModels(t *testing.T) {
 	r := newRefusals()
 	t.Run("oracle", func(t *testing.T) { testOracle(t, r) })
 	t.Run("built-in", func(t *testing.T) { testBuiltin(t, r) })
 	for known, why := range narrow {
 		if !r.seen[known] {
-			t.Errorf("%q is listed (%s) and nothing was refused for it: remove the line", known, why)
+			t.Errorf("%q is listed (%s), but no operation was refused for it: remove the line", known, why)
 		}
 	}
 	for shape := range r.matrices {
 		if ragged[shape] == "" {
-			t.Errorf("a matrix of %v has sides that are no multiples of 16, and is not listed", shape)
+			t.Errorf("a matrix of %v has sides that are not multiples of 16, but is not listed", shape)
 		}
 	}
 	for shape, why := range ragged {
 		if !r.matrices[shape] {
-			t.Errorf("a matrix of %v is listed (%s) and no model has it: remove the line", shape, why)
+			t.Errorf("a matrix of %v is listed (%s), but no model has it: remove the line", shape, why)
 		}
 	}
 }
 
-var long = flag.Bool("long", false, "every layout of every checkpoint (make long)")
+var long = flag.Bool("long", false, "test every layout of every checkpoint (make long)")
 
 // Every operation of every oracle checkpoint, in every layout that has CUDA kernels, has shapes that a GPU supports,
-// whole and in chunks. With bfloat16 activations the answers equal those of the independent implementation as far as
-// rounding allows.
+// whole and in chunks. With bfloat16 activations the answers equal those of the independent implementation within the
+// limits for rounding.
 func testOracle(t *testing.T, r *refusals) {
 	all := map[string][]string{
 		"deepseek_v32-1": {"bf16", "fp8", "fp8-576"}, "deepseek_v32-fp8-1": {"bf16", "fp8", "fp8-576"},
 		"glm_moe_dsa-1": {"bf16", "fp8", "fp8-576"}, "deepseek_v4-1": {"fp8"}, "deepseek_v41-1": {"fp8"},
 	}
-	if !*long { // models of DeepSeek-V3.2's family have the same operations, so each is tested in one layout
+	if !*long { // models of DeepSeek-V3.2's family use equal operations, so each model is tested in one layout
 		all["deepseek_v32-1"], all["deepseek_v32-fp8-1"], all["glm_moe_dsa-1"] = []string{"bf16"}, []string{"fp8"},
 			[]string{"fp8-576"}
 	}
@@ -171,20 +173,21 @@ func testOracle(t *testing.T, r *refusals) {
 						t.Fatal(err)
 					}
 					for _, c := range report.Cases {
-						// With 8-bit rows without scales, random weights leave no margin in the long case.
+						// With 8-bit rows without scales, random weights give results outside the limits in the long
+						// case.
 						if kv == "fp8-576" && c.Name == "long" {
 							continue
 						}
-						// Every layer of DeepSeek-V4.1 has a learned router, so one of the few states that are
-						// compared after the first layers is routed to another expert. Logits and selections are
-						// still judged.
+						// Every layer of DeepSeek-V4.1 has a learned router, so after the first layers, rounding sends
+						// one of the few compared hidden states to another expert. Logits and selections are still
+						// judged.
 						if name == "deepseek_v41-1" {
 							c.Problems = slices.DeleteFunc(c.Problems, func(p string) bool {
 								return strings.Contains(p, "hidden states after layer 1 ")
 							})
 						}
 						if len(c.Problems) > 0 {
-							t.Errorf("chunks of %d: %s: %v", chunk, c.Name, c.Problems)
+							t.Errorf("chunks of %d, case %s: problems %v", chunk, c.Name, c.Problems)
 						}
 					}
 					atWork(t, dev)
@@ -250,7 +253,7 @@ func testBuiltin(t *testing.T, r *refusals) {
 	cfg := resolve(t, dev, m, "bf16")
 	for i, c := range golden.Cases {
 		if i%4 != 0 {
-			continue // the other prompts give the same result and take half a minute
+			continue // the other prompts test the same code and take half a minute
 		}
 		got := generate(t, m, cfg, c.Prompt, len(c.Output))
 		if !slices.Equal(got, c.Output) {
@@ -260,8 +263,8 @@ func testBuiltin(t *testing.T, r *refusals) {
 	atWork(t, dev)
 }
 
-// A checkpoint with the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU
-// supports, and so does its drafting block.
+// A checkpoint with the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU supports,
+// also in its drafting block.
 func TestReleasedTypes(t *testing.T) {
 	one := 1
 	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
@@ -348,7 +351,8 @@ func TestReleasedTypesOfV41(t *testing.T) {
 		t.Fatal(err)
 	}
 	if drafted := dev.Checked()["ExpertArgs"] - before - target; target != 6 || drafted != 2 {
-		t.Errorf("experts ran %d and %d times, want in six layers and in two stages", target, drafted)
+		t.Errorf("experts ran %d times in layers and %d times in drafting stages, want six layers and two stages",
+			target, drafted)
 	}
 	checkedAll(t, dev, "TableArgs", "EngramArgs", "DualArgs", "HyperHeadArgs")
 }
@@ -390,7 +394,8 @@ func runReleased(t *testing.T, dev *strict.Device, m model.Model) {
 		t.Fatal(err)
 	}
 	if drafted := dev.Checked()["ExpertArgs"] - before - target; target != 3 || drafted == 0 {
-		t.Errorf("experts ran %d and %d times, want in three layers and in the drafting block", target, drafted)
+		t.Errorf("experts ran %d times in layers and %d times in the drafting block, want three layers and one block",
+			target, drafted)
 	}
 }
 
@@ -513,9 +518,9 @@ func TestRefusals(t *testing.T) {
 	} {
 		switch {
 		case c.want == "" && c.err != nil:
-			t.Errorf("%s: refused: %v", c.name, c.err)
+			t.Errorf("%s: refused with error %v", c.name, c.err)
 		case c.want != "" && (c.err == nil || !strings.Contains(c.err.Error(), c.want)):
-			t.Errorf("%s: %v, want %q", c.name, c.err, c.want)
+			t.Errorf("%s: error %v, want %q", c.name, c.err, c.want)
 		}
 	}
 }

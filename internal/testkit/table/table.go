@@ -1,6 +1,6 @@
-// Package table compares what code returns for many inputs with a table in testdata. A table shows every result of a
-// kind, so that a change of any of them is seen, and reviewed as a line of text. To write the tables anew after an
-// intended change, run the package's tests with WRITE_TABLES=1 and read the difference.
+// Package table compares what code returns for many inputs with a table in testdata. A table shows every result of one
+// kind, so that a change of any result is visible and can be reviewed as a changed line of text. To write the tables
+// anew after an intended change, run the package's tests with WRITE_TABLES=1 and read the difference.
 package table
 
 import (
@@ -14,8 +14,8 @@ import (
 
 var fact = regexp.MustCompile(`E\d\d|[a-z0-9]+(?:[-_.:/][a-z0-9]+)+|\d+`)
 
-// Facts returns the names and numbers of a text: of those with digits, dashes or underscores. A table of them does not
-// change with the words around them.
+// Facts returns the words of a text that contain digits, dashes or underscores, such as names and numbers. A table of
+// facts does not change if other words of the text change.
 func Facts(text string) string { return strings.Join(fact.FindAllString(text, -1), " ") }
 
 // Check compares lines with testdata/name.

@@ -1,4 +1,4 @@
-// Package turns compares the times of ways to compute the same on one device, turn by turn.
+// Package turns compares the times of several ways to compute one result on one device, by running them alternately.
 package turns
 
 import (
@@ -17,14 +17,14 @@ import (
 	"sparrow/layout"
 )
 
-// Bench is a benchmark on one device.
+// Bench holds a benchmark and the device on which it runs.
 type Bench struct {
 	*testing.B
 	Dev kernel.Device
 	rng *rand.Rand
 }
 
-// EachDevice runs a benchmark on the CPU and, where there is one, on a GPU.
+// EachDevice runs a benchmark on the CPU and, if the machine has one, on a GPU.
 func EachDevice(b *testing.B, run func(Bench)) {
 	for _, list := range [][]kernel.Backend{cpu.Backends(), op.Backends()} {
 		b.Run(list[0].Hardware, func(b *testing.B) {
@@ -40,10 +40,10 @@ func EachDevice(b *testing.B, run func(Bench)) {
 	}
 }
 
-// On returns the same device in another benchmark.
+// On returns a Bench for another benchmark on this device.
 func (t Bench) On(b *testing.B) Bench { return Bench{b, t.Dev, t.rng} }
 
-// Must fails the benchmark.
+// Must fails the benchmark if err is not nil.
 func (t Bench) Must(err error) {
 	t.Helper()
 	if err != nil {
@@ -51,8 +51,8 @@ func (t Bench) Must(err error) {
 	}
 }
 
-// Fill writes normal values to an activation, float32 on a CPU, bf16 on a GPU: the same to tensors of one shape. Those
-// of a large tensor repeat.
+// Fill writes normally distributed values to an activation tensor, float32 on a CPU, bf16 on a GPU. Tensors of equal
+// shape get equal values; the values of a large tensor repeat.
 func (t Bench) Fill(x kernel.Tensor, size float64) {
 	t.Helper()
 	v, rng := make([]byte, 0, x.Extent()), rand.New(rand.NewPCG(9, 1))
@@ -94,7 +94,7 @@ func (t Bench) Pool(kind layout.Kind, pages, tokens, pageBytes int,
 	return kernel.Pool{Mem: mem, Layout: kind, PageTokens: tokens}
 }
 
-// Values are float32 values of a tensor.
+// Values returns the values of a tensor as float32.
 func (t Bench) Values(x kernel.Tensor) []float32 {
 	t.Helper()
 	b := make([]byte, x.Extent())
@@ -110,7 +110,7 @@ func (t Bench) Values(x kernel.Tensor) []float32 {
 	return out
 }
 
-// Same fails where two results of the same shape are further apart than a share of their size.
+// Same fails the benchmark if the relative L2 difference of two results is more than most.
 func (t Bench) Same(what string, a, b []float32, most float64) {
 	t.Helper()
 	var gap, size float64
@@ -119,18 +119,19 @@ func (t Bench) Same(what string, a, b []float32, most float64) {
 		gap, size = gap+d*d, size+float64(a[i])*float64(a[i])
 	}
 	if !(math.Sqrt(gap) <= most*math.Sqrt(size)) || size == 0 {
-		t.Fatalf("%s: %g away from each other, their size is %g", what, math.Sqrt(gap), math.Sqrt(size))
+		t.Fatalf("%s: the L2 norm of the difference is %g, that of the result %g", what, math.Sqrt(gap),
+			math.Sqrt(size))
 	}
 }
 
 // Form is one way to compute something.
 type Form struct {
 	Name string
-	Run  func() error // enqueues it once
+	Run  func() error // enqueues the computation once
 }
 
-// Time runs forms alternately, so that other load of the machine disturbs all equally, and returns the median time of
-// each.
+// Time runs forms alternately, so that other load of the machine disturbs all forms equally, and returns the median
+// time of each.
 func (t Bench) Time(forms ...Form) []time.Duration {
 	t.Helper()
 	times := make([][]time.Duration, len(forms))
@@ -155,8 +156,8 @@ func (t Bench) Once(f Form) time.Duration {
 	t.Helper()
 	run, each := f.Run, 1
 	if c, ok := t.Dev.(kernel.Capturer); ok {
-		const recorded, launched = 8, 3 // launched is how often run launches the graph
-		t.Must(f.Run())                 // takes the memory that the operations need
+		const recorded, launched = 8, 3 // number of launches in a graph, and number of launches of the graph in a run
+		t.Must(f.Run())                 // allocates the memory that the operations need
 		g, err := c.Capture(func() error {
 			for range recorded {
 				if err := f.Run(); err != nil {
@@ -177,7 +178,7 @@ func (t Bench) Once(f Form) time.Duration {
 	return time.Since(begin) / time.Duration(each)
 }
 
-// Report prints the time of each form in microseconds, and the ratio of the first to the second.
+// Report prints the time of each form in microseconds, and the ratio of the first time to the second.
 func (t Bench) Report(times []time.Duration, forms ...Form) {
 	for i, f := range forms {
 		t.ReportMetric(float64(times[i].Nanoseconds())/1e3, f.Name+"-us")

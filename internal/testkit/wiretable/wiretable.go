@@ -1,5 +1,5 @@
-// Package wiretable writes what becomes of every field of a request's body, with right and wrong values, as lines of a
-// table.
+// Package wiretable decodes a request's body with valid and invalid values in every field, and writes the results as
+// lines of a table.
 package wiretable
 
 import (
@@ -15,29 +15,30 @@ import (
 	"sparrow/internal/wire"
 )
 
-// values are tried in every field.
+// values lists the values that are tried in every field.
 var values = []string{"-1", "0", "1", "3", "0.5", "1e10", `""`, `"x"`, "true", `["x"]`, "[1]", `{"a":1}`}
 
-// An Object is an object inside a body, and the names that it may have.
+// Object is an object inside a body, and the names of the fields that it may have.
 type Object struct {
-	Path  []any // keys and indices from the body to it
+	Path  []any // keys and indices that lead from the body to the object
 	Names []string
-	More  []string // values that are tried in addition
-	Only  []string // values that are tried instead of the usual ones
+	More  []string // values that are tried in addition to the usual values
+	Only  []string // values that are tried in place of the usual values
 }
 
-// At names an object of the fields of a reader.
+// At returns the object at a path, with the names of the fields that a reader knows.
 func At[T any](known wire.Fields[T], path ...any) Object {
 	return Object{Path: path, Names: slices.Sorted(maps.Keys(known))}
 }
 
-// With tries values in addition.
+// With returns the object with additional values to try.
 func (o Object) With(values ...string) Object {
 	o.More = values
 	return o
 }
 
-// Lines has a line for each field: for each value the error, or what is different from the decoded body.
+// Lines returns a line for each field. The line has, for each value, the error or the differences from the decoded body
+// without the value.
 func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), objects ...Object) []string {
 	t.Helper()
 	plain, bad := decode([]byte(body))
@@ -83,7 +84,7 @@ func Lines(t testing.TB, name, body string, decode func([]byte) (any, error), ob
 	return lines
 }
 
-// around returns the body, with a field of an inner object, before and after the field's value.
+// around returns the text of the body before and after the value of the given field of an inner object.
 func around(t testing.TB, body string, path []any, field string) (before, after string) {
 	t.Helper()
 	var whole any
@@ -127,8 +128,7 @@ func difference(base, got map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// flatten lists the leaves of a value by their paths; zeros are left out, also where a pointer has them, which shows
-// as a path of its own.
+// flatten lists the leaves of a value by their paths; zeros are left out; a pointer to a zero is shown as a path.
 func flatten(v any) map[string]string {
 	out := map[string]string{}
 	var walk func(path string, v reflect.Value)
@@ -178,5 +178,5 @@ func flatten(v any) map[string]string {
 	return out
 }
 
-// Text is every leaf of a value that is not zero, by its path.
+// Text returns every leaf of a value that is not zero, with its path.
 func Text(v any) string { return difference(nil, flatten(v)) }

@@ -39,7 +39,7 @@ func main() {
 type source struct {
 	ImportPath, Dir string
 	GoFiles, SFiles []string
-	ImportMap       map[string]string // import paths in the source that mean another path
+	ImportMap       map[string]string // actual import paths by the paths in the source, if they differ
 	Module          *struct{ Main bool }
 	Error           *struct{ Err string }
 }
@@ -70,7 +70,7 @@ func check(dir, platform string, patterns []string) error {
 		} else if err != nil {
 			return fmt.Errorf("platforms: go list: %w", err)
 		}
-		c.check(&s) // dependencies come before those that import them
+		c.check(&s) // dependencies come before the packages that import them
 	}
 	if err := list.Wait(); err != nil {
 		return fmt.Errorf("platforms: go list: %w", err)
@@ -98,7 +98,7 @@ func (c *checker) check(s *source) {
 	}
 	mode := parser.SkipObjectResolution
 	if own {
-		mode |= parser.ParseComments // linked reads them
+		mode |= parser.ParseComments // comments are needed by linked
 	}
 	var files []*ast.File
 	for _, name := range s.GoFiles {
@@ -144,7 +144,7 @@ func linked(fn *ast.FuncDecl) bool {
 	return false
 }
 
-// importer finds packages that were checked before, by the path a package writes.
+// importer finds packages that have already been checked, by the import path in the source.
 type importer struct {
 	c       *checker
 	renamed map[string]string

@@ -63,7 +63,7 @@ func goTest(s *summary, args []string) time.Duration {
 		all, args = []string{"test", "-C", args[1], "-json"}, args[2:]
 	}
 	cmd := exec.Command("go", append(all, args...)...)
-	if slices.Contains(args, "-race") { // the race detector is C code
+	if slices.Contains(args, "-race") { // the race detector is C code, so cgo must be enabled
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	}
 	out, err := cmd.StdoutPipe()
@@ -76,7 +76,7 @@ func goTest(s *summary, args []string) time.Duration {
 		return 0
 	}
 	failed := s.read(out)
-	_, _ = io.Copy(io.Discard, out) // a reader that stopped must not stop the tests
+	_, _ = io.Copy(io.Discard, out) // a closed reader must not stop the tests
 	err = cmd.Wait()
 	var status *exec.ExitError
 	if err != nil && (!failed || !errors.As(err, &status)) {

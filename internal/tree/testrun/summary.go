@@ -16,7 +16,7 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of what is built
+	ImportPath string // path of the package that is built
 	Test       string
 	Output     string
 	Elapsed    float64 // seconds
@@ -28,7 +28,7 @@ type summary struct {
 	out      io.Writer
 	packages int
 	passed   int
-	skipped  map[string]int // by reason
+	skipped  map[string]int // number of skipped tests by reason
 	failed   []string
 }
 
@@ -36,7 +36,7 @@ func newSummary(out io.Writer) *summary { return &summary{out: out, skipped: map
 
 // read reads the events of one run until its end and reports whether a test, a package or a build failed.
 func (s *summary) read(from io.Reader) (failed bool) {
-	printed := map[event]*strings.Builder{} // by package and test: output of a test that has not ended
+	printed := map[event]*strings.Builder{} // output of tests that have not ended, by package and test
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadString('\n')
@@ -54,7 +54,7 @@ func (s *summary) read(from io.Reader) (failed bool) {
 	}
 }
 
-// take notes an event and reports whether it is a failure.
+// take processes an event and reports whether it is a failure.
 func (s *summary) take(e event, printed map[event]*strings.Builder) (failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *summary) take(e event, printed map[event]*strings.Builder) (failed bool
 		return true
 	case e.Action == "fail":
 		s.failed = append(s.failed, e.Package)
-		for k, running := range printed { // of tests that a panic or the time limit ended
+		for k, running := range printed { // tests that ended by a panic or the time limit
 			if k.Package == e.Package {
 				fmt.Fprint(s.out, running.String())
 				delete(printed, k)
@@ -102,7 +102,7 @@ func (s *summary) take(e event, printed map[event]*strings.Builder) (failed bool
 		s.passed++
 	case e.Action == "pass":
 		s.packages++
-		fmt.Fprint(s.out, lastLine(said)) // ok, name and time
+		fmt.Fprint(s.out, lastLine(said)) // the line with ok, name and time
 	}
 	return false
 }
@@ -128,11 +128,11 @@ func (s *summary) broken(err error) {
 	s.failed = append(s.failed, err.Error())
 }
 
-// skipLine is where and why a test was skipped.
+// skipLine matches the line that states where and why a test was skipped.
 var skipLine = regexp.MustCompile(`(?m)^\s*\S+\.go:\d+: (.+)$`)
 
-// reason returns why a test was skipped, up to a colon: the rest distinguishes tests that were skipped for the same
-// reason.
+// reason returns the reason why a test was skipped, up to a colon: the text after it distinguishes tests that were
+// skipped for the same reason.
 func reason(said string) string {
 	found := skipLine.FindAllStringSubmatch(said, -1)
 	if found == nil {
@@ -147,7 +147,8 @@ func lastLine(text string) string {
 	return lines[len(lines)-2]
 }
 
-// end prints the skipped tests and, in the last line, whether everything passed, which it also returns.
+// end prints the skipped tests and, in the last line, whether everything passed. It returns whether everything
+// passed.
 func (s *summary) end() bool {
 	all := 0
 	for _, n := range s.skipped {

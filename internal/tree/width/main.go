@@ -1,4 +1,4 @@
-// Command width fails where a hand-written line of the tree is longer than 120 columns. A tab counts as four columns.
+// Command width fails if a hand-written line of the tree is longer than 120 columns. A tab counts as four columns.
 // It does not check generated files, testdata, tables and code blocks of Markdown, and long lines inside a raw string
 // of Go, because a line break would change them.
 package main
@@ -34,7 +34,7 @@ func main() {
 		}
 		text, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, but still in the index
+			continue // the file was deleted, but is still in the index
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "width:", err)
@@ -73,7 +73,7 @@ func checked(name string) bool {
 
 // A longLine is one line over the limit.
 type longLine struct {
-	number  int // from 1
+	number  int // line number, from 1
 	columns int
 }
 

@@ -8,13 +8,13 @@ import (
 // Go's assembler has no mnemonics for AMX and AVX-512 BF16. The functions below
 // encode the few that are used; a test compares them with GNU as.
 
-// instruction is an encoded instruction and how GNU as writes it.
+// instruction is an encoded instruction, with its text in the syntax of GNU as.
 type instruction struct {
 	text  string
 	bytes []byte
 }
 
-// emit writes the bytes with the instruction as a comment.
+// emit writes the bytes of an instruction, with its text as a comment.
 func (e *emitter) emit(i instruction) {
 	var s strings.Builder
 	for _, b := range i.bytes {
@@ -36,8 +36,8 @@ func gnu(reg string) string {
 	return "%" + strings.ToLower(reg)
 }
 
-// memory is the operand disp(base)(index*1). Tile instructions read index as
-// the distance between rows; without one it is left out.
+// memory is the operand disp(base)(index*1). Tile instructions use index as the distance between rows in bytes; memory
+// without index omits it.
 type memory struct {
 	base, index string
 	disp        int
@@ -57,7 +57,7 @@ func (m memory) String() string {
 	return fmt.Sprintf("%s(%s,%s,1)", d, gnu(m.base), gnu(m.index))
 }
 
-// Prefixes that a VEX or EVEX encoding folds into two bits.
+// Prefixes that a VEX or EVEX encoding represents in two bits.
 const (
 	ppNone = iota
 	pp66
@@ -85,7 +85,7 @@ func (m memory) address(reg int) []byte {
 	}
 	out := []byte{byte(mod<<6 | (reg&7)<<3 | base&7)}
 	if m.index != "" || base&7 == 4 {
-		index := 4 // none
+		index := 4 // no index
 		if m.index != "" {
 			index = gpr[m.index]
 		}
@@ -102,7 +102,7 @@ func (m memory) indexNumber() int {
 	return gpr[m.index]
 }
 
-// overMemory returns an instruction of the map 0F38 with one tile, or none, and memory.
+// overMemory returns an instruction of the map 0F38 with memory and one tile; tile 0 stands for none.
 func overMemory(pp, opcode, tile int, m memory) []byte {
 	out := append(vex(pp, 0, 0, m.indexNumber(), gpr[m.base]), byte(opcode))
 	return append(out, m.address(tile)...)
@@ -128,7 +128,7 @@ func tileload(m memory, t int) instruction {
 	return instruction{fmt.Sprintf("tileloadd %v,%%tmm%d", m, t), overMemory(ppF2, 0x4B, t, m)}
 }
 
-// tileloadOnce is tileload with the hint that the data is not needed again.
+// tileloadOnce is tileload with the hint that the data will not be read again.
 func tileloadOnce(m memory, t int) instruction {
 	return instruction{fmt.Sprintf("tileloaddt1 %v,%%tmm%d", m, t), overMemory(pp66, 0x4B, t, m)}
 }
@@ -153,8 +153,7 @@ func evex(pp, opcode, dst, first, second int) []byte {
 	return []byte{0x62, byte(p0), byte(p1), byte(p2), byte(opcode), byte(0xC0 | (dst&7)<<3 | second&7)}
 }
 
-// narrowPair rounds two registers of float32 to one of bfloat16: low into the
-// lower half.
+// narrowPair rounds two registers of float32 to one register of bfloat16; low goes to the lower half.
 func narrowPair(low, high, dst int) instruction {
 	return instruction{fmt.Sprintf("vcvtne2ps2bf16 %%zmm%d,%%zmm%d,%%zmm%d", low, high, dst),
 		evex(ppF2, 0x72, dst, high, low)}

@@ -43,7 +43,7 @@ func encodings() []instruction {
 	return all
 }
 
-// Every instruction has the encoding that GNU as produced, which testdata/amx.txt holds.
+// Every instruction has the encoding that GNU as produced; testdata/amx.txt holds these encodings.
 func TestEncodingsAreThoseOfGNU(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "amx.txt"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestEncodingsAreThoseOfGNU(t *testing.T) {
 	}
 }
 
-// If GNU as is installed, encodings are compared with its output, from which the golden file was made.
+// If GNU as is installed, encodings are compared with its output. The golden file was made from such output.
 func TestEncodingsAgainstTheAssemblerOfThisMachine(t *testing.T) {
 	as, err := exec.LookPath("as")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type blockDot struct {
 	*emitter
 	f    blockFormat
-	rows int // of x
+	rows int // rows of x
 }
 
 func (k *blockDot) write() {
@@ -61,8 +61,7 @@ func (k *blockDot) write() {
 	k.store()
 }
 
-// results sets the initial sums: zero, or the results of the previous blocks, in y, if a row is multiplied in several
-// calls.
+// results sets the initial sums: zero, or the results of earlier blocks in y if a row is multiplied in several calls.
 func (k *blockDot) results() {
 	if k.f.plain() {
 		k.op("MOVQ blockArgs_y(AX), R9")
@@ -104,7 +103,7 @@ func (k *blockDot) store() {
 	k.ret()
 }
 
-// of returns an address of row i of x.
+// of returns the address of row i of x.
 func (k *blockDot) of(base string, disp, i int) string {
 	return spaced(base, "R14", "R15", "", disp, i)
 }
@@ -124,7 +123,7 @@ func (k *blockDot) lanes(i int) int {
 	return 1
 }
 
-// trees returns the trees of sums, or of minimums.
+// trees returns the trees that add up sums or, with mins, minimums.
 func (k *blockDot) trees(mins bool) []tree {
 	if k.rows == 1 {
 		first := 18
@@ -144,7 +143,7 @@ func (k *blockDot) trees(mins bool) []tree {
 	return list
 }
 
-// order returns the r-th row of weights: trees in memory take the last row first.
+// order returns the weight row that is processed in step r: trees in memory need the last row first.
 func (k *blockDot) order(r int) int {
 	if k.rows > 1 {
 		return 15 - r
@@ -155,7 +154,7 @@ func (k *blockDot) order(r int) int {
 // pairScales is the offset from R12 of the scales of a pair of blocks of sixteen rows.
 const pairScales = 4096
 
-// pair adds a pair of blocks of 32.
+// pair multiplies a pair of blocks of 32.
 func (k *blockDot) pair() {
 	trees, nibbles := k.trees(false), slices.Contains(nibbleFormats, k.f)
 	if nibbles && !k.f.m() {
@@ -163,7 +162,7 @@ func (k *blockDot) pair() {
 	}
 	for r := range 16 {
 		k.blockRow(k.f, k.order(r))
-		// Copies of scales: a gather takes longer.
+		// The scales are copied one by one, because a gather takes longer.
 		k.op(`
 			MOVL (R8), R9
 			MOVL (R8)(DX*1), R10
@@ -195,7 +194,7 @@ func (k *blockDot) pair() {
 				VCVTDQ2PS Z5, Z4
 				VMULPS.BCST %s, Z2, Z5
 				VFMADD231PS Z5, Z4, Z%d`, k.of("DI", 4*b, i), 16+i)
-			if nibbles { // m, which is zero where there is none
+			if nibbles { // m, which is zero if the format has none
 				k.op(`
 					VMULPS.BCST %s, Z6, Z5
 					VFMADD231PS Z5, Z7, Z%d`, k.of("DI", 4*b, i), 16+i)
@@ -208,7 +207,7 @@ func (k *blockDot) pair() {
 		ADDQ $8, CX`)
 }
 
-// super adds a block of 256.
+// super multiplies a block of 256.
 func (k *blockDot) super() {
 	sums, mins := k.trees(false), k.trees(true)
 	for r := range 16 {
@@ -217,7 +216,7 @@ func (k *blockDot) super() {
 		for i := range k.rows {
 			z := k.lanes(i)
 			k.zero(z)
-			if k.f.offset > 0 { // the amount by which values are too large
+			if k.f.offset > 0 { // the amount by which values are raised
 				k.op(`
 					VPMADDWD %s, Y0, Y2
 					VPSLLD $%d, Y2, Y2
@@ -226,7 +225,7 @@ func (k *blockDot) super() {
 		}
 		k.quarters(k.f, 2, func(q, z int) {
 			k.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
-			if k.f == plainSigned { // the unsigned factor is the magnitude of the weight; x takes its sign
+			if k.f == plainSigned { // the unsigned factor is the magnitude of the weight; x gets the sign of the weight
 				k.op(`
 					VPMOVB2M Z%d, K2
 					VPABSB Z%d, Z%d`, z, z, z)
@@ -284,9 +283,9 @@ func (k *blockDot) super() {
 		ADDQ $32, CX`)
 }
 
-// tree adds the lanes of sixteen registers, one after the other: partial results of 1, 2, 4 and 8 of them are kept in
-// registers from first on, or in memory at byte first of R12. Where pair is set the lower and the upper half of the
-// lanes are two results. The later of two partial results is on the left in memory, and on the right in registers.
+// tree adds up the lanes of sixteen registers, one after the other. Partial results of 1, 2, 4 and 8 registers are kept
+// in registers, starting at first, or in memory at byte first of R12. If pair is set, the lower and the upper half of
+// the lanes are two results. The later of two partial results is on the left in memory, and on the right in registers.
 type tree struct {
 	*emitter
 	first  int
@@ -294,7 +293,7 @@ type tree struct {
 	memory bool
 }
 
-// slot returns the place of partial result i.
+// slot returns the operand of partial result i.
 func (t tree) slot(i int) string {
 	if t.memory {
 		return fmt.Sprintf("%d(R12)", t.first+64*i)
@@ -302,11 +301,11 @@ func (t tree) slot(i int) string {
 	return fmt.Sprintf("Z%d", t.first+i)
 }
 
-// keep moves register z to a slot, load begins to move it from there.
+// keep moves register z to a slot; load returns the start of an instruction that moves a slot to a register.
 func (t tree) keep(z, slot int)  { t.op("VMOVDQA64 Z%d, %s", z, t.slot(slot)) }
 func (t tree) load(i int) string { return "VMOVDQA64 " + t.slot(i) }
 
-// add takes the lanes of register z, the r-th; z and Z10, Z11 are used.
+// add adds the lanes of register z, the r-th register, to the tree. It overwrites z, Z10 and Z11.
 func (t tree) add(r, z int) {
 	level := 0
 	for ; r>>level&1 == 1; level++ {
@@ -320,10 +319,10 @@ func (t tree) add(r, z int) {
 	}
 }
 
-// out returns the register of a result.
+// out returns the register of result i.
 func (t tree) out(i int) int { return t.first + i }
 
-// merge adds the stored partial result of a level to the one in z.
+// merge adds the stored partial result of a level to register z.
 func (t tree) merge(level, z int) {
 	first, second := "", ""
 	switch level {

@@ -61,7 +61,7 @@ func (e *emitter) emitDot2(f blockFormat) {
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
 		VMOVDQU blockNibble<>(SB), Y15`)
-	if f.plain() { // the results of the previous blocks
+	if f.plain() { // starts with the results of earlier blocks
 		e.op(`
 			MOVQ blockArgs_y(AX), R9
 			VMOVUPS (R9), Y0`)
@@ -132,9 +132,9 @@ func (e *emitter) emitDot2(f blockFormat) {
 	e.ret()
 }
 
-// dot2Block leaves the products of a block of 32 in the lanes of Y11.
+// dot2Block writes the products of a block of 32 to the lanes of Y11.
 func (e *emitter) dot2Block(f blockFormat) {
-	if f == q80 || f == plain32 { // the unsigned factor is the magnitude of the weight; x takes its sign
+	if f == q80 || f == plain32 { // the unsigned factor is the magnitude of the weight; x gets the sign of the weight
 		e.op(`
 			VMOVDQU %d(R8), Y9
 			VMOVDQU (SI), Y10
@@ -156,7 +156,7 @@ func (e *emitter) dot2Block(f blockFormat) {
 	e.op("VPMADDWD ones2<>(SB), Y11, Y11")
 }
 
-// dot2Q4K leaves the products of a block in the lanes of Y11, and those of minimums and sums of x in Y9.
+// dot2Q4K writes the products of a block to the lanes of Y11, and the products of minimums and sums of x to Y9.
 func (e *emitter) dot2Q4K() {
 	e.scalesOf(q4k, 9)
 	e.op("VPXOR Y11, Y11, Y11")
@@ -182,11 +182,11 @@ func (e *emitter) dot2Q4K() {
 		VPMADDWD (CX), Y9, Y9`)
 }
 
-// dot2Q6K leaves the products of a block in the lanes of Y11.
+// dot2Q6K writes the products of a block to the lanes of Y11.
 func (e *emitter) dot2Q6K() {
-	const high, low = 6, 7 // and 8: the lower bits of the first and second 32 values
+	const high, low = 6, 7 // high to high+2: lower bits of the first and second 32 values
 	e.scalesOf(q6k, 9)
-	e.op("VPMADDWD (CX), Y9, Y12") // values are 32 too large
+	e.op("VPMADDWD (CX), Y9, Y12") // values are raised by 32
 	e.op(`
 		VPSLLD $5, Y12, Y12
 		VPXOR Y11, Y11, Y11
@@ -203,7 +203,7 @@ func (e *emitter) dot2Q6K() {
 				e.op("VPSRLW $4, Y%d, Y%d", l, l)
 			}
 			e.op("VPAND Y15, Y%d, Y12", l)
-			switch shift := 4 - 2*part; { // the two bits of this part to bits 4 and 5
+			switch shift := 4 - 2*part; { // moves the two bits of this part to bits 4 and 5
 			case shift > 0:
 				e.op("VPSLLW $%d, Y%d, Y13", shift, high)
 			case shift == 0:
@@ -222,7 +222,7 @@ func (e *emitter) dot2Q6K() {
 	}
 }
 
-// dot2Plain leaves the products of a plain block in the lanes of Y11.
+// dot2Plain writes the products of a plain block to the lanes of Y11.
 func (e *emitter) dot2Plain(f blockFormat) {
 	e.scalesOf(f, 9)
 	e.op("VPXOR Y11, Y11, Y11")
@@ -253,8 +253,8 @@ func (e *emitter) dot2Plain(f blockFormat) {
 	}
 }
 
-// addLanes2 takes the lanes of register z, those of the r-th of eight rows, into a tree as that of AVX-512; its partial
-// results are in registers from first on, and at the end the sums of all rows are in first.
+// addLanes2 adds the lanes of register z, which belong to the r-th of eight rows, to a tree as for AVX-512. Its partial
+// results are in registers from first on; in the end register first has the sums of all rows.
 func (e *emitter) addLanes2(r, z, first int) {
 	level := 0
 	for ; r>>level&1 == 1; level++ {
@@ -273,7 +273,7 @@ func (e *emitter) addLanes2(r, z, first int) {
 	e.op("VMOVDQA Y%d, Y%d", z, first+level%3)
 }
 
-// halves2 leaves the float16 numbers in the lower or upper words of Y1 in register z.
+// halves2 converts the float16 numbers in the lower or upper words of Y1 to float32 in register z.
 func (e *emitter) halves2(words string, z int) {
 	e.list(`
 		VPSHUFB {words}<>(SB), Y1, Y{z}
@@ -286,7 +286,7 @@ func (e *emitter) scale2Block(f blockFormat) {
 		e.op(`
 			VPAND byte2<>(SB), Y1, Y1
 			VMOVDQU two2<>(SB), Y9
-			VPCMPGTD Y1, Y9, Y9`) // below two: 2^-128 and 2^-127, which are subnormal
+			VPCMPGTD Y1, Y9, Y9`) // codes 0 and 1 are 2^-128 and 2^-127, which are subnormal
 		e.op(`
 			VMOVDQU subnormal2<>(SB), Y10
 			VPSLLVD Y1, Y10, Y10

@@ -27,18 +27,18 @@ import (
 //	Z20 ... Z23 which bits of signs are a plane's   Z24, Z25 values of levels   Z26 lookup   Z28 ... Z31 found
 type gridFormat struct {
 	name   string
-	bytes  int // of a block
-	points int // of the grid
+	bytes  int // bytes of a block
+	points int // points of the grid
 	quads  bool
 	levels []int
-	times  float32 // the factor of d
-	// indices leaves the indices in the words of Z1; bits names the seventh bit of an index and the bits above it. The
+	times  float32 // factor of d
+	// indices writes the indices to the words of Z1; bits names the seventh bit of an index and the bits above it. The
 	// 64 bytes from byte 2 on are in Z0.
 	indices func(k *gridDot)
 	bits    [3]string
-	// signs leaves the signs of octet w in both bytes of word w of a register.
+	// signs writes the signs of octet w to both bytes of word w of a register.
 	signs func(k *gridDot, to int)
-	// scales leaves the scales of sixteen values in the dwords of a register.
+	// scales writes the scales of sixteen values to the dwords of a register.
 	scales func(k *gridDot, to int)
 }
 
@@ -47,10 +47,10 @@ type gridDot struct {
 	f *gridFormat
 }
 
-// found names the registers of a block that was looked up: levels (of quads in two registers), signs and scales.
+// found has the registers of a block after its lookup: levels (for quads in two registers), signs and scales.
 type found struct{ low, high, signs, scales int }
 
-// The registers of every other row.
+// Even and odd rows use different registers.
 var founds = [2]found{{2, 4, 3, 6}, {28, 29, 30, 31}}
 
 // Registers of the products.
@@ -111,7 +111,7 @@ func (e *emitter) bytesTable(name string, n int, at func(i int) int) {
 
 func (e *emitter) gridData() {
 	e.bytesTable("gridIndices", 16, func(i int) int { return i/8*8 + i%8/2 })
-	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // where seven bits of the four are
+	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // positions of seven bits in the four bytes
 	e.bytesTable("gridSevens", 16, func(i int) int { return i/8*8 + sevens[i%8] })
 	e.bytesTable("gridSevensUpper", 16, func(i int) int { return i/8*8 + 4 + sevens[i%8] })
 	shifts := [8]int{0, 0, 7, 0, 6, 0, 5, 0}
@@ -183,7 +183,7 @@ func (k *gridDot) write() {
 	k.emit(k.lines(func() { k.decode(0, founds[0]) }))
 	loop, more := k.label("loop"), k.label("more")
 	k.at(loop)
-	// After the last row comes the first of the next step, or the same again.
+	// After the last row comes the first row of the next step, or the first row of this step again.
 	k.op(`
 		MOVQ blockArgs_rows(AX), R9
 		CMPQ blockArgs_steps(AX), $1
@@ -196,7 +196,7 @@ func (k *gridDot) write() {
 		MOVQ R12, R15
 		LEAQ 256(R12), DX
 		MOVQ $4, blockArgs_count(AX)`)
-	// Four rows at a time: the code of sixteen would not fit into the cache of decoded instructions.
+	// Four rows at a time: the code for sixteen rows would not fit into the cache of decoded instructions.
 	k.loop("rows", "blockArgs_count(AX)", func() {
 		for r := range 4 {
 			k.op(`
@@ -267,7 +267,7 @@ func (k *gridDot) store() {
 	k.ret()
 }
 
-// lines returns the instructions that body writes.
+// lines removes the instructions that body writes from the output and returns them.
 func (k *gridDot) lines(body func()) []string {
 	from := k.Len()
 	body()
@@ -276,7 +276,7 @@ func (k *gridDot) lines(body func()) []string {
 	return strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// emit writes instructions of several lists, which do not depend on each other, in turn.
+// emit writes the instructions of several lists, which do not depend on each other, alternately.
 func (k *gridDot) emit(lists ...[]string) {
 	total := 0
 	for _, l := range lists {
@@ -285,7 +285,7 @@ func (k *gridDot) emit(lists ...[]string) {
 	done := make([]int, len(lists))
 	for range total {
 		next := -1
-		for i, l := range lists { // the list of which the smallest share is written
+		for i, l := range lists { // the list of which the smallest part is written
 			if done[i] < len(l) && (next < 0 || done[i]*len(lists[next]) < done[next]*len(l)) {
 				next = i
 			}
@@ -295,7 +295,7 @@ func (k *gridDot) emit(lists ...[]string) {
 	}
 }
 
-// decode looks up the block at R8. Its d becomes the r-th from DX on, where that is not negative.
+// decode looks up the block at R8. If r is not negative, it writes the block's d to entry r from DX on.
 func (k *gridDot) decode(r int, to found) {
 	for at := 0; at < k.f.bytes; at += 64 {
 		k.op("PREFETCHT0 %d(R8)(R13*1)", at)
@@ -374,7 +374,7 @@ func (k *gridDot) constants() {
 	k.zero(gridZero)
 }
 
-// values leaves the magnitudes of plane q in gridW, and the mask of negative values in mask 6 + q%2.
+// values writes the magnitudes of plane q to gridW, and the mask of negative values to mask 6 + q%2.
 func (k *gridDot) values(q int, from found) {
 	levels, values := []int{from.low, from.high}[q/2], gridLevels
 	switch {
@@ -387,7 +387,7 @@ func (k *gridDot) values(q int, from found) {
 	k.op("VPTESTMB Z%d, Z%d, K%d", gridSigns+q, from.signs, 6+q%2)
 }
 
-// products leaves the scaled products of a block in the lanes of gridSum.
+// products writes the scaled products of a block to the lanes of gridSum.
 func (k *gridDot) products(from found) {
 	sums := []int{gridSum, gridOther}
 	for _, z := range sums {
@@ -404,7 +404,8 @@ func (k *gridDot) products(from found) {
 		VPMULLD Z{scales}, Z{gridSum}, Z{gridSum}`, "gridOther", gridOther, "gridSum", gridSum, "scales", from.scales)
 }
 
-// quadLevels leaves planes 0 and 1 of levels in the nibbles of one register, 2 and 3 in those of another.
+// quadLevels writes the levels of planes 0 and 1 to the nibbles of one register, and those of planes 2 and 3 to
+// another.
 func (k *gridDot) quadLevels(to found) {
 	if k.f.points > 256 { // the ninth bits of indices
 		k.op(`
@@ -431,8 +432,8 @@ func (k *gridDot) quadLevels(to found) {
 	k.op("VMOVDQA64 Z1, Z%d", to.low)
 }
 
-// lookup finds the words of the tables for the indices in Z1; Z5, Z7, Z26, Z27 and K1, K2, K5 are used. bits name the
-// bits of an index from the seventh on, or a mask that has them.
+// lookup writes the table words for the indices in Z1 to a register. It overwrites Z5, Z7, Z26, Z27 and K1, K2, K5.
+// bits names the bits of an index from the seventh on, or a mask that has them.
 func (k *gridDot) lookup(to int, bits [3]string) {
 	pairs := k.f.points / 64
 	masks := [3]string{"K1", "K2", "K5"}
@@ -472,7 +473,7 @@ func (k *gridDot) shuffle(table string, z, to int) {
 	k.op("VPSHUFB Z%d, Z%d, Z%d", to, z, to)
 }
 
-// sevens takes four signs of seven bits apart, whose bytes are in the words of register z.
+// sevens separates four codes of seven signs, whose bytes are in the words of register z.
 func (k *gridDot) sevens(z int) {
 	k.op(`
 		VBROADCASTI32X4 gridShifts<>(SB), Z5
@@ -481,7 +482,7 @@ func (k *gridDot) sevens(z int) {
 	k.parity(z)
 }
 
-// parity adds the eighth sign to the seven in each word of register z, so that an even number is set.
+// parity sets the eighth sign of each word of register z, so that the number of signs is even.
 func (k *gridDot) parity(z int) {
 	k.op(`
 		VPSRLW $4, Z%d, Z5
@@ -492,14 +493,14 @@ func (k *gridDot) parity(z int) {
 	k.twice(z)
 }
 
-// twice copies the lower byte of each word of register z to the upper one.
+// twice copies the lower byte of each word of register z to its upper byte.
 func (k *gridDot) twice(z int) {
 	k.op(`
 		VPBROADCASTD gridTwice<>(SB), Z5
 		VPMULLW Z5, Z%d, Z%d`, z, z)
 }
 
-// scalesAbove makes scales of the upper four bits of the even or odd dwords of Z0: 2s+1.
+// scalesAbove computes scales, 2s+1, from the upper four bits of the even or odd dwords of Z0.
 func (k *gridDot) scalesAbove(order, to int) {
 	k.list(`
 		VPSHUFD ${order}, Z0, Z{to}
@@ -507,7 +508,7 @@ func (k *gridDot) scalesAbove(order, to int) {
 		VPORD.BCST gridOne<>(SB), Z{to}, Z{to}`, "order", order, "to", to)
 }
 
-// scalesNibbles makes sixteen scales of the nibbles of eight bytes: 2s+1.
+// scalesNibbles computes sixteen scales, 2s+1, from the nibbles of eight bytes.
 func (k *gridDot) scalesNibbles(at, to int) {
 	k.list(`
 		VPMOVZXBQ {at}(R8), Z{to}

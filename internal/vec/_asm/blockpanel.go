@@ -38,7 +38,7 @@ func (e *emitter) emitPanelDots() {
 	for _, runs := range []int{16, 8, 1} {
 		for _, mins := range []bool{false, true} {
 			for _, rows := range []int{8, 4} {
-				if runs < 16 || !mins { // no format needs it: codes of Q2_K are multiplied by their scales
+				if runs < 16 || !mins { // no format needs this kernel: codes of Q2_K are multiplied by their scales
 					e.emitPanelDot(runs, mins, rows)
 				}
 			}
@@ -95,7 +95,7 @@ func (e *emitter) emitPlainPanel() {
 		e.op("VMOVDQU64 Z%d, %d(DI)", column[i], panelPairs+64*i)
 	}
 	e.at(done)
-	// Planes, where a register is every fourth dword, or codes in order.
+	// In planes, a register has every fourth dword; otherwise codes are in order.
 	planes, multiplied := e.label("planes"), e.label("multiplied")
 	codes := func(apart, next int) {
 		e.op("MOVQ $4, CX")
@@ -123,7 +123,7 @@ func (e *emitter) emitPlainPanel() {
 	e.op(`
 		CMPQ plainPanelArgs_times(AX), $0
 		JE %s`, end)
-	// Codes times their scales are still bytes.
+	// Codes times their scales still fit in bytes.
 	e.op(`
 		MOVQ plainPanelArgs_panel(AX), DI
 		LEAQ %d(DI), SI
@@ -173,7 +173,7 @@ func (e *emitter) emitRecords() {
 		e.op(`
 			VMOVDQU (DX), Y4
 			VMOVDQU Y4, %d(DI)
-			VMOVDQU (R8), Y4`, recordSums) // of which blocks of 256 need one
+			VMOVDQU (R8), Y4`, recordSums) // a block of 256 has only one
 		e.op(`
 			VMOVDQU Y4, %d(DI)
 			ADDQ $256, SI
@@ -184,7 +184,7 @@ func (e *emitter) emitRecords() {
 	e.ret()
 }
 
-// emitPanelDot writes the kernel of some rows of x by a panel with so many scales of a row.
+// emitPanelDot writes the kernel that multiplies rows of x by a panel with the given number of scales of a row.
 //
 //	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
 //	CX runs left
@@ -279,7 +279,7 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 	e.ret()
 }
 
-// Of a panel of a pair of blocks.
+// Bytes in a panel of a pair of blocks.
 const pairD, pairM, pairBytes = 1024, 1152, 1280
 
 // emitPairPanel writes the kernel that makes panels of pairs of blocks of 32.
@@ -327,7 +327,7 @@ func (e *emitter) emitPairPanel(f blockFormat) {
 	e.ret()
 }
 
-// emitPairDot writes the kernel of some rows of x by panels of pairs.
+// emitPairDot writes the kernel that multiplies rows of x by panels of pairs.
 //
 //	AX arguments   R8 panels   SI records   DI results   R9 a panel   R10 codes of x
 //	R11 its sums and scales   CX pairs left

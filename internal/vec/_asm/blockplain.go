@@ -21,7 +21,7 @@ var (
 
 var plainFormats = []blockFormat{plain32, plainRaised, plainMins, plainSigned}
 
-// Of a plain block of 256.
+// Byte offsets in a plain block of 256.
 const (
 	plainScales, plainLeast, plainD, plainSigns = 256, 288, 320, 352
 	plainBytes                                  = 384
@@ -47,7 +47,7 @@ func (e *emitter) emitUnpack() {
 	u.blocks("Q3K", 110, plainRaised, u.q3k)
 	u.blocks("Q5K", 176, plainMins, u.q5k)
 	u.blocks("IQ4XS", 136, plainSigned, u.iq4xs)
-	if u.wide() { // for panels
+	if u.wide() { // 32 bytes at a time, for panels
 		u.blocks("Q4K", 144, plainMins, u.q4k)
 		u.blocks("Q6K", 210, plainRaised, u.q6k)
 	}
@@ -100,11 +100,11 @@ func (u unpacker) data() {
 	u.bytesTable("unpackParity", 32, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
 	u.bytesTable("unpackHalves", 32, func(i int) int { return i / 16 * 4 * (1 - min(1, i%4)) })
 	u.bytesTable("unpackPairs", 32, func(i int) int { return i / 4 * 2 * (1 - min(1, i%4)) }) // 0, 2, 4, 6, 8 ...
-	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // of four words each two
+	u.bytesTable("unpackTwice", 32, func(i int) int { return i%16/4*2 + i%2 })                // four words, each twice
 	u.bytesTable("unpackTwiceMore", 32, func(i int) int { return 8 + i%16/4*2 + i%2 })
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 	u.bytesTable("unpackIQ4", 32, func(i int) int { return values[i%16] })
-	// Of four octets, by four bits.
+	// Deltas of four octets, indexed by four bits.
 	u.bytesTable("unpackDeltas", 16*32, func(i int) int { return 65 - i/32>>(i%32/8)&1*2 })
 	for n, power := range []int{1, 3, 9, 27, 81} {
 		same(fmt.Sprintf("unpackPower%d", n), uint32(power)*0x00010001)
@@ -151,10 +151,10 @@ func (u unpacker) blocks(name string, bytes int, to blockFormat, body func()) {
 
 func (u unpacker) load(name string, y int) { u.op("VMOVDQU %s<>(SB), Y%d", name, y) }
 
-// store writes 32 codes.
+// store writes 32 codes to the plain block.
 func (u unpacker) store(y, at int) { u.op("VMOVDQU Y%d, %d(DI)", y, at) }
 
-// scale writes d, the float16 at a byte, times a constant where there is one.
+// scale writes d, the float16 at a byte, times a constant if one is given.
 func (u unpacker) scale(at int, times string) {
 	u.op(`
 		VPBROADCASTW %d(R8), X0
@@ -169,7 +169,7 @@ func (u unpacker) scaled(times string) {
 	u.op("VMOVSS X0, %d(DI)", plainD)
 }
 
-// pairs writes eight dwords as sixteen words, each twice.
+// pairs writes the eight dwords of register y as sixteen words, each value twice.
 func (u unpacker) pairs(y int) {
 	u.list(`
 		VPSLLD $16, Y{y}, Y7
@@ -177,7 +177,7 @@ func (u unpacker) pairs(y int) {
 		VMOVDQU Y{y}, {plainScales}(DI)`, "y", y, "plainScales", plainScales)
 }
 
-// odd makes 2s+1 of the words of register y, which are below 2^14.
+// odd replaces the words s of register y, which are below 2^14, by 2s+1.
 func (u unpacker) odd(y int) {
 	u.list(`
 		VPADDW Y{y}, Y{y}, Y{y}
@@ -189,7 +189,7 @@ func (u unpacker) scalesOne() {
 	u.op("VMOVDQU Y0, %d(DI)", plainScales)
 }
 
-// crumbs calls use with the 2-bit values of 64 bytes in registers: 32 at a time, in order.
+// crumbs calls use with the 2-bit values of 64 bytes: 32 values at a time, in order.
 func (u unpacker) crumbs(from int, use func(i, y int)) {
 	for g := range 2 {
 		u.op("VMOVDQU %d(R8), Y0", from+32*g)
@@ -251,7 +251,8 @@ func (u unpacker) q3k() {
 	})
 }
 
-// shift moves the bits of register y to the left into another.
+// shift shifts the bits of register y to the left, or to the right if left is negative, and writes them to another
+// register.
 func (u unpacker) shift(y, to, left int) {
 	switch {
 	case left > 0:
@@ -290,7 +291,7 @@ func (u unpacker) q4k() {
 	}
 }
 
-// q6k: values are 32 too large, and 32 more make 64.
+// q6k unpacks Q6_K: values are raised by 32, and by a further 32 to be raised by 64.
 func (u unpacker) q6k() {
 	u.op(`
 		VPMOVSXBW 192(R8), Y0
@@ -337,7 +338,8 @@ func (u unpacker) q5k() {
 	}
 }
 
-// sixBits leaves the scales and minimums of Q4_K and Q5_K as words: scales 0 to 3, minimums 0 to 3, the others.
+// sixBits writes the scales and minimums of Q4_K and Q5_K as words: scales 0 to 3, minimums 0 to 3, then scales and
+// minimums 4 to 7.
 func (u unpacker) sixBits(y int) {
 	u.list(`
 		MOVQ 4(R8), R9
@@ -384,7 +386,7 @@ func (u unpacker) iq4xs() {
 	}
 }
 
-// nibbles is a block of 32: of d and m or d alone, with fifth bits, or values of a table.
+// nibbles unpacks a block of 32 with d, or d and m: nibbles, with fifth bits if fifth is set, or codes of a table.
 func (u unpacker) nibbles(least bool, table string, fifth bool) {
 	at := 2
 	if least {
@@ -439,7 +441,7 @@ func (u unpacker) signed(signs string, at int) {
 	u.store(0, at)
 }
 
-// parity adds the eighth sign to the seven of each byte of Y2, so that an even number is set, and keeps them.
+// parity sets the eighth sign of each byte of Y2, so that the number of signs is even, and stores the signs.
 func (u unpacker) parity() {
 	u.load("unpackParity", 7)
 	u.op(`
@@ -453,7 +455,7 @@ func (u unpacker) parity() {
 		VMOVDQU Y2, %d(DI)`, unNibble, unNibble, plainSigns)
 }
 
-// sevens takes four signs of seven bits and a scale of four from each dword of Y2.
+// sevens separates four codes of seven signs and a 4-bit scale of each dword of Y2.
 func (u unpacker) sevens() {
 	u.op("VPSRLD $28, Y2, Y0")
 	u.odd(0)
@@ -469,7 +471,7 @@ func (u unpacker) sevens() {
 	u.parity()
 }
 
-// nibbleScales makes sixteen scales of the nibbles of eight bytes.
+// nibbleScales computes sixteen scales from the nibbles of eight bytes.
 func (u unpacker) nibbleScales(at int) {
 	u.op(`
 		VPMOVZXBD %d(R8), Y0
@@ -480,7 +482,7 @@ func (u unpacker) nibbleScales(at int) {
 	u.op("VMOVDQU Y0, %d(DI)", plainScales)
 }
 
-// octets leaves four points of eight values in Y0; index leaves the number of one in R9.
+// octets writes four points of eight values to Y0; index writes the index of point k to R9.
 func (u unpacker) octets(index func(k int)) {
 	for k := range 4 {
 		index(k)
@@ -494,7 +496,7 @@ func (u unpacker) octets(index func(k int)) {
 	u.op("VINSERTI128 $1, X1, Y0, Y0")
 }
 
-// quads leaves eight points of four values in Y0.
+// quads writes eight points of four values to Y0; index writes the index of point k to R9.
 func (u unpacker) quads(index func(k int)) {
 	for k := range 8 {
 		index(k)
@@ -508,12 +510,12 @@ func (u unpacker) quads(index func(k int)) {
 	u.op("VINSERTI128 $1, X1, Y0, Y0")
 }
 
-// bytesAt takes indices of a byte.
+// bytesAt returns a function that reads one-byte indices.
 func (u unpacker) bytesAt(at int) func(k int) {
 	return func(k int) { u.op("MOVBLZX %d(R8), R9", at+k) }
 }
 
-// word takes the lowest 16 bits of R10.
+// word reads an index from the lowest 16 bits of R10.
 func (u unpacker) word(k int) {
 	u.op("MOVWLZX R10, R9")
 	if k%4 != 3 {
@@ -521,7 +523,8 @@ func (u unpacker) word(k int) {
 	}
 }
 
-// indices puts four indices into the words of R10: bytes in memory, and upper bits of R11, which a mask spreads.
+// indices writes four indices to the words of R10: lower bytes from memory, and upper bits from R11, which a mask
+// spreads.
 func (u unpacker) indices(at int, mask string) {
 	u.op(`
 		MOVL %d(R8), R10
@@ -612,7 +615,7 @@ func (u unpacker) iq3s() {
 	}
 }
 
-// deltas raises the values of four octets by one or lowers them, by the bits of R11.
+// deltas adds one to the values of four octets or subtracts one, according to the bits of R11.
 func (u unpacker) deltas(at int) {
 	u.op(`
 		SHLL $5, R11
@@ -632,7 +635,7 @@ func (u unpacker) iq1s() {
 		u.op("MOVWLZX %d(R8), R11", 34+2*g)
 		u.indices(2+4*g, "0x0700070007000700")
 		u.octets(u.word)
-		u.op("MOVWLSX %d(R8), R11", 34+2*g) // the sign is that of the delta
+		u.op("MOVWLSX %d(R8), R11", 34+2*g) // the sign of the word is the sign of the delta
 		u.op(`
 			SARL $31, R11
 			ANDL $15, R11`)
@@ -685,13 +688,14 @@ func (u unpacker) tq2() {
 	})
 }
 
-// tq1: a digit is the upper byte of three times the lower byte of the code times a power of three.
+// tq1 unpacks TQ1_0: a digit is the upper byte of 3 times the lower byte of the product of the code and a power of
+// three.
 func (u unpacker) tq1() {
 	u.scale(52, "")
 	u.scalesOne()
 	u.load("unpackLowByte", 7)
 	u.load("unpackPower1", 6)
-	digits := func(powers string, at int) { // of the words of Y0
+	digits := func(powers string, at int) { // digits of the words of Y0
 		u.op(`
 			VPMULLW %s<>(SB), Y0, Y1
 			VPAND Y7, Y1, Y1

@@ -18,8 +18,8 @@ func (e *emitter) quantStart(name, doc string) {
 		VPBROADCASTD quantLeast<>(SB), Z29`)
 }
 
-// inverse turns the largest magnitudes in the lanes of register z into 127 over the largest of all, in Z28, and
-// writes the scale. z+1 is used.
+// inverse computes the largest magnitude in the lanes of register z, writes the scale, and leaves 127 divided by that
+// magnitude in Z28. It overwrites z+1.
 func (e *emitter) inverse(z int) {
 	e.list(`
 		VEXTRACTI64X4 $1, Z{z}, Y{z+1}
@@ -31,19 +31,20 @@ func (e *emitter) inverse(z int) {
 		VPSHUFD $0xB1, X{z}, X{z+1}
 		VPMAXUD X{z+1}, X{z}, X{z}
 		VDIVSS X30, X{z}, X{z+1}
-		VSUBSS X{z}, X{z}, X28`, "z", z) // NaN unless it is finite
+		VSUBSS X{z}, X{z}, X28`, "z", z) // NaN unless the magnitude is finite
 	e.op(`
 		VADDSS X28, X%d, X%d
 		VMOVSS X%d, (DX)
 		ADDQ $4, DX
-		VPCMPUD $5, X29, X%d, K1`, z+1, z+1, z+1, z) // not below
+		VPCMPUD $5, X29, X%d, K1`, z+1, z+1, z+1, z) // true for magnitudes not below the minimum
 	e.list(`
 		VDIVSS X{z}, X30, X{z+1}
 		VMOVAPS.Z X{z+1}, K1, X{z+1}
 		VBROADCASTSS X{z+1}, Z28`, "z", z)
 }
 
-// codesOf quantises sixteen values at an offset from SI and stores them; the codes as words stay in register z.
+// codesOf quantises the sixteen values at an offset from SI and stores the codes. The codes remain in register z as
+// words.
 func (e *emitter) codesOf(at, z int) {
 	e.op("VMULPS %d(SI), Z28, Z%d", 4*at, z)
 	e.list(`
@@ -64,7 +65,7 @@ func (e *emitter) emitQuant32() {
 		e.inverse(0)
 		e.codesOf(0, 2)
 		e.codesOf(16, 3)
-		// Codes beyond eight bits are those of a group that is not finite.
+		// Codes beyond eight bits belong to a group that is not finite.
 		e.op(`
 			VPADDD Z2, Z3, Z2
 			VEXTRACTI64X4 $1, Z2, Y3
@@ -107,7 +108,7 @@ func (e *emitter) emitQuant256() {
 		}
 		sums := t.out(0)
 		e.op("VPMOVDW Z%d, (CX)", sums)
-		// Sums of 32 codes, as the upper half of a float32 and the rest.
+		// Sums of 32 codes, as the upper half of a float32 and the remainder.
 		e.op(`
 			VPSRLQ $32, Z%d, Z0
 			VPADDD Z0, Z%d, Z0

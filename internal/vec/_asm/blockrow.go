@@ -16,23 +16,23 @@ import (
 //	Z10, Z11 of the trees   Z12, Z13 sums   Z14, Z15 minimums   Z24 ... Z27 of a format   Z28 ... Z31 x
 type rowFormat struct {
 	name   string
-	bytes  int // of a block
-	scale  int // byte of d, before that of the minimums where there are some; -1 for that of IQ1_M
+	bytes  int // bytes of a block
+	scale  int // byte of d, followed by that of the minimums if there are any; -1 for IQ1_M
 	mins   bool
-	shift  int    // sums are this many bits too large
-	times  string // the factor of d; empty for none
-	octets bool   // points of a grid of eight bytes
+	shift  int    // log2 of the factor by which sums are raised
+	times  string // factor of d; empty for none
+	octets bool   // values are points of a grid of eight bytes
 	load   [4]string
-	x      func(k *rowDot)         // prepares x and the other data of a step
-	row    func(k *rowDot, s *set) // adds the products of a row
+	x      func(k *rowDot)         // arranges x and the other data of a step
+	row    func(k *rowDot, s *set) // adds the products of a weight row
 }
 
-// set holds the registers of one of two rows: t and the five after it are temporaries.
+// set holds the registers for one of two rows: t and the five registers after it are temporaries.
 type set struct {
 	row, r       string
 	t, sum, mins int
-	indices      int    // byte of R12 where they are
-	mask, part   string // of signs
+	indices      int    // byte of R12 at which indices are stored
+	mask, part   string // masks of signs
 }
 
 var rowSets = [2]*set{{"R8", "R9", 0, 6, 7, 1024, "K4", "K6"}, {"R10", "R11", 16, 22, 23, 1088, "K5", "K7"}}
@@ -50,7 +50,7 @@ func (s *set) names() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// in writes instructions with the registers of a set.
+// in writes instructions that use the registers of a set.
 func (k *rowDot) in(s *set, format string, args ...any) {
 	k.op("%s", s.names().Replace(fmt.Sprintf(format, args...)))
 }
@@ -99,7 +99,7 @@ func (e *emitter) emitRowDots() {
 
 func (e *emitter) rowData() {
 	for q := range 4 {
-		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // of sixteen values
+		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // run of sixteen values
 		e.bytesTable(fmt.Sprintf("rowScales2K%d", q), 64, func(i int) int { return run(i) | i%2*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales2S%d", q), 64, func(i int) int { return 4*q + i/16 | i%2*0x80 })
@@ -126,10 +126,10 @@ func (e *emitter) rowData() {
 	same("rowThirty", 0x30303030)
 	same("row32", 0x20202020)
 	same("row128", 0x80808080)
-	// Q3_K: upper nibbles in the upper half of a lane; two bits to bits 4 and 5.
+	// Q3_K: the upper nibbles go to the upper half of a lane, and two bits to bits 4 and 5.
 	e.bytesTable("rowHalves", 16, func(i int) int { return []int{0, 4}[i/8] * (1 - min(1, i%8)) })
 	e.bytesTable("rowRotate", 16, func(i int) int { return []int{4, 2, 0, 30}[i/4] * (1 - min(1, i%4)) })
-	// Right shifts of words, more in the upper half of a register.
+	// Right shifts of words; the shifts are larger in the upper half of a register.
 	e.bytesTable("rowUpper4", 64, func(i int) int { return i / 32 * 4 * (1 - i%2) })
 	e.bytesTable("rowUpper1", 64, func(i int) int { return i / 32 * (1 - i%2) })
 	// Q5_K: of twelve bytes, scales 0 to 7 and minimums 0 to 7: the bytes with lower bits, their shifts and masks,
@@ -264,7 +264,7 @@ func (k *rowDot) write() {
 	k.store()
 }
 
-// join takes the r-th of four rows into a tree of two levels.
+// join adds the r-th of four rows to a tree of two levels.
 func (k *rowDot) join(t tree, r, z int) {
 	if r < 3 {
 		t.add(r, z)
@@ -274,7 +274,7 @@ func (k *rowDot) join(t tree, r, z int) {
 	t.merge(1, z)
 }
 
-// one computes the r-th of four rows of weights.
+// one computes the products of the r-th of four weight rows.
 func (k *rowDot) one(r int, s *set) {
 	k.in(s, `
 		MOVQ %d(R14), ROW
@@ -285,7 +285,7 @@ func (k *rowDot) one(r int, s *set) {
 	switch {
 	case k.r.mins:
 		k.in(s, "MOVL %d(ROW), TMP", k.r.scale)
-	case k.r.scale < 0: // IQ1_M: in the upper bits of four words
+	case k.r.scale < 0: // IQ1_M: d is in the upper bits of four words
 		k.in(s, `
 			MOVQ 48(ROW), TMP
 			PEXTQ rowTop<>(SB), TMP, TMP`)
@@ -296,14 +296,14 @@ func (k *rowDot) one(r int, s *set) {
 	k.r.row(k, s)
 }
 
-// plainX takes x in order.
+// plainX loads x in order.
 func (k *rowDot) plainX() {
 	for i := range 4 {
 		k.op("VMOVDQU64 %d(SI), Z%d", 64*i, rowX+i)
 	}
 }
 
-// halvesX takes x as two-bit values are stored: a plane is 32 values of each half of a block.
+// halvesX loads x in the order of two-bit values: a plane has 32 values of each half of a block.
 func (k *rowDot) halvesX() {
 	for i := range 4 {
 		k.op("VMOVDQU64 %d(SI), Y%d", 32*i, rowX+i)
@@ -311,8 +311,8 @@ func (k *rowDot) halvesX() {
 	}
 }
 
-// nibblesX takes x as the nibbles of IQ4_XS are stored, by lanes: sixteen values of each 32, then the others. Values
-// are 128 too large; Z26 and Z27 hold the negative of what this adds.
+// nibblesX loads x in the order of the nibbles of IQ4_XS, by lanes: first sixteen values of each 32, then the other
+// sixteen. Values are raised by 128; Z26 and Z27 hold the negative of what this adds to the sums.
 func (k *rowDot) nibblesX() {
 	k.op("VPBROADCASTD row128<>(SB), Z0")
 	for p := range 2 {
@@ -371,7 +371,7 @@ func (k *rowDot) q3k(s *set) {
 		VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Zt2, Zt1
 		VPBROADCASTD row32<>(SB), Zt3
 		VPSUBB Zt3, Zt1, Zt1`)
-	// Values are four too large.
+	// Values are raised by four.
 	k.in(s, `
 		VPMOVSXBW Xt1, Yt3
 		VPMADDWD (CX), Yt3, Yt3
@@ -396,7 +396,7 @@ func (k *rowDot) q3k(s *set) {
 	}
 }
 
-// shifted moves the bits of the words of register z to the left, or to the right.
+// shifted shifts the words of register z to the left, or to the right if left is negative.
 func (k *rowDot) shifted(z, to, left int) {
 	if left < 0 {
 		k.op("VPSRLW $%d, Z%d, Z%d", -left, z, to)
@@ -471,7 +471,7 @@ func (k *rowDot) iq4xs(s *set) {
 	k.in(s, "VPADDD Zmins, Zsum, Zsum")
 }
 
-// points loads 64 values, eight points of the grid, into register t+2; their indices are in memory.
+// points loads 64 values, eight points of the grid, into register t+2; the indices of the points are in memory.
 func (k *rowDot) points(q int, s *set) {
 	for o := range 8 {
 		k.in(s, "MOVWLZX %d(R12), TMP", s.indices+16*q+2*o)
@@ -495,14 +495,14 @@ func (k *rowDot) iq2s(s *set) {
 		VPSRLVW Zt2, Zt1, Zt1
 		VPTERNLOGD.BCST $0xF8, rowUpper2<>(SB), Zt1, Zt0
 		VMOVDQU64 Zt0, %d(R12)`, s.indices)
-	// Sixteen scales of four bits: 2s+1.
+	// Sixteen scales of four bits, 2s+1.
 	k.in(s, "VPBROADCASTQ 74(ROW), Zt1")
 	k.shuffle("rowTwice2S", t+1, t+2)
 	k.in(s, `
 		VPSRLW $3, Zt2, Zt1
 		VPADDW Zt2, Zt2, Zt2
 		VPBROADCASTD rowLowByte<>(SB), Zt3
-		VPTERNLOGD $0xD8, Zt3, Zt2, Zt1`) // t+2 where t+3 is set
+		VPTERNLOGD $0xD8, Zt3, Zt2, Zt1`) // t+2 for bits that are set in t+3
 	k.in(s, `
 		VPANDD.BCST rowNibbleScales<>(SB), Zt1, Zt1
 		VPORD.BCST rowOnes<>(SB), Zt1, Zt1
@@ -520,7 +520,7 @@ func (k *rowDot) iq2s(s *set) {
 	}
 }
 
-// iq1s: points are eight too large; to each value of 32 belongs one more, or one less.
+// iq1s multiplies IQ1_S: points are raised by eight, and each group of 32 values is raised or lowered by one.
 func (k *rowDot) iq1s(s *set) {
 	k.in(s, `
 		VPMOVZXBW 2(ROW), Zt0
@@ -550,7 +550,7 @@ func (k *rowDot) iq1s(s *set) {
 	}
 }
 
-// iq1m: points are eight too large; to each value of eight belongs one more, or one less.
+// iq1m multiplies IQ1_M: points are raised by eight, and each group of eight values is raised or lowered by one.
 func (k *rowDot) iq1m(s *set) {
 	k.in(s, `
 		VPMOVZXBW (ROW), Zt0
@@ -562,7 +562,7 @@ func (k *rowDot) iq1m(s *set) {
 		VMOVDQU64 Zt0, %d(R12)
 		VPBROADCASTD rowDelta<>(SB), Zt2
 		VPTESTNMW Zt2, Zt1, MASK`, s.indices)
-	// Sixteen scales of three bits: 2s+1.
+	// Sixteen scales of three bits, 2s+1.
 	for i := range 2 {
 		k.in(s, `
 			MOVQ 48(ROW), TMP
@@ -577,7 +577,7 @@ func (k *rowDot) iq1m(s *set) {
 	k.in(s, `
 		VPORD.BCST rowOnes<>(SB), Xt1, Xt1
 		VSHUFI32X4 $0, Zt1, Zt1, Zt1`)
-	// Values are nine too large.
+	// Values are raised by nine.
 	k.in(s, `
 		VPMOVZXBW Xt1, Yt2
 		VPMADDWD (CX), Yt2, Yt2
@@ -595,7 +595,7 @@ func (k *rowDot) iq1m(s *set) {
 	}
 }
 
-// ternaryX is halvesX; values are one too large, and Z24 holds the negative of what this adds.
+// ternaryX is halvesX. Values are raised by one, and Z24 holds the negative of what this adds to the sums.
 func (k *rowDot) ternaryX() {
 	k.halvesX()
 	k.op(`

@@ -7,7 +7,7 @@ import (
 
 // Kernels over the block formats of GGUF files. All of them take sixteen rows of weights at a time and leave the codes
 // of 64 values of a row in one register, in order. A step is 256 values of formats with blocks of 256, or a pair of
-// blocks of 32; where the number of blocks is odd the last pair is the same block twice, and x has a scale of zero for
+// blocks of 32; if the number of blocks is odd, the last pair is one block twice, and x has a scale of zero for
 // the second.
 //
 //	AX arguments   BX bytes from the start of the rows to the step   R8 a row's step   R13 bytes to prefetch ahead
@@ -16,9 +16,9 @@ import (
 // blockFormat is a block format.
 type blockFormat struct {
 	name   string
-	values int // of a block
-	bytes  int // of a block
-	offset int // log2 of the number that unpack adds to a value to make it unsigned
+	values int // values of a block
+	bytes  int // bytes of a block
+	offset int // log2 of the number that unpack adds to values to make them unsigned
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 
 var blockFormats = []blockFormat{q80, q40, mxfp4, q4k, q6k}
 
-// Formats of 32 values that AVX2 unpacks first: value i is d·code, less an offset, and m.
+// Formats of 32 values that AVX2 unpacks first: value i is d·(code - an offset) + m.
 var (
 	q41   = blockFormat{"Q41", 32, 20, 0}
 	q50   = blockFormat{"Q50", 32, 22, 4}
@@ -41,7 +41,8 @@ var (
 
 var nibbleFormats = []blockFormat{q41, q50, q51, iq4nl}
 
-// fifth reports whether codes have a fifth bit, in four bytes before the nibbles; m whether there is one.
+// fifth reports whether codes have a fifth bit, stored in four bytes before the nibbles, and m whether the format has
+// m.
 func (f blockFormat) fifth() bool { return f == q50 || f == q51 }
 func (f blockFormat) m() bool     { return f == q41 || f == q51 }
 
@@ -58,23 +59,23 @@ func (f blockFormat) stepBytes() int {
 	return f.bytes
 }
 
-// Registers of the unpacking code. Those of one format may be the same as those of another.
+// Registers of the unpacking code. Different formats may use one register differently.
 const (
 	bkNibble = 31 // 0x0F in every byte; Q8_0: 0x80
-	bkShift  = 30 // by how much words are shifted: upper nibbles
+	bkShift  = 30 // shift of words that moves upper nibbles down
 	bkTable  = 29 // MXFP4: the values; Q6_K: right shifts of the upper bits
 	bkLeft   = 28 // Q6_K: left shifts of the upper bits
 	bkUpper  = 27 // Q6_K: 0x30 in every byte
-	bkPerm   = 23 // and three more: which scale belongs to each word of 64 values
+	bkPerm   = 23 // four registers: which scale belongs to each word of 64 values
 	bkMins   = 22 // Q4_K: which minimum belongs to each word of sums
 )
 
-// emitBlocks writes the kernels that multiply few rows of x, straight from the packed blocks.
+// emitBlocks writes the kernels that multiply few rows of x directly by packed blocks.
 func (e *emitter) emitBlocks() {
 	e.blockData()
 	for _, f := range slices.Concat(blockFormats, nibbleFormats, plainFormats) {
 		if f == plain32 {
-			continue // of AVX2
+			continue // these formats have only AVX2 kernels
 		}
 		for _, rows := range []int{1, 4} {
 			(&blockDot{emitter: e, f: f, rows: rows}).write()
@@ -85,7 +86,7 @@ func (e *emitter) emitBlocks() {
 	e.emitTurn()
 }
 
-// emitBlockTiles writes the kernels of many rows of x.
+// emitBlockTiles writes the kernels for many rows of x.
 func (e *emitter) emitBlockTiles() {
 	e.blockData()
 	for _, f := range blockFormats {
@@ -141,7 +142,7 @@ func (e *emitter) blockData() {
 // scaleWord returns the word of scale j.
 func scaleWord(j int) int { return j%4 + j/4*8 }
 
-// bf16OfInt returns a number below 128 as bfloat16.
+// bf16OfInt returns the bfloat16 of an integer below 128.
 func bf16OfInt(v int) int {
 	if v == 0 {
 		return 0
@@ -171,7 +172,7 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 	case q40, mxfp4, q41, q50, q51, iq4nl:
 		load("blockNibble", bkNibble)
 		load("blockQuarters", bkShift)
-		e.op("MOVQ $0xFF00, R9") // the upper half
+		e.op("MOVQ $0xFF00, R9") // selects the upper half of bytes
 		e.op("KMOVW R9, K2")
 		switch {
 		case f.fifth():
@@ -207,7 +208,7 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 	}
 }
 
-// blockRow sets R8 to the address of row r's step and prefetches bytes of a later step.
+// blockRow sets R8 to the address of the step in row r and prefetches bytes of a later step.
 func (e *emitter) blockRow(f blockFormat, r int) {
 	e.op(`
 		MOVQ blockArgs_rows+%d(AX), R8
@@ -217,7 +218,8 @@ func (e *emitter) blockRow(f blockFormat, r int) {
 	}
 }
 
-// unpackPair leaves the codes of a pair of blocks of 32 in register z, unsigned by an offset where raised is set.
+// unpackPair writes the codes of a pair of blocks of 32 to register z; if raised is set, they are raised by an offset
+// to be unsigned.
 func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 	switch f {
 	case q80:
@@ -250,7 +252,7 @@ func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 	}
 }
 
-// scalesOf leaves the integer scales of the step at R8 as words in register z, and of Q4_K the minimums.
+// scalesOf writes the integer scales, and for Q4_K the minimums, of the step at R8 to register z as words.
 func (e *emitter) scalesOf(f blockFormat, z int) {
 	if f.plain() {
 		e.op("VMOVDQU %d(R8), Y%d", plainScales, z)
@@ -278,7 +280,8 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 		VPMOVZXBW X{z}, Y{z}`, "z", z)
 }
 
-// quarters calls use with each 64 codes of the step at R8, in order, in a register from z on; six registers are used.
+// quarters calls use for each 64 codes of the step at R8, in order, in a register from z on. It overwrites six
+// registers.
 func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 	if f.plain() {
 		for q := range 4 {
@@ -315,8 +318,9 @@ func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 	}
 }
 
-// gatherScales leaves the float32 scales of sixteen blocks in register z and overwrites z+1; those of Q4_K's
-// minimums go to register mins. second is the second block of a pair. R9 is the first row's step.
+// gatherScales writes the float32 scales of sixteen blocks to register z and overwrites z+1; the scales of Q4_K's
+// minimums go to register mins. second selects the second block of a pair. R9 is the address of the step in the first
+// row.
 func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int) {
 	at := "(R9)"
 	switch {
@@ -343,13 +347,13 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 	e.widenScales(f, z, mins)
 }
 
-// widenScales makes float32 scales of the dwords that begin sixteen blocks, or have their scale.
+// widenScales converts the dwords that contain the scales of sixteen blocks to float32 scales.
 func (e *emitter) widenScales(f blockFormat, z, mins int) {
 	switch f {
 	case mxfp4:
 		e.op(`
 			VPANDD.BCST blockByte<>(SB), Z%d, Z%d
-			VPCMPUD.BCST $1, blockTwo<>(SB), Z%d, K1`, z, z, z) // below two: 2^-128 and 2^-127, which are subnormal
+			VPCMPUD.BCST $1, blockTwo<>(SB), Z%d, K1`, z, z, z) // 0 and 1: 2^-128 and 2^-127, subnormal
 		e.list(`
 			VPBROADCASTD blockSubnormal<>(SB), Z{z+1}
 			VPSLLVD Z{z}, Z{z+1}, Z{z+1}

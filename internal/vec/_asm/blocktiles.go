@@ -79,8 +79,8 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 	e.ret()
 }
 
-// fill4K unpacks a block of row r: a scale is 8 times its upper three bits and the lower three. A product of one of
-// these and a value has at most seven bits, so that words multiply two values at once.
+// fill4K unpacks a block of row r. A scale is 8 times its upper three bits plus its lower three bits. The product of
+// either part and a value has at most seven bits, so that words can multiply two values at once.
 func (e *emitter) fill4K(r int) {
 	e.scalesOf(q4k, 0)
 	e.op(`
@@ -99,15 +99,15 @@ func (e *emitter) fill4K(r int) {
 		VMOVDQU64 Z0, %d(CX)`, 64*r)
 }
 
-// fill6K unpacks a block of row r: products of even and of odd values, whose lower seven bits and the others are then
-// put side by side.
+// fill6K unpacks a block of row r: it computes the products of even and of odd values, separates their lower seven bits
+// from the upper bits, and interleaves even and odd.
 func (e *emitter) fill6K(r int) {
 	const low, low7 = 18, 19
 	e.scalesOf(q6k, 0)
 	e.quarters(q6k, 2, func(q, z int) {
 		e.op(`
 			VPERMW Z0, Z%d, Z8
-			VPSLLW $5, Z8, Z9`, bkPerm+q) // values are 32 too large
+			VPSLLW $5, Z8, Z9`, bkPerm+q) // values are raised by 32
 		e.op(`
 			VPANDD Z%d, Z%d, Z10
 			VPSRLW $8, Z%d, Z11`, low, z, z)
@@ -139,9 +139,9 @@ func (e *emitter) fill6K(r int) {
 type blockTiles struct {
 	*emitter
 	name  string
-	parts int         // of a step
-	lines int         // of weights to prefetch in a part
-	issue func(i int) // tile instructions of a part
+	parts int         // parts of a step
+	lines int         // lines of weights that a part prefetches
+	issue func(i int) // writes the tile instructions of part i
 	scale func(i int, from string)
 }
 
@@ -214,8 +214,8 @@ func (k *blockTiles) write(doc string) {
 	k.ret()
 }
 
-// fetch prefetches lines into the L2 cache: in the first unit lines of the next weights, in the others lines of the
-// panel.
+// fetch prefetches lines into the L2 cache: lines of the next weights in the first unit, and lines of the panel in the
+// other units.
 func (k *blockTiles) fetch() {
 	for i := range k.lines {
 		k.op("PREFETCHT1 %d(R15)", 64*i)
@@ -227,7 +227,7 @@ func (k *blockTiles) fetch() {
 func (f blockFormat) linesOf(parts int) int { return (16*f.stepBytes() + 64*parts - 1) / (64 * parts) }
 
 func (e *emitter) emitTilesOf32() {
-	const a, b = 2, 4 // first of two tiles of weights, of x
+	const a, b = 2, 4 // first of two tiles of weights, and of x
 	k := &blockTiles{emitter: e, name: "blockTiles32", parts: 2, lines: q80.linesOf(2)}
 	k.issue = func(i int) {
 		e.emit(tileload(memory{base: "DX", index: "R11", disp: 32 * i}, a+i))

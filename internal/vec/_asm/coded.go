@@ -15,7 +15,7 @@ import "fmt"
 //	Z26 largest mark of a code   Z27 least mark of a special code
 //	Z28 to Z30 affine maps of codes: mark, lower and upper byte
 
-// coded writes the kernels of a format of rows.
+// coded writes the kernels for a format of rows.
 type coded struct {
 	*emitter
 	codedFormat
@@ -23,7 +23,7 @@ type coded struct {
 
 type codedFormat struct {
 	name, doc string
-	scaled    bool // four scales of 128 elements each, and 64 elements that are bfloat16
+	scaled    bool // four scales of 128 elements each, and 64 elements in bfloat16
 	lines     int  // cache lines of a row
 }
 
@@ -34,10 +34,10 @@ var codedFormats = []codedFormat{
 
 const (
 	latentChunks = 16 // registers of 32 elements that are also values
-	rowChunks    = 18 // of a row
+	rowChunks    = 18 // registers of 32 elements in a row
 
 	codedRounds = 64            // rows that are decoded together for queries
-	codedSlot   = 8 * tileBytes // 64 elements of them
+	codedSlot   = 8 * tileBytes // bytes of 64 elements of these rows
 	scalesAt    = 512
 	ropeAt      = 528
 	exponentRow = 32 // bytes of exponents of a row: one for each chunk, as two equal words
@@ -51,10 +51,10 @@ const (
 	markLeast                                    = 119
 )
 
-// affine is an affine map of bytes over bits: each bit of the result is the parity of the masked input,
-// and a constant is added to the result.
+// affine is an affine map of the bits of a byte: each bit of the result is the parity of the masked input, and a
+// constant is added (XOR) to the result.
 type affine struct {
-	rows [8]int // of bit 0 first
+	rows [8]int // mask of each bit of the result, bit 0 first
 	add  int
 }
 
@@ -89,7 +89,7 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 	e.op("VGF2P8AFFINEQB $%d, Z%d, Z%d, Z%d", m.add, matrix, src, dst)
 }
 
-// ordinaryData writes the constants for decoding ordinary codes.
+// ordinaryData writes the constants that decode ordinary codes.
 func (e *emitter) ordinaryData() {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
@@ -118,7 +118,7 @@ func (e *emitter) codedData() {
 	}
 }
 
-// ordinaryMaps loads the registers that decoding keeps.
+// ordinaryMaps loads the registers that decoding needs throughout a kernel.
 func (e *emitter) ordinaryMaps() {
 	e.op(`
 		VMOVDQU64 highMap<>(SB), Z%d
@@ -127,7 +127,7 @@ func (e *emitter) ordinaryMaps() {
 		VMOVDQU64 extremeMarks<>(SB), Z%d`, zHighMap, zLowMap, zMarkMap, zExtreme)
 }
 
-// unpackOrdinary turns 64 ordinary codes in register c into bfloat16 in register to and the next. It uses t.
+// unpackOrdinary decodes 64 ordinary codes in register c to bfloat16 in registers to and to+1. It overwrites t.
 func (e *emitter) unpackOrdinary(c, t, to int) {
 	lowMap.apply(e, zLowMap, c, t)
 	highMap.apply(e, zHighMap, c, c)
@@ -201,7 +201,8 @@ func (c *coded) exponents(refused string) {
 		MOVQ attendScoreArgs_at(AX), R8`, 4*exponentRow, 2*exponentRow, loop, refused)
 }
 
-// rows decodes a chunk of some of 64 rows for queries; last is the chunk of elements that are not values.
+// rows decodes a chunk of the given rows, out of 64, for queries; last is set for the chunk of elements that are not
+// values.
 func (c *coded) rows(first, rows int, last bool) {
 	for row := first; row < first+rows; row++ {
 		z := row % 4 * 4
@@ -237,14 +238,14 @@ func (c *coded) rows(first, rows int, last bool) {
 	}
 }
 
-// lay writes the two registers of a row.
+// lay stores the two registers of a row.
 func (c *coded) lay(z, row int) {
 	for step := range 2 {
 		c.op("VMOVDQU64 Z%d, %d(R11)", z+step, step*codedSlot/2+64*row)
 	}
 }
 
-// mark writes the mark of four rows, and decodes them again where it is set.
+// mark stores the mark of four rows, and decodes the rows again if the mark is set.
 func (c *coded) mark(row int, last bool) {
 	ordinary := c.label("ordinary")
 	c.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
@@ -342,7 +343,7 @@ func (c *coded) emitDecoders() {
 	})
 }
 
-// addExponents adds the exponents at an address to all numbers except zeros in two registers.
+// addExponents adds the exponents at an address to all numbers in two registers except zeros.
 func (c *coded) addExponents(at string, registers ...int) {
 	c.op("VPBROADCASTD %s, Z9", at)
 	for _, z := range registers {
@@ -352,8 +353,8 @@ func (c *coded) addExponents(at string, registers ...int) {
 	}
 }
 
-// decoder decodes four rows in turn into registers 0 and 1 or 2 and 3, and then calls then for a row, whose codes are
-// in register 6. exponents and lines are the strides of consecutive rows, in bytes.
+// decoder decodes four rows in turn into registers 0 and 1 or 2 and 3, and calls then for each row, whose codes are in
+// register 6. exponents and lines are the distances between consecutive rows in bytes.
 func (c *coded) decoder(exponents, lines int, then func(row, z int)) {
 	for _, r := range []string{"R8", "R11", "R12", "R14"} {
 		c.op("PUSHQ %s", r)

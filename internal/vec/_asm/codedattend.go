@@ -74,7 +74,7 @@ func (c *coded) emitScores() {
 	}
 }
 
-// next advances to the next chunk; the chunk just decoded is multiplied next.
+// next advances to the next chunk; the chunk that was decoded last is multiplied next.
 func (c *coded) next() {
 	c.op(`
 		ADDQ $64, SI
@@ -85,7 +85,7 @@ func (c *coded) next() {
 	c.op("XCHGQ R9, R11")
 }
 
-// round multiplies a chunk, two steps, while rows are decoded by eighths.
+// round multiplies a chunk in two steps and calls decode between them for an eighth of the rows at a time.
 func (c *coded) round(decode func(first, rows int)) {
 	const eighth = codedRounds / 8
 	for step := range 2 {
@@ -147,7 +147,7 @@ func (c *coded) emitValues() {
 		CMPQ CX, $1
 		JNE %s
 		CMPQ attendValueArgs_columns(AX), $1
-		JEQ %s`, same, wrapped) // after the last columns the same ones are decoded again
+		JEQ %s`, same, wrapped) // after the last columns, these columns are decoded again
 	c.op(`
 		ADDQ $64, SI
 		ADDQ $%d, attendValueArgs_marks(AX)`, markChunk)

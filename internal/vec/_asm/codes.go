@@ -2,13 +2,13 @@ package main
 
 import "fmt"
 
-// The decoder of e4m3 codes to bfloat16, which represents all of them exactly: each of
-// the two bytes of the result is looked up by the seven bits below the sign.
+// The decoder of e4m3 codes to bfloat16, which represents all codes exactly. It looks up each of the two bytes of the
+// result by the seven bits below the sign.
 
-// Registers the decoder keeps, set by codeTables.
+// Registers that the decoder needs throughout a kernel; codeTables loads them.
 const (
-	codeHigh = 28 // and 29: upper bytes of the results of codes 0 to 63 and 64 to 127
-	codeLow  = 30 // and 31: lower bytes
+	codeHigh = 28 // two registers: upper bytes of the results of codes 0 to 63 and 64 to 127
+	codeLow  = 30 // two registers: lower bytes
 	codeSign = 27 // the sign bit of every byte
 )
 
@@ -54,7 +54,7 @@ func (e *emitter) codeSignData() {
 	e.table("codeSign", sign)
 }
 
-// table writes a read-only array of bytes.
+// table writes read-only bytes.
 func (e *emitter) table(name string, data []byte) {
 	e.raw("")
 	for i := 0; i < len(data); i += 8 {
@@ -77,16 +77,16 @@ func (e *emitter) codeTables() {
 	e.op("VMOVDQU64 codeSign<>(SB), Z%d", codeSign)
 }
 
-// codeRegisters names the registers of a decoder's tables: each table takes two.
+// codeRegisters holds the registers of a decoder's tables; each table has two registers.
 type codeRegisters struct{ low, high, sign int }
 
-// decodeCodes turns the 64 codes in register c into bfloat16: the first eight
-// of every 128-bit lane into register c, the others into register t. It uses u.
+// decodeCodes decodes the 64 codes in register c to bfloat16: the first eight of every 128-bit lane in register c, and
+// the other eight in register t. It overwrites u.
 func (e *emitter) decodeCodes(c, t, u int) {
 	e.unpackCodes(codeRegisters{low: codeLow, high: codeHigh, sign: codeSign}, c, t, u)
 }
 
-// unpackCodes is decodeCodes with tables in any registers.
+// unpackCodes is decodeCodes with tables in the given registers.
 func (e *emitter) unpackCodes(r codeRegisters, c, t, u int) {
 	e.op("VMOVDQA64 Z%d, Z%d", c, t)
 	e.op("VPERMI2B Z%d, Z%d, Z%d", r.high+1, r.high, t)
@@ -98,8 +98,8 @@ func (e *emitter) unpackCodes(r codeRegisters, c, t, u int) {
 		VPUNPCKHBW Z{t}, Z{u}, Z{t}`, "sign", r.sign, "c", c, "t", t, "u", u)
 }
 
-// inOrder names the permutation of quadwords after which decodeCodes leaves the
-// first 32 codes in c and the last 32 in t.
+// inOrder is the name of the permutation of quadwords after which decodeCodes leaves the first 32 codes in c and the
+// last 32 in t.
 const inOrder = "codeOrder"
 
 func (e *emitter) inOrderData() {

@@ -46,8 +46,8 @@ func (e *emitter) laneWords(name string, word func(i int) int) {
 	e.table(name, data)
 }
 
-// order is the order of the elements of a row: steps of 32 adjacent elements, or pairs of
-// steps: the first and the last eight of every sixteen among 64.
+// order is the order of the elements of a row: steps of 32 adjacent elements, or pairs of steps that have the first and
+// the last eight elements of every sixteen in 64.
 type order int
 
 const (
@@ -98,8 +98,7 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	e.ret()
 }
 
-// load brings half i of the 32 float32 of a step of the row at BX into register
-// 21. It uses 22 and 23.
+// load loads half i of the 32 float32 of a step, of the row at BX, into register 21. It overwrites 22 and 23.
 func (o order) load(e *emitter, step, i int) {
 	if o == ascending {
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z21", 64*i, 1+i)
@@ -133,8 +132,8 @@ func (e *emitter) split(o order, step, high, low int) {
 	e.emit(narrowPair(19, 20, low))
 }
 
-// splitPlain is split for ascending elements where no number is near the largest: one that would round to infinity
-// makes NaN.
+// splitPlain is split for ascending elements if no number is near the largest: a number that would round to infinity
+// becomes NaN.
 func (e *emitter) splitPlain(high, low int) {
 	for i := range 2 {
 		ascending.load(e, 0, i)
@@ -147,14 +146,13 @@ func (e *emitter) splitPlain(high, low int) {
 	e.emit(narrowPair(19, 20, low))
 }
 
-// packSixteen packs up to sixteen rows: two tiles for every step. Rows are written
-// to their tile first; then the tile is transposed in place, unless rows are to be the left
-// operand of tiles.
+// packSixteen writes a kernel that packs up to sixteen rows: two tiles for every step. Rows are first written to their
+// tile; then the tile is transposed in place, unless the rows are the left operand of tiles.
 func (e *emitter) packSixteen(o order, name string, transposed bool) {
 	e.packGroup(o, name, transposed, func(step int) { e.split(o, step, 0, 1) })
 }
 
-// packGroup is packSixteen with a way to split the elements of a step into registers 0 and 1.
+// packGroup is packSixteen with a function that splits the elements of a step into registers 0 and 1.
 func (e *emitter) packGroup(o order, name string, transposed bool, split func(step int)) {
 	e.function(name, "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
@@ -191,8 +189,7 @@ func (e *emitter) packGroup(o order, name string, transposed bool, split func(st
 	})
 }
 
-// packFew packs eight rows or four: a line of a tile is a pair of each part of
-// every row.
+// packFew writes a kernel that packs eight rows or four: a line of a tile has a pair of each part of every row.
 func (e *emitter) packFew(name string, rows int, o order) {
 	e.function(o.of(name), "packArgs",
 		fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
@@ -208,7 +205,7 @@ func (e *emitter) packFew(name string, rows int, o order) {
 	})
 }
 
-// packOne packs a single row: a line of a tile is a pair of each part.
+// packOne writes a kernel that packs a single row: a line of a tile has a pair of each part.
 func (e *emitter) packOne(o order) {
 	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
 	e.op("MOVQ packArgs_rows(AX), BX")
@@ -223,7 +220,7 @@ func (e *emitter) packOne(o order) {
 	})
 }
 
-// packPlain packs sixteen rows that are bfloat16 already.
+// packPlain writes a kernel that packs sixteen rows that are already bfloat16.
 func (e *emitter) packPlain(o order) {
 	e.function(o.of("packPlain"), "packArgs", "sixteen rows of bfloat16 to steps of 16 lines of 16 pairs.")
 	e.packLoop(o, 2, 1024, func(step int) {
@@ -244,11 +241,11 @@ func (e *emitter) packPlain(o order) {
 	})
 }
 
-// transpose16 turns registers 0 to 15, rows of 16 words, into columns and
-// returns where each is. Registers 16 to 31 are used.
+// transpose16 transposes registers 0 to 15, rows of 16 words, and returns the register of each column. It overwrites
+// registers 16 to 31.
 func (e *emitter) transpose16() (column [16]int) {
-	// Words of two rows, then of four, so that lane l of register 4q+j holds
-	// column 4l+j of rows 4q to 4q+3.
+	// Interleaves words of two rows, then of four, so that lane l of register 4q+j holds column 4l+j of rows 4q to
+	// 4q+3.
 	for i := range 8 {
 		e.op("VUNPCKLPS Z%d, Z%d, Z%d", 2*i+1, 2*i, 16+2*i)
 		e.op("VUNPCKHPS Z%d, Z%d, Z%d", 2*i+1, 2*i, 16+2*i+1)
@@ -260,7 +257,7 @@ func (e *emitter) transpose16() (column [16]int) {
 			e.op("%s Z%d, Z%d, Z%d", op, t+2+j/2, t+j/2, 4*q+j)
 		}
 	}
-	// Lanes of two quarters: even ones, odd ones; then of all four.
+	// Interleaves even and odd lanes of two quarters, and then lanes of all four.
 	for j := range 4 {
 		for half := range 2 {
 			a, b := 8*half+j, 8*half+4+j

@@ -92,7 +92,7 @@ func (e *emitter) emitParts(groups int) {
 		e.emit(tileload(memory{base: right[column], index: "R10", disp: part * tileBytes}, tileX+column))
 	}
 	times := func(group, column int) { e.emit(tdpbf16ps(tileX+column, tileW+group, 2*group+column)) }
-	rounded := func(part int) { // rounded rows by a part of columns
+	rounded := func(part int) { // multiplies rounded rows by a part of columns
 		columns(0, part)
 		for group := range groups {
 			rows(group, 0)
@@ -246,7 +246,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		VBROADCASTSS %s, Z1
 		VCMPPS $0, Z1, Z15, K1
 		VXORPS Z0, Z0, K1, Z0
-		VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf")) // of a row without keys
+		VXORPS Z15, Z15, K1, Z15`, v.konst("minusInf")) // base of a row without keys
 	e.op("VMOVUPS Z15, denseSoftmaxArgs_most(AX)")
 	v.exp()
 	e.op(`
@@ -328,7 +328,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 // denseKeys is the number of keys in a row of scores.
 const denseKeys = 256
 
-// lowMask sets the lowest CX bits of a mask, up to 31, through BX.
+// lowMask sets the lowest CX bits of a mask. CX is at most 31. It overwrites BX.
 func (e *emitter) lowMask(mask string) {
 	e.op(`
 		MOVL $1, BX
@@ -337,7 +337,7 @@ func (e *emitter) lowMask(mask string) {
 		KMOVD BX, %s`, mask)
 }
 
-// The constants of expBelow and the first of their registers.
+// The first of the registers that hold the constants of expBelow, and the constants.
 const belowFirst = 16
 
 var belowConstants = []struct {
@@ -356,11 +356,12 @@ var belowConstants = []struct {
 	{"below1", 0x3F800000},
 }
 
-// expBelow writes the exponential of register 0, which is at most 0, to a register, through 2. Numbers below -86 count
-// as -86. The relative error is below 2^-20, less than the loss by splitting the result.
+// expBelow writes the exponential of register 0, which is at most 0, to a register, and overwrites register 2. Numbers
+// below -86 are replaced by -86. The relative error is below 2^-20, less than the rounding error of splitting the
+// result.
 func (e *emitter) expBelow(to int) {
 	const least, magic, log2e, ln2, poly = belowFirst, belowFirst + 1, belowFirst + 2, belowFirst + 3, belowFirst + 4
-	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN stays
+	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN is preserved
 	e.op(`
 		VMOVAPS Z%d, Z2
 		VFMADD231PS Z%d, Z0, Z2
@@ -368,13 +369,13 @@ func (e *emitter) expBelow(to int) {
 		VFNMADD231PS Z%d, Z2, Z0`, magic, log2e, magic, ln2)
 	e.op("VMOVAPS Z%d, Z%d", poly, to)
 	for i := range 6 {
-		e.op("VFMADD213PS Z%d, Z0, Z%d", poly+1+min(i, 4), to) // the last two are 1
+		e.op("VFMADD213PS Z%d, Z0, Z%d", poly+1+min(i, 4), to) // the last two coefficients are 1
 	}
 	e.op("VSCALEFPS Z2, Z%d, Z%d", to, to)
 }
 
-// splitWeights adds the weights in registers 6 and 7 to the sum in 14 and writes their parts to lines of two tiles at
-// DI, which it advances.
+// splitWeights adds the weights in registers 6 and 7 to the sum in register 14. It writes their two parts to lines of
+// two tiles at DI and advances DI.
 func (e *emitter) splitWeights() {
 	for i := range 2 {
 		e.op(`

@@ -47,8 +47,8 @@ func (e *emitter) emitEntry() {
 	e.ret()
 }
 
-// addExponent decodes the codes in register z and adds an exponent to all but
-// zeros; it notes the largest code. z+1 and z+2 are used.
+// addExponent decodes the codes in register z and adds an exponent to all numbers except zeros. It updates the largest
+// code and overwrites z+1 and z+2.
 func (e *emitter) addExponent(z, exponent int) {
 	e.list(`
 		VPANDD Z{zCode}, Z{z}, Z{z+1}

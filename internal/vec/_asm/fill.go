@@ -14,7 +14,7 @@ func (e *emitter) emitFill() {
 
 const panelStep = 2048
 
-// fillRows wraps body, which handles one row, in the loop over rows.
+// fillRows writes the loop over rows; body processes one row.
 func (e *emitter) fillRows(body func()) {
 	e.op(`
 		MOVQ fillArgs_w(AX), R8
@@ -35,7 +35,7 @@ func (e *emitter) fillRows(body func()) {
 	e.ret()
 }
 
-// fillSteps runs step R12 times and tail once if the mask is not empty.
+// fillSteps writes code that runs step R12 times, and then tail if the mask is not empty.
 func (e *emitter) fillSteps(step, tail func()) {
 	loop, last, done := e.label("loop"), e.label("last"), e.label("done")
 	e.op(`
@@ -73,8 +73,8 @@ func (e *emitter) fillBF16() {
 	})
 }
 
-// fillFP8 widens codes by tables that hold the weight's scale where that is a
-// power of two, and NaN.
+// fillFP8 writes a kernel that widens codes by tables. The tables include NaN, and the weight's scale if it is a power
+// of two.
 func (e *emitter) fillFP8() {
 	e.function("fillFP8", "fillArgs",
 		"rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.")
@@ -104,15 +104,14 @@ func (e *emitter) fillFP8() {
 	})
 }
 
-// scaledTables loads the decoder's registers from tables with a scale in them:
-// lower bytes, upper bytes.
+// scaledTables loads the decoder's registers from tables that include a scale: lower bytes, then upper bytes.
 func (e *emitter) scaledTables(base string) {
 	for i, r := range []int{codeLow, codeLow + 1, codeHigh, codeHigh + 1} {
 		e.op("VMOVDQU64 %d(%s), Z%d", 64*i, base, r)
 	}
 }
 
-// signBits loads the register that does not depend on the scale.
+// signBits loads the decoder's register of sign bits, which does not depend on the scale.
 func (e *emitter) signBits(scratch string) {
 	e.op(`
 		MOVL $0x80, %s

@@ -34,7 +34,7 @@ func (f fold) loop(e *emitter, body func()) {
 	e.ret()
 }
 
-// load takes line r of a tile from an address, with that of the second part's tile.
+// load loads line r of a tile from an address, and adds the line of the second part's tile.
 func (f fold) load(e *emitter, r int, at func(disp int) string) {
 	e.op("VMOVUPS %s, Z%d", at(0), r)
 	if f.rows == 16 && f.parts == 2 {
@@ -42,7 +42,7 @@ func (f fold) load(e *emitter, r int, at func(disp int) string) {
 	}
 }
 
-// turn makes rows of the lines in registers 0 to 15 and returns where each is.
+// turn transposes the lines in registers 0 to 15 and returns the register of each row.
 func (f fold) turn(e *emitter) []int {
 	column := e.transpose16()
 	if f.rows < 16 {
@@ -53,7 +53,7 @@ func (f fold) turn(e *emitter) []int {
 	return column[:f.rows]
 }
 
-// storeRows writes registers as rows of y, as many as there are, or adds them.
+// storeRows stores registers as rows of y, or adds them to the rows, for as many rows as there are.
 func (e *emitter) storeRows(regs []int) {
 	add, done := e.label("add"), e.label("stored")
 	e.op(`
@@ -108,7 +108,7 @@ func (f fold) wide(e *emitter) {
 	})
 }
 
-// strided is tiles for sums whose lines are a stride apart.
+// strided writes a kernel like tiles for sums whose lines are a stride apart.
 func (f fold) strided(e *emitter) {
 	e.function(f.of("Strided"), "foldArgs",
 		fmt.Sprintf("tiles of 16 lines of sums, lines a stride apart, to %d rows of 16.", f.rows))
@@ -122,7 +122,7 @@ func (f fold) strided(e *emitter) {
 	})
 }
 
-// foldStridedOne is strided for one row of x: the sums of its parts are pairs without gaps.
+// foldStridedOne writes the kernel like strided for one row of x: the sums of its two parts are adjacent.
 func (e *emitter) foldStridedOne() {
 	for part := range 2 {
 		e.laneWords(fmt.Sprintf("foldPart%d", part), func(i int) int { return 2*i + part })
@@ -140,7 +140,7 @@ func (e *emitter) foldStridedOne() {
 	})
 }
 
-// tiles turns tiles of sums into rows.
+// tiles writes a kernel that turns tiles of sums into rows.
 func (f fold) tiles(e *emitter) {
 	e.function(f.of("Tiles"), "foldArgs", fmt.Sprintf("tiles of 16 lines of sums to %d rows of 16.", f.rows))
 	f.loop(e, func() {

@@ -37,22 +37,22 @@ func (e *emitter) emitGroups() {
 	e.widenSmall("widenU8", "bytes", "VPMOVZXBD (SI), V0\nVCVTDQ2PS V0, V0", e.lanes)
 }
 
-// groupDot is a kernel: registers [0, mr) are sums.
+// groupDot writes a product kernel. Registers [0, mr) are its sums.
 type groupDot struct {
 	*emitter
-	name  string // of the codes
-	zeros bool   // groups have zero points, else all have one
+	name  string // name of the codes
+	zeros bool   // groups have zero points; otherwise all groups have the same zero point
 	mr    int
 }
 
 const (
-	groupLow   = 4 // codes of a block: of even columns, or all
-	groupHigh  = 5 // of odd columns
-	groupSum   = 6 // of a block
+	groupLow   = 4 // codes of the even columns of a block, or of all columns
+	groupHigh  = 5 // codes of odd columns
+	groupSum   = 6 // sums of a block
 	groupTemp  = 7
 	groupScale = 8
 	groupZero  = 9
-	groupIndex = 10 // which of the scales each lane has
+	groupIndex = 10 // index of the scale of each lane
 	groupMask  = 11
 	groupTable = 12
 	groupOne   = 13
@@ -125,14 +125,15 @@ func (k *groupDot) write() {
 	k.ret()
 }
 
-// spread gives every lane its scale or zero point.
+// spread copies to every lane its scale or zero point.
 func (k *groupDot) spread(from string, to int) {
 	k.op("VMOVUPS %s, Y%d", from, to)
 	k.op("VPERMPS V%d, V%d, V%d", to, groupIndex, to)
 }
 
-// spreadE4M3 gives every lane its scale over 2^8, from the codes of a block: eight, or four with AVX2. The bits of e4m3
-// are those of a half 2^8 times smaller, of subnormal numbers too; NaN would be 480.
+// spreadE4M3 copies to every lane its scale divided by 2^8, from the e4m3 codes of a block: eight scales, or four with
+// AVX2. The bits of e4m3 are those of a half-precision number 2^8 times smaller, also for subnormal numbers; NaN would
+// become 480.
 func (k *groupDot) spreadE4M3() {
 	if k.wide() {
 		k.op("VPMOVSXBW (R11), X%d", groupScale)
@@ -148,10 +149,10 @@ func (k *groupDot) spreadE4M3() {
 		VPERMPS V{groupScale}, V{groupIndex}, V{groupScale}`, "groupScale", groupScale, "groupIndex", groupIndex)
 }
 
-// block adds the products of a block.
+// block adds the products of a block to the sums.
 func (k *groupDot) block() {
 	k.unpack()
-	size := k.bytes() // of codes
+	size := k.bytes() // bytes of codes
 	if k.nibbles() {
 		size *= 2
 	}
@@ -169,7 +170,7 @@ func (k *groupDot) block() {
 		ADDQ $%d, SI`, k.bytes(), size+2*k.bytes())
 }
 
-// unpack leaves the codes of a block in registers, as unsigned bytes; those of eight bits with AVX2 as signed ones.
+// unpack loads the codes of a block into registers as unsigned bytes. Codes of eight bits are signed bytes with AVX2.
 func (k *groupDot) unpack() {
 	if !k.nibbles() {
 		k.op("VMOVUPS (R9), V%d", groupLow)
@@ -191,7 +192,7 @@ func (k *groupDot) unpack() {
 	}
 }
 
-// logic returns a logical instruction of whole registers.
+// logic returns the name of a logical instruction for whole registers.
 func (k *groupDot) logic(name string) string {
 	if k.wide() {
 		return name + "D"

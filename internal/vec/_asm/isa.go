@@ -11,12 +11,12 @@ type isa struct {
 	lanes int
 	regs  int
 
-	rowsMR int // rows of x the fused row kernels take at most
+	rowsMR int // maximum rows of x of the row kernels
 
 	panels   [][2]int // packed tiles, rows x columns
 	accMR    int      // rows of the accumulate tile
-	accVecs  int      // registers along its columns
-	wideVecs int      // the same for one row over narrow weights
+	accVecs  int      // registers along the columns of that tile
+	wideVecs int      // registers along the columns of the tile for one row over narrow weights
 
 	scoreKeys  int   // keys of a tile of scores of 16 heads
 	scoreFetch int   // lines prefetched for every 8 elements of a tile
@@ -39,7 +39,7 @@ var avx2 = &isa{
 
 func (s *isa) wide() bool { return s == avx512 }
 
-// bytes of one register.
+// bytes returns the number of bytes of a register.
 func (s *isa) bytes() int { return 4 * s.lanes }
 
 func (e *emitter) zero(i int) {
@@ -50,7 +50,7 @@ func (e *emitter) zero(i int) {
 	e.op("VPXOR V%d, V%d, V%d", i, i, i)
 }
 
-// and writes a = b AND memory-or-register c.
+// and writes a = b AND c, where c is memory or a register.
 func (e *emitter) and(c string, b, a int) {
 	mnemonic := "VPAND"
 	if e.wide() {
@@ -59,8 +59,8 @@ func (e *emitter) and(c string, b, a int) {
 	e.op("%s %s, V%d, V%d", mnemonic, c, b, a)
 }
 
-// spaced returns the address base + i*stride, where strides one and three times
-// the stride are in registers (the others come by scaling).
+// spaced returns the address base + i*stride. one and three are registers with the stride and three times the stride;
+// other multiples use scaled addresses or five.
 func spaced(base, one, three, five string, disp, i int) string {
 	d := ""
 	if disp != 0 {
@@ -89,7 +89,7 @@ var (
 	f32  = weight{"F32", 4}
 	bf16 = weight{"BF16", 2}
 	fp8  = weight{"FP8", 1}
-	// e4m3 codes whose scale, and the decoder's 2^-8, are in x already.
+	// e4m3 codes whose scale, and the decoder's factor 2^-8, are already in x.
 	code = weight{"Code", 1}
 )
 

@@ -4,7 +4,7 @@
 //
 // It prints instruction text for two instruction sets from one description of
 // each loop, so that a tile shape is a parameter instead of a copy. Register
-// use and loop structure are described beside each emitter.
+// use and loop structure are described at each emitter.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 // files returns every generated file by name.
 func files() map[string][]byte {
 	set := map[string][]byte{}
-	var declared []string // functions of all files, as Go declares them
+	var declared []string // declarations of functions of all files
 	file := func(name string, s *isa, body func(*emitter)) {
 		e := &emitter{isa: s, splats: map[string]bool{}}
 		e.WriteString(header)
@@ -94,7 +94,7 @@ type emitter struct {
 	*isa
 	labels   int
 	declared []string        // name and arguments of every function
-	splats   map[string]bool // vectors of equal words
+	splats   map[string]bool // names of vectors of equal words
 }
 
 // raw writes one line without changes.
@@ -104,8 +104,8 @@ func (e *emitter) raw(format string, args ...any) {
 
 var numbered = regexp.MustCompile(`\b[VH][0-9]+\b`)
 
-// op writes instructions, one in a line. V3 is register 3 of the instruction set in its full width, H3 its lower half;
-// a displacement of zero is not written.
+// op writes instructions, one per line. V3 stands for register 3 of the instruction set in full width, and H3 for its
+// lower half; a displacement of zero is omitted.
 func (e *emitter) op(format string, args ...any) {
 	text := numbered.ReplaceAllStringFunc(fmt.Sprintf(format, args...), func(r string) string {
 		if n, _ := strconv.Atoi(r[1:]); n >= e.regs {
@@ -127,7 +127,7 @@ func (e *emitter) op(format string, args ...any) {
 
 var named = regexp.MustCompile(`\{(\w+)(?:\+(\d+))?\}`)
 
-// list is op with names and values instead of verbs and arguments: {a} is the value of a, {a+1} one more.
+// list is op with names and values instead of verbs and arguments: {a} is the value of a, and {a+1} that value plus 1.
 func (e *emitter) list(text string, pairs ...any) {
 	e.op("%s", named.ReplaceAllStringFunc(text, func(use string) string {
 		m := named.FindStringSubmatch(use)
@@ -141,8 +141,8 @@ func (e *emitter) list(text string, pairs ...any) {
 
 var splat = regexp.MustCompile(`^(V\w+) (.*?)(\w+)(<>\(SB\), .*)$`)
 
-// broadcast reads one word of a vector of equal words instead of all of it. The linker aligns data to 32 bytes: half of
-// the vectors of 64 bytes would be in two cache lines.
+// broadcast changes an instruction that reads a vector of equal words to read only one word. The linker aligns data to
+// 32 bytes, so half of the vectors of 64 bytes would lie in two cache lines.
 func (e *emitter) broadcast(line string) string {
 	m := splat.FindStringSubmatch(line)
 	if m == nil || !e.splats[m[3]] {
@@ -163,7 +163,7 @@ func (e *emitter) note(format string, args ...any) {
 	fmt.Fprintf(e, "\t// "+format+"\n", args...)
 }
 
-// label reserves a label name, unique within the file.
+// label returns a label name that is unique within the file.
 func (e *emitter) label(what string) string {
 	e.labels++
 	return fmt.Sprintf("%s%d", what, e.labels)
@@ -171,7 +171,7 @@ func (e *emitter) label(what string) string {
 
 func (e *emitter) at(label string) { e.raw("%s:", label) }
 
-// loop repeats body until the counter, a register or a word in memory, is 0.
+// loop writes a loop that repeats body until the counter, a register or a word in memory, is 0.
 func (e *emitter) loop(label, counter string, body func()) {
 	label = e.label(label)
 	e.at(label)
@@ -181,7 +181,7 @@ func (e *emitter) loop(label, counter string, body func()) {
 		JNZ %s`, counter, label)
 }
 
-// function opens a function with one pointer argument, left in AX.
+// function starts a function with one pointer argument, which is loaded into AX.
 func (e *emitter) function(name, args, doc string) {
 	e.declared = append(e.declared, fmt.Sprintf("%s(a *%s)", name, args))
 	e.raw("")

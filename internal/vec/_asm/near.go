@@ -6,9 +6,9 @@ import "fmt"
 // copied to a few kilobytes that stay in the L1 cache, shortly before they are
 // multiplied, so that copying and multiplying overlap.
 
-// nearSlot is the tiles that one step along 64 rows is copied to: there are two, and
-// one is filled while the other is multiplied. They are small because other data that
-// passes through the L1 cache evicts them.
+// nearSlot is the size in bytes of the tiles to which one step along 64 rows is copied. There are two slots: one is
+// filled while the other is multiplied. They are small, because other data that passes through the L1 cache evicts
+// them.
 const nearSlot = 4 * tileBytes
 
 // emitAttendScoresAt writes attendScores for rows in any place. A round takes two
@@ -73,8 +73,7 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 	e.ret()
 }
 
-// copyRows copies 64 bytes of some of 64 rows, from the given place on, to the lines of
-// the tiles of a slot.
+// copyRows copies 64 bytes of the given rows, out of 64, from byte from on, to the lines of the tiles of a slot.
 func (e *emitter) copyRows(from, slot, first, rows int) {
 	for row := first; row < first+rows; row++ {
 		z := row % 8
@@ -123,7 +122,7 @@ func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 		MOVQ attendValueArgs_groups(AX), R9
 		MOVQ attendValueArgs_at(AX), R8
 		CMPQ attendValueArgs_columns(AX), $1
-		JEQ %s`, 32*8, same, same) // after the last columns the same ones are filled again
+		JEQ %s`, 32*8, same, same) // after the last columns, the tiles of these columns are filled again
 	e.op("ADDQ $128, SI")
 	e.at(same)
 	e.valuesStep("R12", func(quarter int) {
@@ -157,9 +156,10 @@ func (e *emitter) valuesBegin() {
 	e.at(begun)
 }
 
-// fetchRow prefetches a row of a later call, through R13, unless the cursor in its places is zero. A CPU has few line
-// fill buffers, so rows are fetched one by one between other instructions: the first lines of one row, and the
-// remaining lines of the row two before it, some of which the hardware prefetcher has loaded by then.
+// fetchRow prefetches a row of a later call; it uses R13. If the cursor in the list of rows is zero, it prefetches
+// nothing. A CPU has few line fill buffers, so rows are fetched one by one between other instructions: the first lines
+// of one row, and the remaining lines of the row two before it, some of which the hardware prefetcher has loaded by
+// then.
 func (e *emitter) fetchRow(cursor, memory string, lines int) {
 	fetched := e.label("fetched")
 	e.op(`
@@ -180,7 +180,8 @@ func (e *emitter) fetchRow(cursor, memory string, lines int) {
 	e.at(fetched)
 }
 
-// valuesStep multiplies the tiles of one group with its weights, while another is filled by quarters, and counts it.
+// valuesStep multiplies the tiles of one group by its weights, while fill fills another group in four quarters. It also
+// counts the group.
 func (e *emitter) valuesStep(tiles string, fill func(quarter int)) {
 	weights := func(part, t int) { e.emit(tileload(memory{base: "DX", index: "R10", disp: part * tileBytes}, t)) }
 	pairs := func(column, t int) { e.emit(tileload(memory{base: tiles, index: "R10", disp: column * tileBytes}, t)) }
@@ -201,7 +202,7 @@ func (e *emitter) valuesStep(tiles string, fill func(quarter int)) {
 		DECQ CX`, 2*tileBytes)
 }
 
-// valuesEnd stores the sums of four tiles of columns and advances to the next four.
+// valuesEnd stores the sums of four tiles of columns and advances to the next four tiles.
 func (e *emitter) valuesEnd(columns string) {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
@@ -214,8 +215,7 @@ func (e *emitter) valuesEnd(columns string) {
 	e.ret()
 }
 
-// pairRows interleaves 64 elements of two adjacent rows of a group:
-// one line of each of four tiles.
+// pairRows interleaves 64 elements of two adjacent rows of a group, which gives one line of each of four tiles.
 func (e *emitter) pairRows(pair int) {
 	e.op(`
 		MOVQ %d(R8), R14

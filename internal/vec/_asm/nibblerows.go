@@ -26,7 +26,7 @@ func (e *emitter) emitNibbleRows() {
 	e.scalesToFloat()
 }
 
-// nibbleRows is a kernel: registers [0, mr) are sums, [mr, 2mr) those of a block or group.
+// nibbleRows writes a kernel. Registers [0, mr) are the sums of rows, and [mr, 2mr) those of a block or group.
 type nibbleRows struct {
 	*emitter
 	mr int
@@ -121,7 +121,8 @@ func (k *nibbleRows) write() {
 	k.ret()
 }
 
-// multiply adds the numbers in register w times register u of x to the sums of a group, or begins these.
+// multiply adds the products of the numbers in register w and register u of x to the sums of a group; if first is set,
+// it starts new sums.
 func (k *nibbleRows) multiply(w, u int, first bool) {
 	for m := range k.mr {
 		x := spaced("SI", "CX", "DX", "", u*k.bytes(), m)
@@ -133,7 +134,7 @@ func (k *nibbleRows) multiply(w, u int, first bool) {
 	}
 }
 
-// scaled adds the sums of a group times their scale to those of the row.
+// scaled adds the sums of a group, times their scale, to the sums of rows.
 func (k *nibbleRows) scaled() {
 	for m := range k.mr {
 		k.op("VFMADD231PS V%d, V%d, V%d", nibbleScale, k.mr+m, m)
@@ -203,7 +204,7 @@ func (e *emitter) orderNibbles() {
 					KXNORW K1, K1, K1
 					VGATHERDPS %d(SI)(Z1*4), K1, Z0`, 4*u)
 			} else {
-				// Of group u/4: even elements 0 to 14, 16 to 30, odd ones 1 to 15, 17 to 31.
+				// Elements of group u/4: even elements 0 to 14 and 16 to 30, then odd elements 1 to 15 and 17 to 31.
 				e.op(`
 					VPCMPEQD Y2, Y2, Y2
 					VGATHERDPS Y2, %d(SI)(Y1*4), Y0`, 4*(32*(u/4)+u%4/2+16*(u%2)))
@@ -253,7 +254,7 @@ func (e *emitter) scalesToFloat() {
 				VPCMPEQD Y%d, Y0, Y3
 				VBLENDVPS Y3, Y%d, Y1, Y1`, least, last, nan)
 		}
-		if !e.wide() { // numbers are twice their value
+		if !e.wide() { // decoded numbers are twice their value
 			e.op("VMULPS oneHalf<>(SB), Y1, Y1")
 		}
 		e.op(`

@@ -79,7 +79,7 @@ func (k *panel) write() {
 	k.ret()
 }
 
-// fetch requests the next lines of every row that the next panel is made of.
+// fetch prefetches the next lines of every weight row of the next panel.
 func (k *panel) fetch() {
 	line, none := k.label("line"), k.label("nofetch")
 	k.op(`
@@ -102,7 +102,7 @@ func (k *panel) fetch() {
 	k.at(none)
 }
 
-// fetchY requests the lines of y that the tile will be written to.
+// fetchY prefetches the lines of y to which the tile will be written.
 func (k *panel) fetchY() {
 	k.op(`
 		MOVQ panelArgs_ldy(AX), R9
@@ -161,7 +161,7 @@ func (k *panel) steps() {
 // wAt returns the address of the cursor in row n of the panel.
 func (k *panel) wAt(n int) string { return spaced("R11", "R14", "R15", "R9", 0, n) }
 
-// multiply adds one step of every row to the sums.
+// multiply adds the products of one step of every row to the sums.
 func (k *panel) multiply(load func(n int)) {
 	for n := range k.nr {
 		load(n)
@@ -171,8 +171,7 @@ func (k *panel) multiply(load func(n int)) {
 	}
 }
 
-// finish stores the sums as they are, or folds them into y when the last
-// block of k is done.
+// finish stores the sums unchanged or, after the last block of k, adds up their lanes and writes them to y.
 func (k *panel) finish() {
 	fold, done := k.label("fold"), k.label("done")
 	k.op(`
@@ -195,7 +194,7 @@ func (k *panel) finish() {
 
 func (k *panel) yAt(m, n int) string { return spaced("DI", "R9", "R10", "", 4*n, m) }
 
-// foldNarrow folds four 8-lane sums of a row at a time.
+// foldNarrow adds up the lanes of four 8-lane sums of a row at a time.
 func (k *panel) foldNarrow() {
 	for m := range k.mr {
 		a, t := k.acc(m, 0), k.w()
@@ -209,22 +208,22 @@ func (k *panel) foldNarrow() {
 	}
 }
 
-// foldWide folds the four rows of each column together, so that 128-bit lane m
-// of every intermediate belongs to row m, and then pairs of columns.
+// foldWide adds up the lanes of the sums of each column's four rows together, so that 128-bit lane m of every
+// intermediate result belongs to row m, and then combines pairs of columns.
 func (k *panel) foldWide() {
 	t := k.w()
 	column := func(n int) int { return k.acc(0, n) }
 	for n := range k.nr {
 		k.foldFour([4]int{k.acc(0, n), k.acc(1, n), k.acc(2, n), k.acc(3, n)}, column(n), t)
 	}
-	// pairs leaves in a: [a0+a2, a1+a3, b0+b2, b1+b3] per lane.
+	// pairs leaves in each lane of a: [a0+a2, a1+a3, b0+b2, b1+b3].
 	pairs := func(a, b int) {
 		k.list(`
 			VSHUFPS $0xEE, Z{b}, Z{a}, Z{t}
 			VSHUFPS $0x44, Z{b}, Z{a}, Z{a}
 			VADDPS Z{t}, Z{a}, Z{a}`, "b", b, "a", a, "t", t)
 	}
-	// singles leaves in a one sum per column: those of a, then those of b.
+	// singles leaves one sum per column in a: first those of a, then those of b.
 	singles := func(a, b int) {
 		k.list(`
 			VSHUFPS $0xDD, Z{b}, Z{a}, Z{t}

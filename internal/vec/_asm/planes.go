@@ -133,7 +133,7 @@ func (e *emitter) packPlanes(rows int) {
 		}
 		e.planesOf()
 	}
-	// A row is packed as a register of each plane and step; then tiles of these registers are transposed.
+	// A row is packed into a register for each plane and step; then tiles of these registers are transposed.
 	switch rows {
 	case 16:
 		e.op(`
@@ -206,24 +206,24 @@ func (e *emitter) packPlanes(rows int) {
 	e.ret()
 }
 
-// loadLanes brings sixteen of 128 elements of the row at BX into a register, as far as they exist.
+// loadLanes loads sixteen of 128 elements of the row at BX into a register; elements that do not exist become zero.
 func (e *emitter) loadLanes(sixteenth, to int) {
 	e.op(`
 		KMOVW packArgs_lanes+%d(AX), K1
 		VMOVUPS.Z %d(BX)(SI*1), K1, Z%d`, 2*sixteenth, 64*sixteenth, to)
 }
 
-// planeRows holds the names for the numbers of rows of a group.
+// planeRows has the part of kernel names for the number of rows of a group.
 var planeRows = map[int]string{16: "Sixteen", 8: "Eight", 4: "Four", 1: "One"}
 
-// planeReg returns where planesOf leaves the sixteen words of a plane and a step.
+// planeReg returns the register in which planesOf leaves the sixteen words of a plane and a step.
 func planeReg(plane, step int) int { return 16 + 2*plane + step }
 
-// planesOf separates the planes of 128 elements in registers 0 to 7, each of which has, in the lanes of the planes,
-// two words of the first step and two of the second.
+// planesOf separates the planes of 128 elements in registers 0 to 7. Each of these registers has, in every lane, two
+// words of the first step and two of the second.
 func (e *emitter) planesOf() {
 	const upper, lower = 20, 21
-	for odd := range 2 { // lanes of registers 0, 2, 4 and 6, or of the others
+	for odd := range 2 { // lanes of registers 0, 2, 4 and 6, or of registers 1, 3, 5 and 7
 		e.op("VSHUFI32X4 $0x44, Z%d, Z%d, Z%d", 2+odd, odd, upper)
 		e.op("VSHUFI32X4 $0x44, Z%d, Z%d, Z%d", 6+odd, 4+odd, lower)
 		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", lower, upper, 8+2*odd)
@@ -244,7 +244,8 @@ func (e *emitter) foldPlanes(rows int) {
 	const second, exponents = 30, 31
 	e.function("foldPlanes"+planeRows[rows], "foldArgs", fmt.Sprintf("tiles of sums of planes to %d rows of 16.", rows))
 	e.op("MOVQ foldArgs_exponentsW(AX), R12")
-	// combine adds integers of both planes in registers a and b to a, times the powers of two in register p.
+	// combine adds the integers of both planes, in registers a and b, and multiplies them by the powers of two in
+	// register p. The result is in a.
 	combine := func(a, b, p int) {
 		e.list(`
 			VCVTDQ2PS Z{a}, Z{a}
@@ -275,7 +276,7 @@ func (e *emitter) foldPlanes(rows int) {
 				e.op("VMOVDQU64 %d(SI), %s%d", 8*rows*r, line, r)
 			}
 			column := e.transpose16()
-			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second) // the transpose uses all registers
+			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second) // loaded here, because the transpose uses all registers
 			e.op(`
 				MOVQ foldArgs_exponentsX(AX), R10
 				VMOVUPS (R12), Z%d`, exponents)

@@ -47,8 +47,8 @@ func (e *emitter) emitRotateQuant() {
 		e.op("VMOVUPS %d(SI), Z%d", 64*i, i)
 		e.roundHalf(at, i, 8)
 	}
-	// Strides below a register: the partner is in another lane; where the
-	// lane is the upper of the two, its own element is subtracted.
+	// Strides below a register: the partner of an element is in another lane. In the upper lane of a pair, the element
+	// itself is subtracted.
 	for stage := range 4 {
 		for i := range 8 {
 			switch stage {
@@ -128,7 +128,7 @@ func (e *emitter) emitRotateQuant() {
 	e.ret()
 }
 
-// roundHalf rounds register i to bfloat16, to nearest even, using t and t+1.
+// roundHalf rounds register i to bfloat16, to nearest even, and overwrites t and t+1.
 func (e *emitter) roundHalf(at map[string]int, i, t int) {
 	e.op("VCMPPS $3, Z%d, Z%d, K5", i, i) // NaN
 	e.op("VPSRLD $16, Z%d, Z%d", i, t)
@@ -139,9 +139,8 @@ func (e *emitter) roundHalf(at map[string]int, i, t int) {
 	e.op("VPANDD Z%d, Z%d, Z%d", at["quantUpper"], t, i)
 }
 
-// quantRegister replaces register i by the codes of i/Z8, using Z9 to Z13. The
-// arithmetic is that of package num: adding a number whose last bit equals
-// one step of the code leaves the rounded number of steps.
+// quantRegister replaces register i by the codes of i/Z8, and overwrites Z9 to Z13. The arithmetic is that of package
+// num: adding a number whose last bit equals one step of the code leaves the rounded number of steps.
 func (e *emitter) quantRegister(at map[string]int, i int) {
 	e.op(`
 		VDIVPS Z8, Z%d, Z9

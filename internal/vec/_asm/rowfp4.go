@@ -75,7 +75,7 @@ func (e *emitter) emitRowFP4() {
 			for c := range cursors {
 				e.rowCodes(c, x)
 			}
-			e.op("MOVQ rowArgs_aheadScales(AX), SI") // sixteen lines of weights have a line of scales
+			e.op("MOVQ rowArgs_aheadScales(AX), SI") // a line of scales belongs to sixteen lines of weights
 			e.op(`
 				PREFETCHT1 (SI)
 				ADDQ $32, rowArgs_aheadScales(AX)
@@ -103,10 +103,10 @@ func (e *emitter) emitRowFP4() {
 	e.ret()
 }
 
-// rowOffset makes the largest negative value of windowTable zero.
+// rowOffset is added to values, so that the smallest value of windowTable becomes zero.
 const rowOffset = 96
 
-// rowCodes decodes 64 bytes of cursor c and multiplies them by x, and prefetches.
+// rowCodes decodes 64 bytes of cursor c, multiplies them by x, and prefetches later bytes.
 func (e *emitter) rowCodes(c, x int) {
 	w, windows, ahead := "R9", "BX", "R12"
 	if c >= 4 {
@@ -130,7 +130,7 @@ func (e *emitter) rowCodes(c, x int) {
 	e.op("PREFETCHT1 %s", spaced(ahead, "R13", "R14", "", 0, c%4))
 }
 
-// addAcross makes lane i of register 0 the sum of the lanes of register i, of sixteen.
+// addAcross sets lane i of register 0 to the sum of the lanes of register i, for sixteen registers.
 func (e *emitter) addAcross() {
 	const t = 24
 	pairs := func(n, apart int, low, high string) {

@@ -34,8 +34,8 @@ func (e *emitter) constant(name string, word uint32) {
 	e.raw("GLOBL %s<>(SB), RODATA|NOPTR, $%d", name, e.bytes())
 }
 
-// rows is one kernel: registers [0, mr*nr) are the sums, then unroll*mr for x,
-// then decode temporaries, then constants at the top.
+// rows writes one kernel. Registers [0, mr*nr) are the sums, followed by unroll*mr registers for x and by decode
+// temporaries; constants are in the highest registers.
 type rows struct {
 	*emitter
 	w      weight
@@ -117,8 +117,8 @@ func (k *rows) write() {
 	k.ret()
 }
 
-// blocks runs the steps of each 128 columns under their scale. A half decoded
-// from e4m3 bits is 2^-8 of the value, which the scale makes up for.
+// blocks writes the loop over blocks of 128 columns that share a scale. A half-precision number decoded from e4m3 bits
+// is 2^-8 of the value; the scale includes the factor 2^8.
 func (k *rows) blocks() {
 	perBlock := 128 / k.lanes
 	block, full, done := k.label("block"), k.label("full"), k.label("blocksdone")
@@ -145,7 +145,7 @@ func (k *rows) blocks() {
 	k.at(done)
 }
 
-// steps runs R15 steps of one register each, unrolled while enough are left.
+// steps writes R15 steps of one register each, unrolled while enough steps are left.
 func (k *rows) steps() {
 	many, few, one, done := k.label("many"), k.label("few"), k.label("one"), k.label("done")
 	k.op(`
@@ -168,8 +168,7 @@ func (k *rows) steps() {
 	k.at(done)
 }
 
-// step multiplies u registers of every row. Sums of one element take u in
-// ascending order.
+// step multiplies u registers of every row. It adds them to the sum of an element in ascending order.
 func (k *rows) step(u int) {
 	for m := range k.mr {
 		for i := range u {
@@ -198,9 +197,8 @@ func (k *rows) step(u int) {
 		ADDQ $%d, R11`, u*k.bytes(), u*k.lanes*k.w.size)
 }
 
-// prefetch requests size bytes of every row of the next group, which follows in this
-// call or, at its end, begins the next call. Rows are too short for the hardware
-// prefetcher: an e4m3 row of 4096 weights is a single page.
+// prefetch prefetches size bytes of every row of the next group, which follows in this call or, at the end of the call,
+// begins the next call. Rows are too short for the hardware prefetcher: an e4m3 row of 4096 weights is a single page.
 func (k *rows) prefetch(size int) {
 	for n := range k.nr {
 		for line := 0; line < size; line += 64 {
@@ -210,8 +208,7 @@ func (k *rows) prefetch(size int) {
 	k.op("ADDQ $%d, BX", size)
 }
 
-// watch keeps the largest code, without its sign, that was read: 0x7F is NaN, which
-// the decoder does not produce.
+// watch updates the largest code that was read, without its sign: 0x7F is NaN, which the decoder does not produce.
 func (k *rows) watch(n, u int) {
 	size := u * k.lanes
 	t, codes, nan := k.temp(0), k.codes(), k.nan()
@@ -237,8 +234,8 @@ func (k *rows) watch(n, u int) {
 	k.op("VPMAXUB %s%d, %s%d, %s%d", name, t, name, nan, name, nan)
 }
 
-// decode brings weights of row n from step u on to registers temp(0..), at
-// most most of them, and returns how many.
+// decode loads weights of row n, from step u on, into registers from temp(0) on, at most most registers, and returns
+// how many.
 func (k *rows) decode(n, u, most int) int {
 	t := k.temp(0)
 	switch k.w {
@@ -249,8 +246,8 @@ func (k *rows) decode(n, u, most int) int {
 		k.op("VPSLLD $16, V%d, V%d", t, t)
 	case fp8, code:
 		if most >= 2 {
-			// The upper halves pass through memory: converting from there
-			// spares the shuffle port two instructions of ten.
+			// The upper halves are stored and converted from memory, which saves two of ten instructions on the shuffle
+			// port.
 			k.halves(k.wAt(n, u), k.reg, t)
 			slot := (n*k.unroll/2 + u/2) * k.bytes()
 			k.op("VMOVUPS V%d, rowsArgs_spill+%d(AX)", t, slot)
@@ -267,15 +264,15 @@ func (k *rows) decode(n, u, most int) int {
 	return 1
 }
 
-// rescale multiplies decoded weights by their scale where x does not have it.
+// rescale multiplies decoded weights by their scale, if x does not include it.
 func (k *rows) rescale(t int) {
 	if k.w == fp8 {
 		k.op("VMULPS V%d, V%d, V%d", k.scale(), t, t)
 	}
 }
 
-// halves turns e4m3 codes into float16 numbers of 2^-8 their value: the
-// exponent and mantissa bits are the same, three and seven places up.
+// halves converts e4m3 codes to half-precision numbers of 2^-8 their value: exponent and mantissa bits are unchanged,
+// three and seven places higher.
 func (k *rows) halves(at, prefix string, t int) {
 	k.list(`
 		VPMOVSXBW {at}, {prefix}{t}
@@ -287,7 +284,7 @@ func (k *rows) halves(at, prefix string, t int) {
 	}
 }
 
-// tail adds one step of already widened, zero-padded registers.
+// tail adds the products of one step of registers that are already widened and padded with zeros.
 func (k *rows) tail() {
 	none := k.label("notail")
 	k.op(`
@@ -307,7 +304,7 @@ func (k *rows) tail() {
 	k.at(none)
 }
 
-// reduce folds the sums of row m and stores them. R13 is free by now.
+// reduce adds up the lanes of the sums of row m and stores them. R13 is free at this point.
 func (k *rows) reduce(m int) {
 	if m == 0 {
 		k.op(`
@@ -342,9 +339,8 @@ func (k *rows) reduce(m int) {
 		VMOVUPS X{a}, {to}`, "a", a, "t", t, "to", to)
 }
 
-// foldOne leaves the sum of all lanes of a in its lane 0. The tree is the one
-// of the wider folds: with 16 lanes, pairs 8, 4, 2 and 1 apart; with 8 lanes,
-// adjacent lanes, adjacent pairs, then the two halves.
+// foldOne adds up all lanes of register a into its lane 0, in the order of the wider folds: with 16 lanes, lanes 8, 4,
+// 2 and 1 apart; with 8 lanes, adjacent lanes, adjacent pairs, then the two halves.
 func (e *emitter) foldOne(a, t int) {
 	if !e.wide() {
 		e.list(`
@@ -365,8 +361,8 @@ func (e *emitter) foldOne(a, t int) {
 		VADDPS X{t}, X{a}, X{a}`, "a", a, "t", t)
 }
 
-// foldFour halves four 16-lane sums twice: 128-bit lane i of to holds the four
-// partial sums of in[i]. in is consumed; t is a temporary.
+// foldFour adds halves of four 16-lane sums twice: 128-bit lane i of `to` then holds the four partial sums of in[i]. It
+// overwrites in and t.
 func (e *emitter) foldFour(in [4]int, to, t int) {
 	pair := func(lo, hi int, a, b, to int) {
 		e.op("VSHUFF64X2 $%#x, Z%d, Z%d, Z%d", hi, b, a, t)

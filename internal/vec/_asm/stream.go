@@ -44,23 +44,22 @@ type stream struct {
 }
 
 const (
-	streamW     = 4      // first of two tiles of weights
-	streamX     = 6      // first of two tiles of x
+	streamW     = 4      // number of the first of two tile registers of weights
+	streamX     = 6      // number of the first of two tile registers of x
 	streamScale = 25     // register of the scale
-	streamLine  = 4 * 64 // bytes each prefetch cursor advances in 32 rows
+	streamLine  = 4 * 64 // bytes that each prefetch cursor advances in 32 rows
 
-	// Bytes from the panel to scratch memory for four tiles. The Go side allocates
-	// them so.
+	// Bytes from the panel to scratch memory for four tiles. The Go code allocates them at this distance.
 	streamBlock = 32768
 
 	// An entry of the scales: table, scale.
 	entryBytes, entryScale = 16, 8
 
-	// groupFours is how many times four rows a unit has.
+	// groupFours is the number of groups of four rows in a unit.
 	groupFours = groupRows / 4
 )
 
-// streamCodes is the registers that widen codes.
+// streamCodes are the registers of the tables that widen codes.
 var streamCodes = codeRegisters{low: 26, high: 28, sign: 30}
 
 // tilesX returns the number of tiles of x.
@@ -80,7 +79,7 @@ func (k *stream) columns() int { return min(2*k.rows, 16) }
 func (k *stream) line() int    { return 4 * k.columns() }
 func (k *stream) tile() int    { return 16 * k.line() }
 
-// lines returns the number of registers that the sums of a unit take.
+// lines returns the number of registers that hold the sums of a unit.
 func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
 // unitSums returns the number of bytes of the sums of a unit.
@@ -97,7 +96,7 @@ func (k *stream) write() {
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
-	k.op("JMP %s", entry) // enters the loop after the phase that multiplies
+	k.op("JMP %s", entry) // enters the loop after the phase that only multiplies
 	k.at(loop)
 	k.phase(0, true)
 	k.nextX()
@@ -136,15 +135,15 @@ func (k *stream) begin() {
 		MOVQ $64, R15
 		VMOVDQU64 codeSign<>(SB), Z%d`, k.line(), streamCodes.sign)
 	for t := range k.sums() {
-		if k.scaled { // there are no sums to add before the first block is done
+		if k.scaled { // there are no sums to add before the first block is complete
 			k.emit(tilezero(t))
 		}
 	}
 	k.loadSums()
 }
 
-// nextX advances to the columns of x that belong to the block that is filled. For the first block of a unit it returns
-// to the first columns; the tiles then hold the sums of the previous unit.
+// nextX advances to the columns of x for the block that is filled. For the first block of a unit it returns to the
+// first columns; the tiles then hold the sums of the previous unit.
 func (k *stream) nextX() {
 	same := k.label("same")
 	k.op(`
@@ -161,13 +160,13 @@ func (k *stream) nextX() {
 	k.at(same)
 }
 
-// nextUnit advances to the next unit, and to the bytes prefetched with them.
+// nextUnit advances to the next unit, and to the bytes that are prefetched with it.
 func (k *stream) nextUnit() {
 	k.op("ADDQ streamArgs_nextW(AX), BX")
 	k.unitAhead()
 }
 
-// unitAhead begins to count the blocks of the next unit, and the bytes prefetched with it.
+// unitAhead resets the number of blocks for the next unit, and sets the bytes that are prefetched with it.
 func (k *stream) unitAhead() {
 	more := k.label("more")
 	k.op(`
@@ -200,13 +199,13 @@ func (k *stream) storeSums() {
 	}
 }
 
-// store writes the sums of a tile, line after line.
+// store stores the sums of a tile, one line after the other.
 func (k *stream) store(t int, base string, at int) {
 	k.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
-// phase fills 64 columns and multiplies the previously filled columns at the same time. If it fills the first columns
-// of a block, it adds the sums that were stored in the previous phase: by now they are in the cache.
+// phase fills 64 columns while it multiplies the previously filled columns. If it fills the first columns of a block,
+// it adds the sums that the previous phase stored, which are in the cache by then.
 func (k *stream) phase(p int, multiply bool) {
 	k.note("phase %d", p)
 	if p == 0 {
@@ -246,10 +245,10 @@ func (k *stream) phase(p int, multiply bool) {
 	}
 }
 
-// fill widens rows 4q to 4q+3 of a group into a half of the panel. Tables widen every code. Ordinary codes, those with
-// an exponent that are not NaN, would take fewer operations, but a search for the others as well: for weights from
-// memory that is slower, since it ends in a branch that depends on the weights, and one in ten thousand of them is not
-// ordinary.
+// fill widens rows 4q to 4q+3 of a group into a half of the panel, with tables for all codes. Arithmetic for ordinary
+// codes, which have an exponent and are not NaN, would take fewer operations, but would also need a search for other
+// codes. For weights from memory that is slower, because it ends in a branch that depends on the weights, and one in
+// ten thousand weights has another code.
 func (k *stream) fill(half, q int) {
 	for i := range 4 {
 		z := 4 * (i % 2)
@@ -261,7 +260,7 @@ func (k *stream) fill(half, q int) {
 	}
 }
 
-// added counts the blocks whose sums were added; after the last block it advances to the sums of the next unit.
+// added counts the blocks whose sums were added. After the last block it advances to the sums of the next unit.
 func (k *stream) added() {
 	same := k.label("same")
 	k.op(`
@@ -273,8 +272,8 @@ func (k *stream) added() {
 	k.at(same)
 }
 
-// multiply multiplies the columns that the phase before p filled: two steps of the tiles of rows by the tiles of x. It
-// calls between for each four rows.
+// multiply multiplies the columns that the previous phase filled: two steps of the tiles of rows by the tiles of x. It
+// calls between for each four rows. p is the current phase.
 func (k *stream) multiply(p int, between func(q int)) {
 	n, half := k.tilesX(), 1-p
 	for q := range groupFours {
@@ -285,7 +284,7 @@ func (k *stream) multiply(p int, between func(q int)) {
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
-			if k.columns() >= 8 { // x comes from the L2 cache, and would take the panel's place in L1
+			if k.columns() >= 8 { // x comes from the L2 cache, and would evict the panel from the L1 cache
 				k.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
 				k.emit(tileload(m, k.tileX(step, i)))
@@ -342,7 +341,7 @@ func (k *stream) tileX(step, i int) int {
 	return streamX + i
 }
 
-// exchange makes a tile ready for the sums of a block where they begin at zero.
+// exchange stores the sums of a tile and starts new sums, if the sums of a block start at zero.
 func (k *stream) exchange(t int) {
 	if k.scaled {
 		k.store(t, "DI", streamBlock)

@@ -37,7 +37,7 @@ func (e *emitter) emitStreamsFP4() {
 	e.emitRowFP4()
 }
 
-// windowTable is twice the value of every code times the four powers of a window.
+// windowTable returns twice the value of every code, times each of the four powers of two of a window.
 func windowTable() []byte {
 	values := make([]byte, 64)
 	for i := range values {
@@ -57,7 +57,7 @@ type streamFP4 struct {
 }
 
 const (
-	groupRows    = 32             // of weights that are decoded together
+	groupRows    = 32             // weight rows that are decoded together
 	groupStep    = 64 * groupRows // bytes of a step in the panel
 	groupHalf    = 2 * groupStep
 	findPlaces   = 27
@@ -85,7 +85,7 @@ func (k *streamFP4) write() {
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(false)
-	k.op("JMP %s", entry) // enters the loop after the phase that multiplies
+	k.op("JMP %s", entry) // enters the loop after the phase that only multiplies
 	k.at(loop)
 	k.phase(true)
 	k.nextX()
@@ -157,7 +157,7 @@ func (k *streamFP4) storeSums() {
 	}
 }
 
-// nextX follows a phase that multiplied a block. If that was the last block of a unit, x starts again at its beginning,
+// nextX follows a phase that has multiplied a block. After the last block of a unit, it returns to the beginning of x,
 // and the tiles hold the sums of this unit.
 func (k *streamFP4) nextX() {
 	same := k.label("same")
@@ -173,14 +173,14 @@ func (k *streamFP4) nextX() {
 	k.at(same)
 }
 
-// phase fills a block of a group and multiplies the previously filled block at the same time.
+// phase fills a block of a group while it multiplies the previously filled block.
 func (k *streamFP4) phase(multiply bool) {
 	k.op(`
 		MOVQ streamArgs_w(AX), R9
 		MOVQ streamArgs_scales(AX), R11`)
 	k.steps(multiply, true)
 	k.nextRun()
-	k.op("MOVQ streamArgs_aheadScales(AX), R9") // sixteen lines of weights have a line of scales
+	k.op("MOVQ streamArgs_aheadScales(AX), R9") // a line of scales belongs to sixteen lines of weights
 	k.op(`
 		PREFETCHT1 (R9)
 		PREFETCHT1 64(R9)
@@ -188,7 +188,7 @@ func (k *streamFP4) phase(multiply bool) {
 	k.nextWindows()
 }
 
-// nextWindows finds the windows of some rows of the next unit, so many that all phases together find those of a whole
+// nextWindows finds the windows of a part of the next unit's rows, such that all phases together find those of a whole
 // unit. If the windows of all rows of a call were found at its beginning, no weights would be fetched in that time.
 //
 //	R9 scales, scratch   R10 windows, scratch   R11 registers left   Z16 largest scales   Z17 to Z20 scratch
@@ -206,7 +206,7 @@ func (k *streamFP4) nextWindows() {
 	k.op(`
 		CMPQ streamArgs_findLeft(AX), $0
 		JEQ %s`, done)
-	// Whole registers of scales, and the last one.
+	// Calls body for whole registers of scales, and for the last one.
 	each := func(body func(last bool)) {
 		more, last := k.label("more"), k.label("last")
 		k.op(`
@@ -292,8 +292,7 @@ func (k *streamFP4) nextWindows() {
 	k.at(done)
 }
 
-// steps does the following twice: it fills half of the rows and multiplies one step of the block that the previous
-// phase filled.
+// steps runs twice: it fills half of the rows and multiplies one step of the block that the previous phase filled.
 func (k *streamFP4) steps(multiply, fill bool) {
 	n, index := k.tilesX(), "R15"
 	if n > 1 {
@@ -305,14 +304,14 @@ func (k *streamFP4) steps(multiply, fill bool) {
 	loadW := func(i int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i)) }
 	loadX := func(j int) {
 		m := memory{base: "SI", index: "DX", disp: j * k.tile()}
-		if n == 2 { // as in stream.go
+		if n == 2 { // hint as in stream.go
 			k.emit(tileloadOnce(m, streamX+j))
 		} else {
 			k.emit(tileload(m, streamX+j))
 		}
 	}
 	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, i*n+j)) }
-	at := map[int]func(){ // tile instructions before a row
+	at := map[int]func(){ // tile instructions that precede a row
 		0:  func() { loadX(0); loadW(0) },
 		4:  func() { product(0, 0); loadW(1) },
 		12: func() { product(1, 0) },
@@ -349,7 +348,7 @@ func (k *streamFP4) steps(multiply, fill bool) {
 	k.op("SUBQ $%d, DI", groupRows*64)
 }
 
-// fill decodes 64 bytes of a row, and prefetches.
+// fill decodes 64 bytes of a row, and prefetches later bytes.
 func (k *streamFP4) fill(row int) {
 	even := 4 * (row % 4)
 	odd, window := even+1, even+2
@@ -357,7 +356,7 @@ func (k *streamFP4) fill(row int) {
 	if row%4 == 3 {
 		k.op("LEAQ (R9)(CX*4), R9")
 	}
-	together := 2 // rows of windows that are addressed from the same place
+	together := 2 // rows of windows that are addressed from one register
 	if k.tilesX() > 1 {
 		together = 4
 	}
@@ -371,7 +370,8 @@ func (k *streamFP4) fill(row int) {
 	k.fetchPlace(row)
 }
 
-// decodeNibbles decodes the 64 bytes in register even, whose four windows are in memory: the first of 64 bytes.
+// decodeNibbles decodes the 64 bytes in register even, whose four windows are in memory: even elements to register
+// even, odd ones to register odd.
 func (e *emitter) decodeNibbles(windows string, even, odd, window int) {
 	e.op("VPERMB %s, Z%d, Z%d", windows, windowLane, window)
 	e.op("VPSRLW $4, Z%d, Z%d", even, odd)

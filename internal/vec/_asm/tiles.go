@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Tiles by number: sums first, then those of the weights and of the columns.
+// Tile registers: sums first, then weights, then columns.
 const (
 	tileW = 4
 	tileX = 6
@@ -24,14 +24,14 @@ func (e *emitter) emitTiles() {
 	}
 }
 
-// tiles is a kernel of nw tiles of weights by nx tiles of columns.
+// tiles writes a kernel of nw tiles of weights by nx tiles of columns.
 type tiles struct {
 	*emitter
 	nw, nx int
 }
 
-// sum returns the tile of a sum, which is the same in every kernel, so that the shapes are the same; place returns its
-// offset in memory.
+// sum returns the tile register of a sum, which is equal in every kernel, so that the tile shapes are equal; place
+// returns the offset of the sum in memory.
 func (k *tiles) sum(w, x int) int   { return 2*w + x }
 func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 
@@ -80,7 +80,7 @@ func (k *tiles) each(f func(w, x int)) {
 	}
 }
 
-// begin clears the sums or takes them from memory.
+// begin clears the sums or loads them from memory.
 func (k *tiles) begin() {
 	fresh, ready := k.label("fresh"), k.label("ready")
 	k.op(`
@@ -111,8 +111,8 @@ func (k *tiles) begin() {
 	k.at(ready)
 }
 
-// loadX takes a tile of columns. Pairs of them pass by a panel that must stay in
-// the L1 cache, so they are hinted not to be kept there.
+// loadX loads a tile of columns. Pairs of tiles are read while a panel must stay in the L1 cache, so they have the hint
+// not to be kept there.
 func (k *tiles) loadX(cursor string, x int) {
 	m := memory{base: cursor, index: "DX"}
 	if k.nx == 2 {
@@ -178,8 +178,8 @@ func (k *tiles) nextRows() {
 	k.at(done)
 }
 
-// end leaves the sums in memory. Under scales they are the sums of one block along
-// k, memory holds the sum over all blocks, and the next block begins at next.
+// end stores the sums. With scales, they are the sums of one block along k, memory holds the sum over all blocks, and
+// the next block begins at next.
 func (k *tiles) end(next string) {
 	scaled, first, add := k.label("scaled"), k.label("first"), k.label("add")
 	added, done := k.label("added"), k.label("done")

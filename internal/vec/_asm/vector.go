@@ -25,7 +25,7 @@ func (e *emitter) emitVectors() {
 
 type vectors struct{ *emitter }
 
-// konst names the read-only vector of one constant.
+// konst returns the name of the read-only vector of a constant.
 func (v *vectors) konst(name string) string { return name + v.name + "<>(SB)" }
 
 func (v *vectors) constants() {
@@ -39,11 +39,11 @@ func (v *vectors) constants() {
 		{"roundBias", 0x7FFF},
 		{"quietBit", 0x40},
 		{"oneBit", 1},
-		{"expLow", 0xC2D00000},  // -104: exp is below half the least subnormal
+		{"expLow", 0xC2D00000},  // -104: exp is below half of the smallest subnormal
 		{"expHigh", 0x42B20000}, // 89: exp is above the largest float32
 		{"log2e", 0x3FB8AA3B},
 		{"ln2High", 0x3F318000}, // leading bits of ln 2, so that n*ln2High is exact
-		{"ln2Low", 0xB95E8083},  // the rest
+		{"ln2Low", 0xB95E8083},  // remaining bits of ln 2
 		{"expBias", 127},
 		{"exp7", 0x39500D01}, // 1/7!, 1/6!, ...
 		{"exp6", 0x3AB60B61},
@@ -59,8 +59,8 @@ func (v *vectors) constants() {
 	}
 }
 
-// elements opens a function that applies body to every register of its operands.
-// body writes its result to its destination; step holds the bytes that each pointer advances.
+// elements writes a function that applies body to every register of its operands. body writes its result to its
+// destination; the returned step has the bytes by which each pointer advances.
 func (v *vectors) elements(name, doc string, body func() step) {
 	v.function(name+v.name, "vecArgs", doc)
 	v.open()
@@ -94,7 +94,7 @@ func (v *vectors) around(body func() step) {
 	})
 }
 
-// sum is elements with a running vector in register 14, kept in acc between calls.
+// sum writes a function like elements with a running vector in register 14, which is kept in acc between calls.
 func (v *vectors) sum(name, doc string, body func() step) {
 	v.function(name+v.name, "vecArgs", doc)
 	v.open()
@@ -173,8 +173,8 @@ func (v *vectors) softmax() {
 	v.ret()
 }
 
-// across combines the lanes of a register, halves first, into its first lane,
-// through register 0.
+// across combines the lanes of register r into its first lane: it applies op to the upper and the lower half until one
+// lane is left. It overwrites register 0.
 func (v *vectors) across(op string, r int) {
 	if v.wide() {
 		v.list(`
@@ -208,7 +208,7 @@ func (v *vectors) rotate(name, doc string, body func()) {
 	v.ret()
 }
 
-// turned is register i of the elements in x with the partners in y, through
+// turned computes register i of the rotated elements from the elements in x and their partners in y. It overwrites
 // registers to and to+1.
 func (v *vectors) turned(i, x, y, to int) {
 	v.op("VMULPS %d(SI), V%d, V%d", i*v.bytes(), x, to)
@@ -261,8 +261,8 @@ func (v *vectors) widenBF16() step {
 	return step{dst: v.bytes(), a: 2 * v.lanes}
 }
 
-// narrowBF16 adds half a unit less one plus the last kept bit, so that the
-// carry rounds to nearest even; NaN takes its upper half and the quiet bit.
+// narrowBF16 adds half a unit less one plus the last kept bit, so that the carry rounds to nearest even. NaN becomes
+// its upper half with the quiet bit set.
 func (v *vectors) narrowBF16() step {
 	v.op(`
 		VMOVUPS (SI), V0
@@ -357,7 +357,7 @@ func (v *vectors) expFrom(least string) {
 			VXORPS {z}, {z}, K2, {z}`, "n", n, "p", p, "z", z)
 		return
 	}
-	// 2^n in two factors, so that neither leaves the normal range.
+	// 2^n is split into two factors, so that neither leaves the normal range.
 	v.list(`
 		VCVTPS2DQ {n}, {n}
 		VPSRAD $1, {n}, {t}
@@ -387,8 +387,8 @@ func (v *vectors) maximum() step {
 	return step{a: v.bytes()}
 }
 
-// reluAdd sums down one column of lanes: a advances by one row of a block of 64
-// products, the factor by one element of dst.
+// reluAdd adds along one column of lanes: a advances by one row of a block of 64 products, and the factor by one
+// element of dst.
 func (v *vectors) reluAdd() step {
 	v.op(`
 		VMAXPS (SI), V13, V0

@@ -27,7 +27,7 @@ func (v *vectors) widenE4M3() {
 		VPMOVSXBW (SI), V0
 		VPSLLW $7, V0, V0`, code, seen, seen)
 	v.and("V14", 0, 0)
-	// Halves pass through memory, as in the row kernels: here through dst.
+	// Halves are stored to dst and converted from there, as in the row kernels.
 	v.op("VMOVUPS V0, (DI)")
 	for i := range 2 {
 		v.op("VCVTPH2PS %d(DI), V%d", i*v.bytes()/2, i)
@@ -72,9 +72,9 @@ func (v *vectors) widenE4M3() {
 	v.ret()
 }
 
-// openBlock begins the loop over blocks of 128 elements: R8 becomes the
-// registers of this block, taken from CX, and reg s times the scale at DX,
-// which moves on by stride. It uses register 0 and returns the loop's label.
+// openBlock starts the loop over blocks of 128 elements: R8 becomes the number of registers of this block, which is
+// subtracted from CX, and reg becomes s times the scale at DX, which advances by stride. It overwrites register 0 and
+// returns the label of the loop.
 func (v *vectors) openBlock(reg int) string {
 	perBlock := 128 / v.lanes
 	block, full := v.label("block"), v.label("full")

@@ -81,14 +81,14 @@ func (e *emitter) emitWindows() {
 
 // Registers of constants and of a row.
 const (
-	windowLargest = 26 // of the row
+	windowLargest = 26 // largest scale of the row
 	windowLimit   = 27
 	windowMost    = 28
 	windowPlaces  = 29
 )
 
-// windowsOf processes all rows if they have that many whole registers of scales. In a first window no scale is too
-// large.
+// windowsOf processes all rows if each has the given number of whole registers of scales. In a first window no scale is
+// above the largest.
 func (e *emitter) windowsOf(vectors int) {
 	other, below := e.label("other"), e.label("below")
 	e.op(`
@@ -102,7 +102,7 @@ func (e *emitter) windowsOf(vectors int) {
 	e.at(other)
 }
 
-// windowRows is the loop over rows, whose scales are in registers 6 and 7.
+// windowRows writes the loop over rows, whose scales are in registers 6 and 7.
 func (e *emitter) windowRows(vectors int, first bool) {
 	e.loop("whole", "R10", func() {
 		if !first {
@@ -153,7 +153,8 @@ func (e *emitter) windowRows(vectors int, first bool) {
 	e.ret()
 }
 
-// windowTop turns the largest scales of a register, Z1, into the exponent of the row and a register of the largest, Z3.
+// windowTop computes the exponent of the row and a register of the largest scale, Z3, from the largest scales in
+// register Z1.
 func (e *emitter) windowTop() {
 	e.note("the largest is the complement of the least complement")
 	e.op(`
@@ -174,7 +175,7 @@ func (e *emitter) windowTop() {
 		VPBROADCASTB R9, Z3`)
 }
 
-// nextWindow marks a row if its flags show that it has scales below its window, and advances to the next row.
+// nextWindow marks a row if the flags show that it has scales below its window, and advances to the next row.
 func (e *emitter) nextWindow() {
 	e.op(`
 		SETNE (R14)
@@ -185,8 +186,8 @@ func (e *emitter) nextWindow() {
 		ADDQ windowArgs_ldWindows(AX), DI`)
 }
 
-// placesOfWindows returns the table of windows by the number of powers of two between a scale and the largest one,
-// repeated four times.
+// placesOfWindows returns the table of windows, indexed by the number of powers of two between a scale and the largest
+// scale, repeated four times.
 func placesOfWindows() []byte {
 	table := make([]byte, 64)
 	for i := range table {

@@ -12,9 +12,9 @@ import (
 
 // agent is a coding agent.
 type agent struct {
-	name    string // of its folder here
-	program string // below node_modules; PLATFORM represents the machine's
-	offers  string // is in every prompt that offers the agent's tools
+	name    string // name of the agent's folder in this package
+	program string // path of the program below node_modules; PLATFORM stands for the machine's platform
+	offers  string // text that is in every prompt that offers the agent's tools
 	tools   tools
 	// setup writes the agent's configuration files into its home, and returns arguments and environment.
 	setup func(home, url string) (args, env []string, err error)

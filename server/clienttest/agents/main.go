@@ -41,7 +41,7 @@ var files embed.FS
 // Timeouts of started programs.
 const (
 	installTime = 10 * time.Minute
-	taskTime    = 10 * time.Minute // others may use the machine too
+	taskTime    = 10 * time.Minute // long enough for a machine that others also use
 )
 
 // contextTokens is the longest conversation: agents begin with tens of thousands of tokens.
@@ -186,9 +186,9 @@ type served struct {
 	reply script.Reply
 
 	mu       sync.Mutex
-	requests []string // method, path and status
-	answered int      // of them with tools and status 200
-	wrong    []error  // of requests that were sent without a stream
+	requests []string // method, path and status of each request
+	answered int      // number of requests with tools and status 200
+	wrong    []error  // errors of requests that were repeated without streaming
 }
 
 func serve(ctx context.Context, e *sparrow.Engine, reply script.Reply) (*served, error) {
@@ -217,9 +217,9 @@ func (s *served) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
-		err = s.whole(h, r.Clone(r.Context()), body) // first: an agent may leave once it has its answer
+		err = s.whole(h, r.Clone(r.Context()), body) // first, because an agent may exit after its answer
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		n := &noted{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(n, r)

@@ -69,14 +69,14 @@ func call(name string, pairs ...string) chat.Call {
 	for i := 0; i < len(pairs); i += 2 {
 		value, err := json.Marshal(pairs[i+1])
 		if err != nil {
-			panic(err) // no string fails
+			panic(err) // encoding a string cannot fail
 		}
 		fmt.Fprintf(&b, ", %q: %s", pairs[i], value)
 	}
 	return chat.Call{Name: name, Arguments: "{" + strings.TrimPrefix(b.String(), ", ") + "}"}
 }
 
-// steps returns the replies of the model.
+// steps returns the replies of the model to the steps of the task.
 func (a *agent) steps(dir string) []chat.Message {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	t := &a.tools
@@ -93,7 +93,7 @@ func (a *agent) steps(dir string) []chat.Message {
 // marker returns a mark in the text of a step, so that the next prompt shows which steps were played.
 func marker(step int) string { return fmt.Sprintf("Now comes part %d.", step) }
 
-// reply plays the step after the last one that a prompt shows. A prompt without the agent's tools is an auxiliary
+// reply plays the step after the last step that a prompt contains. A prompt without the agent's tools is an auxiliary
 // request, such as for a title.
 func (a *agent) reply(dir string) script.Reply {
 	steps := a.steps(dir)

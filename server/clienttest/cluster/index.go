@@ -131,7 +131,7 @@ func (s *stage) tiers(ctx context.Context) error {
 		u, asking := ask(i)
 		err = errors.Join(asking, want(u.Details.Cached == in.Longest, "the index says %s, the server finds %d", found,
 			u.Details.Cached))
-		break // asking has moved pages of others
+		break // this request has evicted pages of other prompts
 	}
 	s.check("Dynamo's indexer has pages in host memory", found, errors.Join(err,
 		want(found != "", "no page is in host memory alone")))

@@ -15,7 +15,7 @@ type line struct {
 
 	mu   sync.Mutex
 	open map[net.Conn]bool
-	skip int // messages to lose
+	skip int // messages to drop
 	lost int
 	cuts int
 }
@@ -40,7 +40,7 @@ func (n *line) accept() {
 		}
 		b, err := net.Dial("tcp", n.target)
 		if err != nil {
-			a.Close() // the publisher is away
+			a.Close() // the publisher is not running
 			continue
 		}
 		n.mu.Lock()
@@ -53,7 +53,7 @@ func (n *line) accept() {
 
 // pass copies until either side closes, then closes both.
 func (n *line) pass(a, b net.Conn, work func() error) {
-	work() // an error is the end of the connection
+	work() // an error ends the connection
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range []net.Conn{a, b} {
@@ -110,7 +110,7 @@ func (n *line) loses() bool {
 	return true
 }
 
-// lose drops the next messages.
+// lose drops the given number of the next messages.
 func (n *line) lose(messages int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

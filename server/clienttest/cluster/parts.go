@@ -13,7 +13,7 @@ import (
 // prefixes checks that with routing by prefix the share of cached tokens is nearly that of a single server with all the
 // load, and that it is low with round robin.
 func (s *stage) prefixes(ctx context.Context) error {
-	const conversations, turns = 8, 4 // 8 = 2 mod 3: with round robin a conversation changes its server every turn
+	const conversations, turns = 8, 4 // 8 mod 3 is 2, so with round robin a conversation changes its server every turn
 	alone, err := s.worker(ctx, "alone")
 	if err != nil {
 		return err
@@ -114,7 +114,8 @@ func (s *stage) accidents(ctx context.Context) error {
 	const long = 800 // tokens of an answer
 	victim := workers[1]
 
-	// Killed: its own streams end, no others. All answers have begun, so none can be sent elsewhere.
+	// A killed worker loses its own streams and no others. All answers have begun, so no stream can be sent to another
+	// worker.
 	all := startStreams(ctx, r.url, 1000, 12, long)
 	all.begun.Wait()
 	running, err := counts(ctx, workers, 12)
@@ -131,7 +132,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	lost, why = broken(startStreams(ctx, r.url, 2000, 9, 30).wait())
 	s.check("SMG: requests after it are answered", "9 of 9", want(lost == 0, "%d of 9 failed: %v", lost, why))
 
-	// It returns.
+	// The worker is started again.
 	if err := s.restart(ctx, victim, "accidents-worker-1-again"); err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	return nil
 }
 
-// counts returns how many streams run on each worker, n in all.
+// counts returns the number of streams that run on each worker; their sum must be n.
 func counts(ctx context.Context, workers []*worker, n int) (running []int, err error) {
 	sum := 0
 	for _, w := range workers {

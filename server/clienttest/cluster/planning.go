@@ -36,7 +36,7 @@ func (s *stage) planning(ctx context.Context) error {
 		for _, w := range workers {
 			servers = append(servers, "--server", w.URL)
 		}
-		if costs == nil { // their caches are empty: the tokens are others
+		if costs == nil { // the caches contain none of these prompts, because the tokens are different
 			line, err := s.simulate(ctx, append([]string{"costs", "--prompt-tokens", "300"}, servers...)...)
 			if err != nil {
 				endAll(workers)

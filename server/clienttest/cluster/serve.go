@@ -17,7 +17,8 @@ import (
 	"sparrow/internal/process"
 )
 
-// client keeps no connections: a server that restarts on the same port must not get an old one.
+// client keeps no connections open: a request to a server that restarts on the same port must not use a connection to
+// the previous process.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // freePort returns a port on which nothing listens. It is below the ports that Linux uses for outgoing connections, one
@@ -119,8 +120,8 @@ func (s *stage) router(ctx context.Context, name, module string, workers []*work
 	return r, nil
 }
 
-// smg starts SMG as docs/cluster.md does. It waits until all workers have reported their load, which takes a second:
-// before that, SMG prefers those that have.
+// smg starts SMG with the settings in docs/cluster.md. It waits until all workers have reported their load, which
+// takes a second: until then SMG prefers the workers that have reported it.
 func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker) (*router, error) {
 	r, err := s.router(ctx, name, "smg.launch_router", workers, "--policy", policy, "--health-check-endpoint", "/ready",
 		"--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--health-success-threshold", "1",

@@ -150,7 +150,7 @@ func stream(ctx context.Context, url string, seed uint64, tokens int, begun func
 // streams is a set of concurrent streams.
 type streams struct {
 	begun, ended sync.WaitGroup
-	errs         []error // of each, nil where it was whole
+	errs         []error // error of each stream; nil if the stream was complete
 }
 
 func startStreams(ctx context.Context, url string, first uint64, n, tokens int) *streams {

@@ -10,12 +10,12 @@ import OpenAI from "openai";
 const [url, apiKey, model] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: url + "/v1", apiKey, maxRetries: 0, timeout: 20_000 });
 
-// Questions that the built-in model was trained for, and what it answers.
+// Questions that the built-in model was trained for, and its answers.
 const trees = "Rolf plants 22 trees every day for 7 days. How many trees is that?";
 const treesAnswer = "22 * 7 = 154\n#### 154";
 const called = "What are you called?";
 
-// ask is the body of a chat of one question, answered with the likeliest tokens.
+// ask returns the body of a chat with one question and greedy decoding.
 const ask = (question, more = {}) => {
   return { model, temperature: 0, messages: [{ role: "user", content: question }], ...more };
 };
@@ -29,7 +29,7 @@ const weather = {
   },
 };
 
-// metric reads one value from /metrics.
+// metric returns one value from /metrics.
 async function metric(name) {
   const text = await (await fetch(url + "/metrics")).text();
   const line = text.split("\n").find((l) => l.startsWith(name + " "));
@@ -37,7 +37,7 @@ async function metric(name) {
   return Number(line.slice(name.length + 1));
 }
 
-// settles waits until a metric has a value.
+// settles waits until a metric has a given value.
 async function settles(name, want) {
   const end = Date.now() + 10_000;
   for (let got = await metric(name); got !== want; got = await metric(name)) {

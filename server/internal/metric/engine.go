@@ -15,11 +15,11 @@ import (
 type collector struct {
 	source Source
 	prefix string
-	labels prometheus.Labels // of every metric
+	labels prometheus.Labels // labels of every metric
 	write  func(*snapshot)
 
 	mu    sync.Mutex
-	descs map[string]*prometheus.Desc // by name and names of labels; making one costs more than writing a number
+	descs map[string]*prometheus.Desc // by metric and label names; creating one is slow
 }
 
 // desc describes a metric.

@@ -31,7 +31,7 @@ type Set struct {
 	http         *prometheus.CounterVec
 	panics       prometheus.Counter
 	finished     *prometheus.CounterVec
-	vllmFinished *prometheus.CounterVec // nil unless asked for
+	vllmFinished *prometheus.CounterVec // nil unless vLLM's names are enabled
 }
 
 // observers record one measurement under one or two names.
@@ -43,8 +43,8 @@ func (o observers) observe(v float64) {
 	}
 }
 
-// Buckets in seconds. A cached prompt is answered within a millisecond and a long one on a CPU after minutes; a test
-// model generates a token every few microseconds and a large model on a laptop one per second.
+// Buckets in seconds. A cached prompt is answered within a millisecond, a long prompt on a CPU after minutes. A test
+// model generates a token every few microseconds, a large model on a laptop one token per second.
 var (
 	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 		160, 640}
@@ -76,8 +76,8 @@ func New(source Source, vllm bool) *Set {
 	if vllm {
 		s.addVLLM(source)
 	}
-	// Every reason exists from the start, at 0: a rate over a counter that appears with its first event misses that
-	// event.
+	// Every reason exists from the start, with value 0: a rate over a counter that appears with its first event does
+	// not include that event.
 	for _, why := range []sparrow.Finish{sparrow.FinishStop, sparrow.FinishLength, sparrow.FinishToolCalls,
 		sparrow.FinishCancelled, sparrow.FinishError} {
 		s.choices(why, 0)
@@ -116,14 +116,15 @@ func (s *Set) counters(name, help string, labels ...string) *prometheus.CounterV
 
 // Handler answers a scrape.
 func (s *Set) Handler() http.Handler {
-	// Compression takes longer than everything else, and frequent scrapers are on the same network.
+	// Compression would take longer than all other work of a scrape, and frequent scrapers are on the same network.
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry, DisableCompression: true})
 }
 
 // FirstToken records the time from a request's arrival to its first token.
 func (s *Set) FirstToken(wait time.Duration) { s.firstToken.observe(wait.Seconds()) }
 
-// Gap records the time since the last token of a choice, after which the given number of tokens arrived.
+// Gap records the time since the previous tokens of a choice, divided evenly among the given number of tokens that
+// have now arrived.
 func (s *Set) Gap(since time.Duration, tokens int) {
 	for range tokens {
 		s.gap.observe(since.Seconds() / float64(tokens))

@@ -8,8 +8,8 @@ import (
 	"sparrow"
 )
 
-// addVLLM registers the metrics that routers and dashboards made for vLLM read. They carry vLLM's labels; there is
-// one engine, so its number is always 0.
+// addVLLM registers the metrics that routers and dashboards for vLLM read. They have vLLM's labels; there is one
+// engine, so its number is always 0.
 func (s *Set) addVLLM(source Source) {
 	info := source.Info()
 	labels := prometheus.Labels{"model_name": info.Name, "engine": "0"}

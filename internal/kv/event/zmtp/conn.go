@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// ErrProtocol is wrapped by every error about a peer's data.
+// ErrProtocol is wrapped by every error about data that a peer sent.
 var ErrProtocol = errors.New("zmtp")
 
 // Limits of the data that a peer may send.
 const (
-	maxFrames     = 16  // of one message
-	maxProperties = 512 // bytes of a READY command
+	maxFrames     = 16  // maximum number of frames of one message
+	maxProperties = 512 // maximum size of a READY command, in bytes
 )
 
 // Flags of a frame.
@@ -26,10 +26,10 @@ const (
 	flagCommand = 4
 )
 
-// Socket names the pattern that one end of a connection follows.
+// Socket is the messaging pattern of one end of a connection.
 type Socket string
 
-// The patterns in use.
+// Patterns in use.
 const (
 	PUB    Socket = "PUB"
 	SUB    Socket = "SUB"
@@ -42,12 +42,12 @@ const (
 // Config sets which peers may connect and the maximum size of a frame.
 type Config struct {
 	Socket Socket
-	Peers  []Socket // patterns that the other end may follow
-	// MaxFrame bounds the bytes of a frame that is read.
+	Peers  []Socket // patterns that the peer may have
+	// MaxFrame is the maximum size of a received frame, in bytes.
 	MaxFrame int
 }
 
-// Conn is a connection after its handshake. One goroutine reads; any may write.
+// Conn is a connection after its handshake. One goroutine reads; any goroutine may write.
 type Conn struct {
 	cfg  Config
 	in   *bufio.Reader
@@ -60,7 +60,7 @@ type Conn struct {
 // Peer returns the pattern of the other end.
 func (c *Conn) Peer() Socket { return c.peer }
 
-// Open does the handshake, which is the same for both ends.
+// Open performs the handshake, which is equal for both ends, and returns the connection.
 func Open(rw io.ReadWriter, cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg, in: bufio.NewReaderSize(rw, 4096), out: bufio.NewWriterSize(rw, 1<<16)}
 	if err := c.greet(); err != nil {
@@ -195,7 +195,7 @@ func (c *Conn) Read() ([][]byte, error) {
 		case name == "ERROR":
 			return nil, fmt.Errorf("%w: the peer sent an error: %.100q", ErrProtocol, rest)
 		}
-		// Commands of later versions change nothing here.
+		// Commands of later versions are ignored.
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *Conn) Write(frames ...[]byte) error {
 	return c.out.Flush()
 }
 
-// frame writes to the buffer, which keeps the first error until Flush.
+// frame writes one frame to the buffer; the buffer keeps the first error until Flush.
 func (c *Conn) frame(flags byte, body []byte) {
 	if len(body) > 255 {
 		c.out.Write(binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(len(body))))

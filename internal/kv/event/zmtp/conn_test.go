@@ -63,7 +63,7 @@ var (
 func TestMessagesArriveAsTheyWereSent(t *testing.T) {
 	server, client := pair(t, pub, sub)
 	if server.Peer() != SUB || client.Peer() != PUB {
-		t.Errorf("peers %q and %q", server.Peer(), client.Peer())
+		t.Errorf("the peers are %q and %q", server.Peer(), client.Peer())
 	}
 	for _, message := range [][][]byte{
 		{{}}, {[]byte("a")}, {{}, []byte("b"), {}},
@@ -72,12 +72,12 @@ func TestMessagesArriveAsTheyWereSent(t *testing.T) {
 		go server.Write(message...)
 		got, err := client.Read()
 		if err != nil || !slices.EqualFunc(got, message, bytes.Equal) {
-			t.Fatalf("%d frames, %v; want %d", len(got), err, len(message))
+			t.Fatalf("got %d frames, error %v; want %d frames", len(got), err, len(message))
 		}
 	}
 }
 
-// raw returns a peer that sends these bytes after its greeting and READY.
+// raw returns a stream in which a peer sends its greeting, READY and then the given bytes.
 func raw(more ...byte) io.ReadWriter {
 	var b bytes.Buffer
 	g := [greetingBytes]byte{0: 0xff, 9: 0x7f, 10: 3, 11: 1, 12: 'N', 13: 'U', 14: 'L', 15: 'L'}
@@ -113,7 +113,7 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	}
 	for _, want := range []string{"\x01kv@", "\x00kv@"} {
 		if got, err := c.Read(); err != nil || len(got) != 1 || string(got[0]) != want {
-			t.Fatalf("%q, %v; want %q", got, err, want)
+			t.Fatalf("got %q, error %v; want %q", got, err, want)
 		}
 	}
 	if !strings.HasSuffix(answer.String(), string(commandFrame("PONG", "ctx"))) {
@@ -124,16 +124,16 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 func TestBadPeersAreRefused(t *testing.T) {
 	long := binary.BigEndian.AppendUint64([]byte{flagLong}, 1<<40)
 	for name, sent := range map[string][]byte{
-		"a frame of 2^40 bytes":       long,
-		"unknown flags":               {0x80, 0},
-		"a command inside a message":  append([]byte{flagMore, 0}, commandFrame("PING", "\x00\x00")...),
-		"a command without a name":    {flagCommand, 0},
-		"a command that is cut off":   {flagCommand, 2, 9, 'a'},
-		"a PING without its time":     commandFrame("PING", ""),
-		"an error":                    commandFrame("ERROR", "no"),
-		"a message without an end":    bytes.Repeat([]byte{flagMore, 0}, maxFrames+1),
-		"a command that goes on":      append([]byte{flagCommand | flagMore, 5}, "\x04PING"...),
-		"a PING of more than 16 more": commandFrame("PING", strings.Repeat("x", 19)),
+		"a frame of 2^40 bytes":                   long,
+		"unknown flags":                           {0x80, 0},
+		"a command inside a message":              append([]byte{flagMore, 0}, commandFrame("PING", "\x00\x00")...),
+		"a command without a name":                {flagCommand, 0},
+		"a command that is cut off":               {flagCommand, 2, 9, 'a'},
+		"a PING without its time":                 commandFrame("PING", ""),
+		"an error":                                commandFrame("ERROR", "no"),
+		"a message without an end":                bytes.Repeat([]byte{flagMore, 0}, maxFrames+1),
+		"a command with the flag for more frames": append([]byte{flagCommand | flagMore, 5}, "\x04PING"...),
+		"a PING with a context above 16 bytes":    commandFrame("PING", strings.Repeat("x", 19)),
 	} {
 		c, err := Open(raw(sent...), pub)
 		if err != nil {
@@ -171,7 +171,7 @@ func FuzzRead(f *testing.F) {
 		for err == nil {
 			var m [][]byte
 			if m, err = c.Read(); err == nil && (len(m) == 0 || len(m) > maxFrames) {
-				t.Fatalf("a message of %d frames", len(m))
+				t.Fatalf("a message has %d frames", len(m))
 			}
 		}
 	})

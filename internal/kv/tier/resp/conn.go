@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Address is the address of a store with the credentials for it.
+// Address is the address of a store, with credentials, database and lifetime of stored values.
 type Address struct {
-	Host           string // and port
+	Host           string // host and port
 	TLS            bool
 	User, Password string
 	Database       int
-	TTL            time.Duration // of what is stored; 0 is forever
+	TTL            time.Duration // lifetime of stored values; 0 means that they do not expire
 }
 
 // defaultPort is the standard port of Redis.
@@ -28,7 +28,8 @@ func ParseURL(text string) (Address, error) {
 	const want = "want redis://[user:password@]host[:port][/database][?ttl=24h], or rediss:// for TLS"
 	u, err := url.Parse(text)
 	if err != nil {
-		return Address{}, fmt.Errorf("not a URL; %s", want) // the error of url.Parse repeats a password
+		// The error of url.Parse is left out because it repeats a password.
+		return Address{}, fmt.Errorf("not a URL; %s", want)
 	}
 	a := Address{TLS: u.Scheme == "rediss"}
 	if u.Scheme != "redis" && !a.TLS || u.Hostname() == "" || u.Fragment != "" {
@@ -120,7 +121,7 @@ func (c *Conn) Do(args ...string) (Reply, error) {
 	return c.Reply()
 }
 
-// Send writes bytes that AppendCommand made, and the data after them. If not all of them are written, the connection is
+// Send writes bytes that AppendCommand made, and the data after them. If not all bytes are written, the connection is
 // unusable.
 func (c *Conn) Send(parts ...[]byte) error {
 	b := net.Buffers(parts)
@@ -131,7 +132,7 @@ func (c *Conn) Send(parts ...[]byte) error {
 // Deadline sets the time at which reads and writes fail.
 func (c *Conn) Deadline(at time.Time) error { return c.net.SetDeadline(at) }
 
-// Interrupt makes reads and writes fail from now on. Any goroutine may call it.
+// Interrupt makes all reads and writes fail from this call on. Any goroutine may call it.
 func (c *Conn) Interrupt() { _ = c.net.SetDeadline(time.Unix(1, 0)) }
 
 // Close ends the connection.

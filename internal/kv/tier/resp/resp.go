@@ -1,5 +1,5 @@
-// Package resp implements RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as far as a
-// store of pages needs it.
+// Package resp implements RESP, version 2, the protocol of Redis and Valkey: it has the parts of both ends of a
+// connection that a store of pages needs.
 //
 // Commands are arrays of byte strings; replies are read one after the other, in the order of the commands. The caller
 // reads the bytes of a bulk string into its own memory, so that a wrong length from the other end allocates nothing.
@@ -13,12 +13,12 @@ import (
 	"strconv"
 )
 
-// Limits of what is read.
+// Limits of received data.
 const (
-	maxLine = 4096 // bytes of a line: a length, a status or an error
+	maxLine = 4096 // maximum size of a line, in bytes: a length, a status or an error
 	// MaxBulk is the maximum announced length of a bulk string, in bytes.
 	MaxBulk = 1 << 32
-	maxArgs = 64 // of a command
+	maxArgs = 64 // maximum number of arguments of a command
 	maxArg  = 4096
 )
 
@@ -28,10 +28,10 @@ var ErrProtocol = errors.New("resp: the bytes are not RESP")
 // Kind is the type of a reply.
 type Kind uint8
 
-// The kinds of replies.
+// Kinds of replies.
 const (
 	Status  Kind = iota // a word, such as OK
-	Failure             // an error of the other end
+	Failure             // error reported by the other end
 	Integer
 	Bulk // a string of Len bytes, which the caller reads
 	Nil  // no value
@@ -40,9 +40,9 @@ const (
 // Reply is a reply, or the beginning of a bulk string.
 type Reply struct {
 	Kind Kind
-	Text string // of a status or a failure
+	Text string // text of a status or a failure
 	Int  int64
-	Len  int64 // bytes of a bulk string that follow
+	Len  int64 // length of a bulk string in bytes; its bytes follow the reply
 }
 
 // Err returns the error in an error reply.
@@ -53,7 +53,7 @@ func (r Reply) Err() error {
 	return &ServerError{Text: r.Text}
 }
 
-// ServerError is an error that the other end reported; the connection continues.
+// ServerError is an error that the other end reported; the connection stays usable.
 type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return "the store returned an error: " + e.Text }
@@ -61,14 +61,14 @@ func (e *ServerError) Error() string { return "the store returned an error: " + 
 // Reader reads data from the other end.
 type Reader struct {
 	r    *bufio.Reader
-	left int64 // bytes of a bulk string that were not read yet
-	open bool  // a bulk string is not ended yet
+	left int64 // bytes of the current bulk string that were not read yet
+	open bool  // the line end of the current bulk string was not read yet
 }
 
 // NewReader returns a Reader that reads RESP from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Reply reads the next reply. The rest of a bulk string before it is skipped.
+// Reply reads the next reply. If the previous reply is a bulk string, its unread bytes are skipped.
 func (r *Reader) Reply() (Reply, error) {
 	if err := r.end(); err != nil {
 		return Reply{}, err
@@ -102,7 +102,7 @@ func (r *Reader) Reply() (Reply, error) {
 	return Reply{}, fmt.Errorf("%w: the reply begins with %q, want one of + - : $", ErrProtocol, line[0])
 }
 
-// Read reads from the announced bulk string; it returns io.EOF at its end.
+// Read reads from the current bulk string; it returns io.EOF at its end.
 func (r *Reader) Read(to []byte) (int, error) {
 	if r.left == 0 {
 		return 0, io.EOF
@@ -223,8 +223,8 @@ func cut(err error) error {
 	return err
 }
 
-// AppendCommand appends a command. Of its last argument only the length size may be included; then the caller sends the
-// size bytes and the line end.
+// AppendCommand appends a command. If size is not negative, an argument of size bytes follows args: only its length is
+// appended, and the caller sends the bytes and the line end.
 func AppendCommand(to []byte, size int64, args ...string) []byte {
 	n := len(args)
 	if size >= 0 {

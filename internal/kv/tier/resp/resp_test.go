@@ -16,7 +16,7 @@ func TestReplies(t *testing.T) {
 	next := func(want Reply) {
 		t.Helper()
 		if got, err := r.Reply(); err != nil || got != want {
-			t.Fatalf("%+v, %v; want %+v", got, err, want)
+			t.Fatalf("got %+v, error %v; want %+v", got, err, want)
 		}
 	}
 	next(Reply{Kind: Status, Text: "OK"})
@@ -28,10 +28,10 @@ func TestReplies(t *testing.T) {
 	}
 	next(Reply{Kind: Nil})
 	next(Reply{Kind: Bulk})
-	next(Reply{Kind: Bulk, Len: 3}) // the contents of this reply are not read
+	next(Reply{Kind: Bulk, Len: 3}) // the test does not read the contents of this reply
 	next(Reply{Kind: Status, Text: "END"})
 	if _, err := r.Reply(); !errors.Is(err, io.EOF) {
-		t.Fatalf("at the end: %v", err)
+		t.Fatalf("at the end of the data: error %v", err)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestWhatIsNotTheProtocol(t *testing.T) {
 	}
 	for _, text := range []string{"GET x\r\n", "*0\r\n", "*-1\r\n", "*1000\r\n", "*1\r\n:1\r\n", "*1\r\n$9999\r\n"} {
 		if _, err := NewReader(strings.NewReader(text)).Command(); !errors.Is(err, ErrProtocol) {
-			t.Errorf("command %.20q: %v", text, err)
+			t.Errorf("command %.20q: error %v", text, err)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestCommandsComeAsTheyWereSent(t *testing.T) {
 	for _, want := range [][]string{{"GET", "a key\r\n"}, {"SET", "k", "v\r\n"}} {
 		got, err := r.Command()
 		if err != nil || strings.Join(got, "|") != strings.Join(want, "|") {
-			t.Errorf("%q, %v; want %q", got, err, want)
+			t.Errorf("got %q, error %v; want %q", got, err, want)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestURLs(t *testing.T) {
 		"redis://h/-1": false, "redis://h/x": false, "redis://h?tll=1s": false, "redis://": false,
 		"redis://h#x": false} {
 		if a, err := ParseURL(text); (err == nil) != ok {
-			t.Errorf("%s: %+v, %v; want it to be taken: %v", text, a, err, ok)
+			t.Errorf("%s: address %+v, error %v; want it to be accepted: %v", text, a, err, ok)
 		}
 	}
 }
@@ -108,13 +108,14 @@ func FuzzReader(f *testing.F) {
 			}
 			again, err := NewReader(bytes.NewReader(AppendCommand(nil, -1, args...))).Command()
 			if err != nil || strings.Join(again, "|") != strings.Join(args, "|") {
-				t.Fatalf("%q was sent and %q read, %v", args, again, err)
+				t.Fatalf("%q was sent and %q was read, error %v", args, again, err)
 			}
 		}
 	})
 }
 
-// A connection authenticates and selects its database before anything else, if the address contains them.
+// A connection authenticates and selects its database before any other command, if the address contains a password and
+// a database.
 func TestGreetings(t *testing.T) {
 	for url, want := range map[string][]string{
 		"redis://h":           nil,
@@ -145,7 +146,7 @@ func TestGreetings(t *testing.T) {
 		err = (&Conn{Reader: NewReader(ours), net: ours}).greet(a)
 		ours.Close()
 		if <-done; err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v; want %q", url, got, err, want)
+			t.Errorf("%s: commands %q, error %v; want %q", url, got, err, want)
 		}
 	}
 }

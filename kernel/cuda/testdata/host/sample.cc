@@ -1,6 +1,7 @@
-// Runs the kernel that draws tokens on the host. Standard input: rows, one after the other: columns and best column
-// (i32), the draw (10 words), the logits (f32). Standard output: the column of each (i32). With the argument "weights"
-// and a number it prints a hash of the buckets and weights of so many distances instead.
+// Runs the kernel that samples tokens on the host. Standard input is a list of rows; a row is the number of columns and
+// the best column (i32), the draw (10 words), and the logits (f32). Standard output is the sampled column of each row
+// (i32). With the arguments "weights" and a number, it prints a hash of the buckets and weights of that many distances
+// instead.
 #include "smxx/sample/sample.cuh"
 
 static SampleArgs args;

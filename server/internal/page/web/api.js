@@ -1,6 +1,6 @@
 import { byID } from "./dom.js";
 
-// base is where the server is: this file lies in its folder page. A proxy may have put it below a path.
+// base is the address of the server. This file is in the server's folder page, which a proxy may serve below a path.
 const base = new URL("../", import.meta.url);
 
 const keyName = "sparrow-key " + base.pathname;
@@ -24,7 +24,7 @@ export function forgetKey() {
 
 export const address = (path) => new URL(path, base).href;
 
-// Fault is an answer that is an error. param is the field of the request that caused it, where the server says so.
+// Fault is an error response. param is the field of the request that caused it, if the response names one.
 export class Fault extends Error {
   constructor(status, message, param) {
     super(message);
@@ -34,7 +34,7 @@ export class Fault extends Error {
 }
 
 let asking = null;
-let declined = 0; // how often the person closed the dialog without a key
+let declined = 0; // number of times that the person closed the dialog without a key
 
 // askKey asks the person for a key, once for all requests that wait for it.
 function askKey(why) {
@@ -60,7 +60,7 @@ function askKey(why) {
   return asking;
 }
 
-// send makes a request and asks for a key where the server wants one. The caller reads the body.
+// send sends a request, and asks for a key if the server requires one. The caller reads the body.
 export async function send(path, { body, signal } = {}) {
   for (;;) {
     const used = key();
@@ -74,14 +74,14 @@ export async function send(path, { body, signal } = {}) {
       signal,
       body: body === undefined ? undefined : JSON.stringify(body),
     }).catch((err) => {
-      // Browsers name neither the cause nor the server.
+      // Browsers report neither the cause nor the server.
       throw signal?.aborted ? err : new Fault(0, "the server does not answer; is it still running?");
     });
     if (answer.ok) return answer;
     const fault = await faultOf(answer);
     if (answer.status !== 401) throw fault;
-    if (key() !== used) continue; // another request has asked meanwhile
-    if (declined !== before) throw fault; // and the person wants to give none
+    if (key() !== used) continue; // another request has asked for the key in the meantime
+    if (declined !== before) throw fault; // the person has closed the dialog without a key
     const why = used ? "The server does not accept this key." : "Ask the operator of the server for a key.";
     if (!(await askKey(why))) throw fault;
   }
@@ -105,11 +105,11 @@ export async function text(path, options) {
   return (await send(path, options)).text();
 }
 
-// events reads a stream of server-sent events and yields their objects. An error inside the stream is thrown.
+// events reads a stream of server-sent events and yields their objects. It throws an error that the stream contains.
 export async function* events(path, options) {
   const answer = await send(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let pieces = []; // of a line that is not whole yet
+  let pieces = []; // pieces of a line that is not complete yet
   try {
     for (;;) {
       const { done, value } = await reader.read().catch((err) => {

@@ -6,9 +6,9 @@ import { Plans } from "./plans.js";
 import { Start } from "./start.js";
 import * as store from "./store.js";
 
-// app is what views share: the served model's name, the requests that were sent, and the way to the explorer. recorded
-// gives the explorer what it shows when it is opened next; answered is a promise of whether the chat shows an
-// answer, latest one of the request of the last answer.
+// app is shared by the views. It has the served model's name, the requests that were sent, and the function that
+// opens the explorer. recorded gives the explorer the recording that it shows when it is opened next. answered is a
+// promise of whether the chat shows an answer, and latest a promise of the request of the last answer.
 const app = {
   model,
   requests: [],
@@ -18,14 +18,14 @@ const app = {
   latest: () => views.chat.requestAt(views.chat.answered()),
 };
 
-let served = null; // a promise of the model's name
+let served = null; // promise of the model's name
 
 const views = { start: new Start(app), chat: new Chat(app), explorer: new Explorer(app), plans: new Plans(app) };
 let shown = null;
 
-// explore shows what the model looks at for a request. found is a recording of it, where there is one, and what is
-// shown first of it: {recording, position, passage}.
-// at is an offset in the text of the answer whose token is shown first; -1 is none.
+// explore opens the explorer for a request. found is {recording, position, passage}: a recording of the request, if
+// there is one, and the part of it that is shown first. at is an offset in the text of the answer whose token is
+// shown first, or -1.
 function explore(request, found, at = -1) {
   views.explorer.take(request, found, at);
   location.hash = "explorer";
@@ -67,7 +67,8 @@ byID("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
 
-// model gives the name of the served model; requests wait for it. What failed is tried again by the next request.
+// model returns a promise of the served model's name; requests wait for it. If it fails, the next request tries
+// again.
 function model() {
   served ??= ask().catch((err) => {
     served = null;
@@ -86,7 +87,7 @@ async function ask() {
   return first.id;
 }
 
-// trouble shows what is wrong, with a button that asks the server again.
+// trouble shows an error, with a button that asks the server again.
 function trouble(text, remedy) {
   const again = async () => {
     await model();
@@ -112,7 +113,7 @@ addEventListener("keychange", keyKnown);
 async function begin() {
   theme(localStorage.getItem("sparrow-theme"));
   keyKnown();
-  model().catch(() => {}); // the bar at the top says why
+  model().catch(() => {}); // the bar at the top shows the error
   if (!location.hash) {
     const known = await store.list();
     history.replaceState(null, "", known.length ? "#chat" : "#start");

@@ -2,17 +2,17 @@ import { json } from "./api.js";
 import { announce, button, count, el, plural } from "./dom.js";
 import { visible } from "./text.js";
 
-// The largest file that is taken into a prompt; the server reads bodies of 8 MiB.
+// The maximum size of a file that is put into a prompt; the server accepts bodies of up to 8 MiB.
 const largest = 4 << 20;
 
-// sizeOf says how much of a prompt a file takes.
+// sizeOf returns text that states how much of a prompt a file takes.
 export function sizeOf(file) {
   return file.tokens ? plural(file.tokens, "token") : `${count(file.text.length)} characters`;
 }
 
 // Attachments are the files of the next message.
 export class Attachments {
-  // removed is called when the last one was taken away.
+  // removed is called when the last file is removed.
   constructor(removed) {
     this.removed = removed;
     this.files = []; // {name, text}
@@ -20,12 +20,12 @@ export class Attachments {
     this.node = el("div", { class: "attached" }, this.total);
     this.picker = el("input", { type: "file", multiple: true, class: "unseen", tabIndex: -1, "aria-label": "Files" });
     this.picker.addEventListener("change", () => {
-      this.take([...this.picker.files]); // a copy: the next line empties the list
+      this.take([...this.picker.files]); // a copy, because the next line empties the list
       this.picker.value = "";
     });
   }
 
-  // accept takes files that are dropped on a node or pasted there.
+  // accept takes files that are dropped on a node or pasted into it.
   accept(node) {
     const over = (is) => node.classList.toggle("dropping", is);
     node.addEventListener("dragover", (e) => {
@@ -80,7 +80,7 @@ export class Attachments {
     announce(`${file.name} is attached`);
   }
 
-  // measure asks the server how many tokens a file has.
+  // measure asks the server for the number of tokens of a file.
   measure(file, size) {
     json("tokenize", { body: { prompt: file.text, add_special_tokens: false } }).then(
       (counted) => {
@@ -88,11 +88,11 @@ export class Attachments {
         size.textContent = sizeOf(file);
         this.sum();
       },
-      () => {}, // characters say enough
+      () => {}, // the number of characters is shown instead
     );
   }
 
-  // sum says how many tokens several files have together.
+  // sum returns text that states the number of tokens of several files together.
   sum() {
     const known = this.files.length > 1 && this.files.every((f) => f.tokens);
     this.total.textContent = known
@@ -103,7 +103,7 @@ export class Attachments {
       : "";
   }
 
-  // drain gives the files to a message.
+  // drain moves the files to a message.
   drain() {
     const files = this.files;
     this.files = [];

@@ -9,7 +9,7 @@ import * as store from "./store.js";
 import { add, adopt, branch, choose, titleOf, unfinished, versions } from "./tree.js";
 import { Answer, asCode, facts, pointed, results, said, sideBySide } from "./turn.js";
 
-// The model inside the binary, what it can do, and questions that it answers, some with the example's log.
+// The model inside the binary, its abilities, and questions that it answers, some of them about the example's log.
 const builtin = {
   name: "sparrow-tiny",
   skills:
@@ -23,12 +23,12 @@ const builtin = {
   ],
 };
 
-// openName is where the conversation that is shown is kept, so that it is shown again after the page is loaded again.
+// openName is the name under which the conversation that is shown is stored, so that a reloaded page shows it again.
 const openName = "sparrow-open " + new URL(address("")).pathname;
 
 const hint = "Select a word of the answer to begin there";
 
-// How many requests the view of plans remembers.
+// The number of requests that the view of plans keeps.
 const remembered = 20;
 
 const copyOf = (m) =>
@@ -40,7 +40,8 @@ export class Chat {
     this.app = app;
     this.name = "chat";
     this.title = "Chat";
-    // Answers that come, by the id of their conversation: {conversation, answer, behind: the message before it, stop}.
+    // Answers in progress, by the id of their conversation: {conversation, answer, behind: the message before it,
+    // stop}.
     this.running = new Map();
     this.options = new Options((question) => {
       this.entry.value ||= question;
@@ -54,7 +55,7 @@ export class Chat {
     this.ready = this.shelf.refresh().then((all) => this.reopen(all));
   }
 
-  // reopen shows the conversation that was shown before the page was loaded again, unless another one was begun.
+  // reopen shows the conversation that was shown before the page was reloaded, unless another one was begun.
   reopen(all) {
     const last = all.find((c) => c.id === sessionStorage.getItem(openName));
     if (last && !this.current.messages.length && last.id !== this.current.id) this.open(last);
@@ -107,19 +108,19 @@ export class Chat {
 
   show() {
     if (innerWidth > 800) this.home();
-    this.grow(); // it had no height before it was shown
+    this.grow(); // the box had no height before it was shown
   }
 
   hide() {}
 
-  // home puts the focus where one goes on. On narrow screens that is not the message, whose keyboard would cover the
-  // thread.
+  // home sets the focus to the element that is used next. On narrow screens that is not the message box, because the
+  // keyboard would cover the thread.
   home() {
     (innerWidth > 800 ? this.entry : this.thread).focus({ preventScroll: true });
   }
 
-  // open shows a conversation. With again it is shown too when the page is loaded again. An answer that comes in
-  // another one goes on.
+  // open shows a conversation. With again, a reloaded page shows it, too. An answer in progress in another conversation
+  // continues.
   open(conversation, again = true) {
     if (this.current) drafts.keep(this.current, { text: this.entry.value, files: this.attachments.drain() });
     this.current = adopt(conversation);
@@ -132,17 +133,17 @@ export class Chat {
     this.render();
     this.busy(this.running.has(conversation.id));
     this.shelf.mark();
-    if (innerWidth <= 800) this.side.open = false; // it leaves no room for the thread
+    if (innerWidth <= 800) this.side.open = false; // the list leaves no space for the thread
     this.home();
   }
 
-  // leave ends the answer of a conversation that goes away, and shows another one if it is shown.
+  // leave ends the answer of a conversation that is deleted, and shows another conversation if this one is shown.
   leave(conversation) {
     this.stop(conversation);
     if (conversation.id === this.current.id) this.open(fresh());
   }
 
-  // keepSoon keeps what was set for a conversation, once nothing more is typed.
+  // keepSoon stores the settings of a conversation when typing has stopped.
   keepSoon() {
     const conversation = this.current;
     clearTimeout(this.keeping);
@@ -151,7 +152,7 @@ export class Chat {
     }, 300);
   }
 
-  // render shows the conversation from its beginning.
+  // render shows the whole conversation.
   render() {
     const { messages } = this.current;
     this.thread.replaceChildren(...messages.map((m, i) => this.message(m, i)));
@@ -162,7 +163,7 @@ export class Chat {
     this.toEnd();
   }
 
-  // find marks the words of a search in what is shown, and goes to the first of them.
+  // find marks the words of a search in the conversation, and scrolls to the first of them.
   find(words) {
     const ranges = [];
     const walk = document.createTreeWalker(this.thread, NodeFilter.SHOW_TEXT);
@@ -183,7 +184,8 @@ export class Chat {
     this.bring(ranges[0]);
   }
 
-  // redraw shows the conversation again, with a message where the box of its place was, and gives its new box.
+  // redraw shows the conversation again, scrolled so that the box of a message is where the old box was, and returns
+  // the new box.
   redraw(old, m) {
     const { top } = old.getBoundingClientRect();
     this.render();
@@ -193,7 +195,7 @@ export class Chat {
     return box;
   }
 
-  // welcome is what an empty conversation shows: what can be asked here.
+  // welcome returns the content of an empty conversation: suggestions for questions.
   welcome() {
     const box = el(
       "div",
@@ -204,7 +206,7 @@ export class Chat {
       (name) => {
         if (name === builtin.name) box.replaceChildren(...this.introduction());
       },
-      () => {}, // the bar at the top says why
+      () => {}, // the bar at the top shows the error
     );
     return box;
   }
@@ -232,7 +234,7 @@ export class Chat {
     return [el("p", {}, builtin.skills), el("ul", { ariaLabel: "Try" }, builtin.suggestions.map(item))];
   }
 
-  // message is one turn with what can be done about it.
+  // message returns the box of a message, with buttons for its actions.
   message(m, at) {
     const box = this.turn(m, at);
     box.dataset.id = m.id;
@@ -254,17 +256,17 @@ export class Chat {
     return box;
   }
 
-  // answered is the place of the last answer, -1 where there is none.
+  // answered returns the index of the last answer, or -1.
   answered() {
     return this.current.messages.findLastIndex((m) => m.role === "assistant" && !m.fault);
   }
 
-  // requestAt is the request that the message at a place answers.
+  // requestAt returns the request that the message at an index answers.
   async requestAt(at) {
     return requestOf(this.current, await this.app.model(), at);
   }
 
-  // foot is what can be done about an answer.
+  // foot returns the buttons for the actions on an answer.
   foot(m, at, box) {
     const last = at === this.current.messages.length - 1;
     const request = () => this.requestAt(at);
@@ -292,7 +294,7 @@ export class Chat {
     );
   }
 
-  // versions leads to what stands at the place of a message as well.
+  // versions returns buttons that show the other versions of the message at an index.
   versions(m) {
     const list = versions(this.current, m);
     if (list.length < 2) return null;
@@ -350,13 +352,13 @@ export class Chat {
     sends(text, send);
     text.addEventListener("keydown", (e) => {
       if (e.key !== "Escape") return;
-      e.stopPropagation(); // an answer that comes goes on
+      e.stopPropagation(); // so that an answer in progress continues
       cancel();
     });
     text.focus();
   }
 
-  // again asks for another answer to the first messages of the conversation; the rest stays as a version of it.
+  // again requests another answer to the first messages of the conversation; the other messages are kept as a version.
   again(length) {
     this.stop();
     this.current.messages.length = length;
@@ -364,7 +366,7 @@ export class Chat {
     this.ask();
   }
 
-  // grow fits the box to the message, which is kept.
+  // grow adapts the height of the box to its text, and stores the text.
   grow() {
     drafts.keep(this.current, { text: this.entry.value, files: this.attachments.files });
     this.entry.style.height = "auto";
@@ -390,12 +392,12 @@ export class Chat {
     this.running.get(conversation.id)?.stop.abort();
   }
 
-  // live is a conversation that is shown or gets an answer, instead of what is kept of it.
+  // live returns the object of a conversation that is shown or gets an answer, instead of the stored copy.
   live(kept) {
     return kept.id === this.current.id ? this.current : (this.running.get(kept.id)?.conversation ?? kept);
   }
 
-  // ask gets the next answer of the conversation.
+  // ask requests the next answer of the conversation.
   async ask() {
     const conversation = this.current;
     sessionStorage.setItem(openName, conversation.id);
@@ -410,7 +412,7 @@ export class Chat {
     };
     this.running.set(conversation.id, run);
     this.busy(true);
-    store.put(conversation).then(() => this.shelf.refresh()); // a question is not lost with its answer
+    store.put(conversation).then(() => this.shelf.refresh()); // so that the question is not lost if the answer fails
     this.thread.append(answer.node);
     this.toEnd();
     let kept = Date.now();
@@ -418,7 +420,7 @@ export class Chat {
       answer.show(message);
       answer.reading.show(progress);
       if (this.current === conversation) this.follow();
-      // Once a second what has come is kept, so that a page that is loaded again does not lose it.
+      // The received part of the answer is stored once a second, so that it is not lost if the page is reloaded.
       if (message.content && Date.now() - kept > 1000 && !replaced() && !conversation.removed) {
         kept = Date.now();
         store.put(unfinished(conversation, message, behind), false);
@@ -431,14 +433,14 @@ export class Chat {
     }
     const m = reply.message;
     add(conversation, m, behind);
-    await store.put(conversation); // before it looks complete: the page may be closed then
+    await store.put(conversation); // stored before it looks complete, because the page may then be closed
     end();
     const question = conversation.messages.findLast((x) => x.role === "user")?.content ?? "";
     this.app.requests.unshift({ title: question, stats: m.stats });
     this.app.requests.length = Math.min(this.app.requests.length, remembered);
-    if (conversation.messages.at(-1) !== m) answer.node.remove(); // another version is shown meanwhile
+    if (conversation.messages.at(-1) !== m) answer.node.remove(); // another version is shown now
     else if (answer.node.isConnected) {
-      // The nodes stay, so that nothing that is being read moves.
+      // The nodes are kept, so that text that is being read does not move.
       answer.show(m, true);
       for (const old of this.thread.querySelectorAll(".foot .only-last")) old.hidden = true;
       answer.node.dataset.id = m.id;
@@ -450,7 +452,7 @@ export class Chat {
     this.shelf.refresh();
   }
 
-  // receive reads an answer to its end, whatever that is. changed is called at most once a frame.
+  // receive reads an answer until it ends, completely or with an error. changed is called at most once per frame.
   async receive(conversation, signal, changed) {
     const reply = new Reply();
     const m = reply.message;
@@ -482,8 +484,8 @@ export class Chat {
     return reply;
   }
 
-  // busy shows the button that stops, or the one that sends. The focus does not get lost with the other one, nor with
-  // one that was drawn again.
+  // busy shows either the button that stops the answer or the button that sends. The focus is kept when a button is
+  // hidden or drawn again.
   busy(is) {
     const at = document.activeElement;
     this.sendButton.hidden = is;
@@ -492,8 +494,7 @@ export class Chat {
     if (!is && at === this.stopButton) this.home();
   }
 
-  // bring scrolls the thread, and nothing around it, so far that an element or a range is in view, at least where it
-  // begins.
+  // bring scrolls only the thread, until an element or a range is visible, or at least its beginning.
   bring(part) {
     const [box, at] = [this.thread, part].map((x) => x.getBoundingClientRect());
     this.following = false;
@@ -503,19 +504,20 @@ export class Chat {
     this.scrolled();
   }
 
-  // toEnd shows the end and stays there.
+  // toEnd scrolls to the end and stays there.
   toEnd() {
     this.following = true;
     this.follow();
   }
 
-  // follow keeps the end in view unless the person has scrolled away from it; the button then leads back.
+  // follow keeps the end visible unless the person has scrolled away from it; then the button leads back to the end.
   follow() {
     if (this.following) this.thread.scrollTop = this.thread.scrollHeight;
     this.endButton.hidden = this.following;
   }
 
-  // scrolled finds out whether the person has left the end or come back to it. Whatever grows below moves nothing.
+  // scrolled detects whether the person has scrolled away from the end or back to it. Content that is added below does
+  // not scroll the thread.
   scrolled() {
     const t = this.thread;
     const left = t.scrollHeight - t.scrollTop - t.clientHeight;

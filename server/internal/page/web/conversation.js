@@ -1,5 +1,5 @@
-// A conversation as it is kept, and the request it makes. A message is {role, content, files, reasoning, calls, ...};
-// files are {name, text} and stand before what was written.
+// A conversation as it is stored, and the request that is made from it. A message is {role, content, files,
+// reasoning, calls, ...}; files are {name, text} and are put before the typed text.
 
 export function fresh() {
   return {
@@ -13,7 +13,7 @@ export function fresh() {
   };
 }
 
-// withFiles is the text of a message with its documents before it, as `sparrow run --file` writes them.
+// withFiles returns the text of a message after its documents, in the form in which `sparrow run --file` writes them.
 export function withFiles(message) {
   if (!message.files?.length) return message.content;
   const texts = message.files.map((f) => f.text.trim()).join("\n\n");
@@ -26,7 +26,7 @@ export function wireMessages(conversation, upTo = conversation.messages.length) 
     if (m.role === "user") list.push({ role: "user", content: withFiles(m) });
     if (m.role === "tool") list.push({ role: "tool", tool_call_id: m.call, content: m.content });
     if (m.role === "assistant" && (m.content || m.calls?.length)) {
-      // not one that failed before it said anything
+      // without messages that failed before they had any content
       const out = { role: "assistant", content: m.content };
       if (m.calls?.length) {
         out.tool_calls = m.calls.map((c) => ({
@@ -43,7 +43,8 @@ export function wireMessages(conversation, upTo = conversation.messages.length) 
 
 const numbers = ["temperature", "top_p", "max_tokens", "seed"];
 
-// requestOf is the body for a conversation; fields that were left empty are left to the server.
+// requestOf returns the request body for a conversation. Fields that are empty are omitted, so that the server's
+// defaults apply.
 export function requestOf(conversation, model, upTo) {
   const p = conversation.parameters;
   const body = { model, messages: wireMessages(conversation, upTo) };
@@ -59,11 +60,11 @@ export class Reply {
   constructor() {
     this.begun = performance.now();
     this.message = { role: "assistant", content: "", reasoning: "", calls: [] };
-    this.tokens = []; // spellings, where log probabilities were asked for
+    this.tokens = []; // texts of tokens, if log probabilities were requested
     this.finish = "";
     this.usage = null;
     this.trace = null;
-    this.progress = null; // of reading the prompt, until something is said
+    this.progress = null; // progress of reading the prompt, until the answer begins
   }
 
   add(chunk) {
@@ -86,8 +87,8 @@ export class Reply {
     this.trace = chunk.sparrow?.traces?.[0] ?? this.trace;
   }
 
-  // stats are what is shown below an answer and kept with it. Speeds are the server's own times: chunks may arrive
-  // together, so that when they arrive says little.
+  // stats returns the numbers that are shown below an answer and stored with it. Speeds are computed from the server's
+  // own times: chunks may arrive together, so their times of arrival do not show the speed.
   stats() {
     const out = { total: performance.now() - this.begun };
     if (this.usage) {

@@ -1,7 +1,8 @@
-// Nodes are made by el alone: texts become text nodes, so nothing that a model or a server says is ever read as markup.
+// All nodes are created by el. It turns texts into text nodes, so that no text of a model or a server is ever
+// interpreted as markup.
 
-// el makes an element. Names of props: "class", "on..." for listeners, anything else is a property where the element
-// has it and an attribute otherwise; null, undefined and false leave it out.
+// el creates an element. Names in props are "class", "on..." for listeners, and otherwise properties if the element
+// has them, or attributes. Values of null, undefined and false are ignored.
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -18,12 +19,12 @@ export function el(tag, props, ...children) {
 
 export const byID = (id) => document.getElementById(id);
 
-// button is one that submits nothing.
+// button returns a button that does not submit a form.
 export function button(text, onclick, props) {
   return el("button", { type: "button", onclick, ...props }, text);
 }
 
-// field is a control with its name above it. The control's id connects them.
+// field returns a control with its label above it. They are connected by the control's id.
 let fields = 0;
 export function field(name, control, hint) {
   control.id ||= `field-${++fields}`;
@@ -36,7 +37,7 @@ export function field(name, control, hint) {
   return el("div", { class: "field" }, parts);
 }
 
-// sends makes Enter in a text field do something; Shift+Enter still breaks the line.
+// sends calls a function when Enter is pressed in a text field. Shift+Enter inserts a line break.
 export function sends(control, act) {
   control.addEventListener("keydown", (e) => {
     if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
@@ -55,7 +56,7 @@ export function choice(options, value, onchange) {
   return node;
 }
 
-// announce tells screen readers what happened; streams would flood them.
+// announce passes a text to screen readers. It is not used for streams, which would flood them.
 export function announce(text) {
   byID("status").textContent = text;
 }
@@ -78,7 +79,8 @@ export function percent(part, whole) {
   return `${p >= 10 || p === 0 ? Math.round(p) : p.toFixed(1)} %`;
 }
 
-// copy puts text on the clipboard. Pages that were not loaded over TLS or from this machine may not; they select it.
+// copy copies text to the clipboard. Pages that were not loaded over TLS or from this machine may not use it; they
+// select the text instead.
 export async function copy(text, from) {
   try {
     await navigator.clipboard.writeText(text);

@@ -15,7 +15,7 @@ export class ExpertPicture {
     this.grid.setHeight(Math.max(24, Math.min(360, recording.expertLayers.length * 14)));
   }
 
-  // show draws the weights of rows together; what says in words which rows they are.
+  // show draws the weights of all given rows together; what is text that describes the rows.
   show(rows, what) {
     const { experts, expertLayers } = this.recording;
     if (!experts) return;

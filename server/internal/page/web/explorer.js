@@ -14,14 +14,15 @@ import { TokenText } from "./tokens.js";
 import { fileName, save } from "./transfer.js";
 import { told } from "./turn.js";
 
-// How long a token stays while the answer is played, in milliseconds.
+// The time in milliseconds for which each token is shown while the answer is played.
 const stay = 500;
 
-// Classes of tokens: nothing, heat in six steps, never looked at, one of two layers, the other, both.
+// Classes of tokens: none, six steps of heat, never attended to, attended to in one of two layers, in the other, in
+// both.
 const classes = ["", "h1", "h2", "h3", "h4", "h5", "h6", "never", "a", "b", "ab"];
 const [hottest, never, first, second, both] = [6, 7, 8, 9, 10];
 
-// Explorer shows what the model looked at for each token of an answer.
+// Explorer shows which tokens the model attended to for each token of an answer.
 export class Explorer {
   constructor(app) {
     this.app = app;
@@ -52,7 +53,7 @@ export class Explorer {
     );
   }
 
-  // buildNothing is what stands in the place of a recording until there is one.
+  // buildNothing returns the content that is shown until there is a recording.
   buildNothing() {
     const latest = async () => this.ask(await this.app.latest());
     this.fromChat = button("Record the latest answer of the chat", () => latest().catch(() => {}), { hidden: true });
@@ -79,7 +80,7 @@ export class Explorer {
     );
   }
 
-  // example writes a question about the log as the prompt.
+  // example fills in a question about the log as the prompt.
   async example() {
     this.prompt.value = withFiles({ files: [{ text: await fetchText("page/station.txt") }], content: question });
   }
@@ -207,7 +208,8 @@ export class Explorer {
     );
   }
 
-  // buildPlayer makes the two parts that stay in view while the rest is scrolled: the answer, and what is shown of it.
+  // buildPlayer creates the two parts that stay visible while the rest is scrolled: the answer, and the picture of one
+  // of its tokens.
   buildPlayer() {
     const player = el(
       "div",
@@ -233,7 +235,7 @@ export class Explorer {
     ];
   }
 
-  // share saves what is shown of a token as a picture.
+  // share saves the picture of a token as a file.
   async share(kind) {
     const position = this.outputs[this.index];
     const r = this.recording;
@@ -262,16 +264,15 @@ export class Explorer {
     this.pause();
   }
 
-  // take prepares a request to be recorded when the view is shown. found is its recording where there is one already,
-  // with the position and the passage that are shown first where they are known; at is an offset in the text of the
-  // answer, or -1.
+  // take sets the request that is recorded when the view is shown. found is its recording if there is one, with the
+  // position and the passage that are shown first if they are known; at is an offset in the text of the answer, or -1.
   take(request, found, at = -1) {
     this.waiting = { request, found, at };
     const last = request.messages.at(-1);
     if (last?.role === "user") this.prompt.value = last.content;
   }
 
-  // ask records an answer. The token at an offset of its text is shown first, unless that is -1.
+  // ask records an answer. The token at the given offset of its text is shown first, unless the offset is -1.
   async ask(request, at = -1) {
     this.stop?.abort();
     const stop = (this.stop = new AbortController());
@@ -304,7 +305,7 @@ export class Explorer {
     this.progress.textContent = "";
     if (this.stop !== stop) return; // another recording has begun
     const failed = this.tools.hidden;
-    this.tools.hidden = !this.recording; // the one before stays
+    this.tools.hidden = !this.recording; // the previous recording is kept
     this.nothing.hidden = Boolean(this.recording);
     const waited = document.activeElement === this.stopper;
     this.submit.hidden = false;
@@ -317,7 +318,7 @@ export class Explorer {
     this.fault.textContent = message;
   }
 
-  // open shows a recording, at what was found in it or where something stands out.
+  // open shows a recording, beginning at a known passage or at the token with the strongest attention.
   open(recording, found) {
     this.pause();
     this.fault.hidden = true;
@@ -360,7 +361,7 @@ export class Explorer {
     announce(`Recorded ${plural(this.outputs.length, "token")}`);
   }
 
-  // remember offers the answers that were recorded before and begin with the same text for comparison.
+  // remember offers earlier recorded answers that begin with the same text for comparison.
   remember(recording) {
     this.before = (this.before ?? []).filter((r) => r !== recording).slice(-4);
     const same = (r) => {
@@ -376,7 +377,8 @@ export class Explorer {
     this.before.push(recording);
   }
 
-  // explainWhole says why a short text is read whole; the model's number is the server's to say.
+  // explainWhole explains why every token of a short text is attended to. The server provides the model's number of
+  // keys.
   async explainWhole() {
     const { recording } = this;
     try {
@@ -388,16 +390,17 @@ export class Explorer {
         : " This model has no indexer: every layer reads every token.";
       this.update();
     } catch {
-      // the summary stands without it
+      // the summary is complete without it
     }
   }
 
-  // choose goes to one token of the answer.
+  // choose selects one token of the answer.
   choose(index) {
     this.index = Math.max(0, Math.min(this.outputs.length - 1, index));
     this.slider.value = String(this.index);
     this.update();
-    // Behind everything that changes the page: asking where a token is makes the browser lay it out.
+    // This is done after all changes of the page, because asking for the position of a token makes the browser compute
+    // the layout.
     const position = this.outputs[this.index];
     if (!this.answer.shows(position)) this.answer.reveal(position);
   }
@@ -407,7 +410,7 @@ export class Explorer {
     if (at >= 0) this.choose(at);
   }
 
-  // follow makes a part of the text the needle.
+  // follow selects a part of the text whose attention is shown as a path.
   follow(from, to) {
     this.needle = [from, to];
     this.update();
@@ -428,8 +431,8 @@ export class Explorer {
     this.showBest();
   }
 
-  // showBest scrolls the text to what stood out most between the beginning and the end of the prompt: nearly every
-  // token looks at those two.
+  // showBest scrolls to the text that was attended to most in the middle of the prompt: nearly every token attends to
+  // its beginning and its end.
   showBest() {
     const inside = this.found.find((f) => f.from > 0 && f.to < this.recording.prompt) ?? this.found[0];
     if (inside && !this.text.shows(inside.from)) this.text.reveal(inside.from);
@@ -442,20 +445,21 @@ export class Explorer {
     this.player.setAttribute("aria-pressed", "false");
   }
 
-  // once computes something about the whole answer once for each choice of layers.
+  // once computes a value of the whole answer once for each choice of layers.
   once(name, layers, byScore, compute) {
     const key = `${name} ${layers} ${byScore}`;
     if (!this.kept.has(key)) this.kept.set(key, compute());
     return this.kept.get(key);
   }
 
-  // rowHeat is how much each position was looked at for one token.
+  // rowHeat returns how much each position was attended to for one token.
   rowHeat(position, layers, byScore) {
     const sums = new Float32Array(this.recording.tokens.length);
     return { sums, most: heat(this.recording.rowOf(position), layers, sums, byScore) };
   }
 
-  // wholeHeat is the same for the whole answer, with how many positions were never looked at.
+  // wholeHeat returns how much each position was attended to for the whole answer, and the number of positions that
+  // were never attended to.
   wholeHeat(layers, byScore) {
     return this.once("heat", layers, byScore, () => {
       const out = { sums: new Float32Array(this.recording.tokens.length), most: 0, never: 0 };
@@ -475,7 +479,7 @@ export class Explorer {
     );
   }
 
-  // update draws everything again for what is chosen.
+  // update draws everything again for the current selection.
   update() {
     const r = this.recording;
     const position = this.outputs[this.index];
@@ -511,7 +515,7 @@ export class Explorer {
     );
   }
 
-  // setMarks colours the tokens.
+  // setMarks sets the colours of the tokens.
   setMarks(row, position, layers, pair, rival, now) {
     const n = this.recording.tokens.length;
     if (this.kinds?.length !== n) this.kinds = new Uint8Array(n);
@@ -533,7 +537,7 @@ export class Explorer {
       }
     }
     const [from, to] = this.needle ?? [-1, -1];
-    // Pools and blocks are shown where one looks at what was chosen, not where choices are compared.
+    // Pools and blocks are shown in views of selections, but not in views that compare selections.
     const rows = this.scope.value === "answer" ? this.outputs.map((p) => this.recording.rowOf(p)) : [row];
     const plain = !rival && !pair && this.mark.value === "looked";
     const pool = plain ? pools(rows, layers, n) : null;
@@ -560,7 +564,7 @@ export class Explorer {
     this.legend.replaceChildren(...this.meaning(pair, layers, rival), ...samples);
   }
 
-  // meaning explains the marks.
+  // meaning returns the legend of the colours.
   meaning(pair, layers, rival) {
     const sample = (name, text) => el("span", { class: name }, text);
     if (rival) return [sample("a", "this answer"), " ", sample("b", "the other one"), " ", sample("ab", "both")];
@@ -604,7 +608,7 @@ function fill(select, options) {
   select.value = options[0][0];
 }
 
-// foundAt is the token of an answer at an offset of its text, or undefined. The text may follow reasoning.
+// foundAt returns the token of an answer at an offset of its text, or undefined. The text may follow reasoning.
 function foundAt(recording, offset, text) {
   if (offset < 0) return undefined;
   let length = -Math.max(0, recording.text(recording.outputs[0], recording.tokens.length).lastIndexOf(text));
@@ -615,7 +619,7 @@ function foundAt(recording, offset, text) {
   return undefined;
 }
 
-// strongestOf is the strongest look of some tokens and the passage that it is at; undefined without scores.
+// strongestOf returns the strongest attention of some tokens and its passage; undefined without scores.
 function strongestOf(recording, outputs) {
   const peak = strongest(recording, outputs);
   if (!peak) return undefined;

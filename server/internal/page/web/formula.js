@@ -1,9 +1,9 @@
 import { visible } from "./text.js";
 
-// Formulas: a part of TeX as MathML, which browsers draw themselves. Supported are numbers, letters, operators, ^ and
-// _, groups, \frac, \sqrt, \binom, Greek letters, the symbols below, \left and \right, \text and its like, accents,
-// sums and integrals with limits, names of functions, and matrix, pmatrix, bmatrix, vmatrix, cases and aligned. A
-// command that is not known is shown by its name.
+// Formulas: a part of TeX is converted to MathML, which browsers draw themselves. Supported are numbers, letters,
+// operators, ^ and _, groups, \frac, \sqrt, \binom, Greek letters, the symbols below, \left and \right, \text and
+// similar commands, accents, sums and integrals with limits, names of functions, and matrix, pmatrix, bmatrix,
+// vmatrix, cases and aligned. An unknown command is shown by its name.
 
 const space = "http://www.w3.org/1998/Math/MathML";
 
@@ -72,11 +72,11 @@ const symbols = pairs(operators);
 const bigs = pairs(large);
 const names = new Set(functions.split(" "));
 const deepest = 40;
-// Texts are one piece, so that their spaces stay.
+// Texts are single pieces, so that their spaces are kept.
 const pieces =
   /\\(?:text|textbf|textit|mathrm|operatorname\*?)\s*\{[^{}]*\}|\\(?:[A-Za-z]+\*?|[^])|\d+(?:[.,]\d+)*|\S/gu;
 
-// formula draws TeX. What it says is also there as text for those who cannot see it.
+// formula draws TeX. The TeX source is also available as text, for screen readers.
 export function formula(tex, block = false) {
   const math = mk("math", [new Parser(tex).all()], block ? { display: "block" } : {});
   math.setAttribute("aria-label", visible(tex.trim()).slice(0, 400));
@@ -94,12 +94,12 @@ class Parser {
     const row = mk("mrow");
     while (this.at < this.tokens.length) {
       row.append(this.row(() => false));
-      if (this.at < this.tokens.length) row.append(this.operator(this.tokens[this.at++])); // a brace too many
+      if (this.at < this.tokens.length) row.append(this.operator(this.tokens[this.at++])); // an extra closing brace
     }
     return row;
   }
 
-  // row reads until something ends it.
+  // row parses a row up to the token that ends it.
   row(ends) {
     const out = mk("mrow");
     while (this.at < this.tokens.length) {
@@ -110,7 +110,7 @@ class Parser {
     return out;
   }
 
-  // scripted reads an atom with what stands above and below it.
+  // scripted parses an atom with its superscript and subscript.
   scripted() {
     const limits =
       bigs.has(this.tokens[this.at]?.slice(1)) || /^\\(lim|max|min|sup|inf|argmax|argmin)$/.test(this.tokens[this.at]);
@@ -136,7 +136,7 @@ class Parser {
     return mk("mo", ["′".repeat(n)]);
   }
 
-  // argument reads one, after so many tokens that it follows.
+  // argument parses one argument that follows after the given number of tokens.
   argument(skip = 0) {
     this.at += skip;
     if (this.at >= this.tokens.length) return mk("mrow");
@@ -217,7 +217,7 @@ class Parser {
     return mk("mroot", [this.argument(1), index]);
   }
 
-  // plain is the text of a group, without spaces.
+  // plain returns the text of a group without spaces.
   plain() {
     if (this.tokens[this.at] !== "{") return this.tokens[this.at++] ?? "";
     let out = "";

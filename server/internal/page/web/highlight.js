@@ -1,8 +1,8 @@
 import { el } from "./dom.js";
 import { visible } from "./text.js";
 
-// Colours of code: comments, strings, numbers and the words of a language. It is a guess line by line that costs
-// little, not a parser; a language that is not known gets strings, numbers and comments alone.
+// Colours of code: comments, strings, numbers and the keywords of a language. They are estimated line by line, which
+// is cheap, and not parsed. Code in an unknown language has only strings, numbers and comments.
 
 const words = (text) => new Set(text.split(" "));
 const cLike =
@@ -69,7 +69,7 @@ const families = {
 };
 const byName = new Map(Object.entries(families).flatMap(([f, all]) => all.split(" ").map((n) => [n, f])));
 
-// Comments to the end of the line, by family.
+// Comments to the end of the line, by family of languages.
 const lineComment = { python: "#", shell: "#", json: "#", sql: "--" };
 
 export class Highlighter {
@@ -77,7 +77,7 @@ export class Highlighter {
     const name = language.trim().toLowerCase().split(/[\s{]/)[0];
     this.family = byName.get(name) ?? "";
     this.plain = ["text", "txt", "plain", "plaintext", "output", "log", "diff", "markdown", "md"].includes(name);
-    this.until = ""; // what ends a comment or a string of several lines
+    this.until = ""; // marker that ends a comment or a string of several lines
     const comment = lineComment[this.family] ?? (this.family ? "//" : "//|#");
     const block = this.family === "python" ? "\"\"\"|'''" : "/\\*|<!--";
     this.pattern = new RegExp(
@@ -88,14 +88,14 @@ export class Highlighter {
     );
   }
 
-  // line is the node of a whole line, its end included.
+  // line returns the node of a complete line, including its end.
   line(text) {
     const node = el("span");
     this.until = this.fill(node, text, this.until);
     return node;
   }
 
-  // guess is the node of a line that may still grow.
+  // guess returns the node of a line that may still grow.
   guess(text) {
     const node = el("span");
     this.fill(node, text, this.until);

@@ -2,9 +2,10 @@ import { button, count, el } from "./dom.js";
 import { Grid, band, cell, flag } from "./picture.js";
 import { visible } from "./text.js";
 
-// LayerPicture draws what a row looked at: a line for each layer, positions from left to right, to scale.
+// LayerPicture draws the positions that a row attended to: one line per layer, with positions from left to right, to
+// scale.
 export class LayerPicture {
-  // go is called with a position that was clicked.
+  // go is called with the position that was clicked.
   constructor(go) {
     this.go = go;
     this.grid = new Grid("Layers by positions", 120);
@@ -49,7 +50,7 @@ export class LayerPicture {
     );
   }
 
-  // show draws a row. pair are two layers that are compared, or null; needle is a range, or null.
+  // show draws a row. pair has two layers that are compared, or null; needle is a range, or null.
   show(row, position, pair, needle, described) {
     Object.assign(this, { row, position, pair, needle });
     this.grid.show((pixels) => this.draw(pixels));

@@ -4,15 +4,15 @@ import { Highlighter } from "./highlight.js";
 import { visible } from "./text.js";
 
 // Markdown as models write it: headings, emphasis, lists with tasks, quotes, tables, links, code, rules and formulas.
-// Everything becomes nodes by el alone, so that no text is ever read as markup: HTML in it is shown as it is written.
-// Pictures are never loaded, they become links. Links lead to http, https and mail addresses only. A line end in a
-// paragraph stays one, and an underlined line is a line above a rule.
+// All nodes are created by el, so that no text is ever interpreted as markup: HTML in it is shown as text. Pictures
+// are never loaded; they become links. Links lead only to http, https and mail addresses. A line break in a paragraph
+// is kept, and an underlined line is shown as a line above a rule.
 
-// A block of text is one paragraph to the browser up to this length; laying out a line of megabytes again for every
-// token would stop the page.
+// The maximum length of a paragraph. A longer text is divided, because laying out a line of megabytes again for every
+// token would block the page.
 const longest = 4096;
-const listLongest = 16384; // of a list that is drawn again for every token
-const deepest = 8; // quotes and lists inside each other; what is deeper is text
+const listLongest = 16384; // maximum length of a list that is drawn again for every token
+const deepest = 8; // maximum nesting of quotes and lists; deeper ones are shown as text
 
 const patterns = {
   fence: /^ {0,3}(`{3,}|~{3,})([^\n`]*)$/,
@@ -24,7 +24,7 @@ const patterns = {
   display: /^ {0,3}(\$\$|\\\[)/,
 };
 
-// Rich shows Markdown that grows. What is above the last block never changes again, so that nothing flickers and the
+// Rich shows Markdown that grows. Blocks before the last one never change again, so that nothing flickers and the
 // work for a token does not grow with the answer.
 export class Rich {
   constructor(node) {
@@ -35,14 +35,14 @@ export class Rich {
   reset() {
     this.node.replaceChildren();
     this.text = "";
-    this.done = 0; // what of text is in closed blocks
-    this.open = null; // the node of the last block
-    this.code = null; // where that is code
-    this.rest = 0; // no drawing before that time
+    this.done = 0; // length of the text in closed blocks
+    this.open = null; // node of the last block
+    this.code = null; // the block if it is code
+    this.rest = 0; // time before which nothing is drawn
   }
 
-  // set shows a text that begins with the one before, or another one. A last block that takes long to draw, such as a
-  // table of thousands of rows, is drawn less often until the text has ended.
+  // set shows a text that begins with the previous one, or a different text. A last block that takes long to draw, such
+  // as a table of thousands of rows, is drawn less often until the text has ended.
   set(text, ended = false) {
     if (!text.startsWith(this.text)) this.reset();
     const begun = performance.now();
@@ -74,10 +74,10 @@ export class Rich {
     this.open = null;
   }
 
-  // grow shows code that may still continue: whole lines are written once.
+  // grow shows code that may still grow: each complete line is written once.
   grow(b) {
     if (this.code?.language !== b.language) {
-      // its name may have come in pieces
+      // the name of the language may arrive in pieces
       this.code = new Code(b.language);
       if (this.open) this.open.replaceWith(this.code.node);
       else this.node.append(this.code.node);
@@ -116,13 +116,13 @@ class Code {
   }
 }
 
-// blocks cuts text from an offset on into its blocks: {kind, from, to, ...}. The last one may still grow.
+// blocks divides text from an offset on into blocks: {kind, from, to, ...}. The last one may still grow.
 export function blocks(text, from = 0, most = longest) {
   const out = [];
   for (let at = from; at < text.length;) {
     const near = text.slice(at, at + most + 1);
     if (near.length > most && !near.includes("\n") && !patterns.quote.test(near) && !patterns.item.test(near)) {
-      const b = paragraphAt(near, 0, most); // a piece of a line that is not looked through again for every piece
+      const b = paragraphAt(near, 0, most); // only a part of the line is searched for every piece
       out.push({ ...b, from: at, to: at + b.to });
       at += b.to;
       continue;
@@ -145,7 +145,7 @@ function lineAt(text, at) {
   return end < 0 ? [text.slice(at), text.length] : [text.slice(at, end).replace(/\r$/, ""), end + 1];
 }
 
-// blockAt reads the block whose first line begins at an offset.
+// blockAt parses the block whose first line begins at an offset.
 function blockAt(text, at, line, next, most) {
   if (line.length <= 400) {
     let found;
@@ -180,7 +180,7 @@ function fenced(text, at, fence, language) {
   }
 }
 
-// displayed is a formula of its own. Until it is closed it is shown as text.
+// displayed parses a formula that is a block. It is shown as text until it is closed.
 function displayed(text, from, open, mark, next) {
   const close = text.indexOf(mark === "$$" ? "$$" : "\\]", open + 2);
   if (close < 0 || close - open > 20000) return { kind: "paragraph", text: text.slice(from, next), to: next };
@@ -200,7 +200,7 @@ function quoteAt(text, at) {
   return { kind: "quote", text: inner, to: at };
 }
 
-// listAt reads the items of a list. What is indented below an item belongs to it.
+// listAt parses the items of a list. Lines that are indented below an item belong to the item.
 function listAt(text, at, first) {
   const ordered = /\d/.test(first[2]);
   const b = { kind: "list", ordered, start: ordered ? parseInt(first[2], 10) : 1, items: [] };
@@ -216,7 +216,7 @@ function listAt(text, at, first) {
       if (b.items.length) b.items[b.items.length - 1] += "\n";
     } else if (item && item[1].length < Math.max(width, 2) && !patterns.rule.test(line)) {
       if (/\d/.test(item[2]) !== ordered) break;
-      if (at - begun > listLongest) break; // another list goes on from here
+      if (at - begun > listLongest) break; // the list continues as another list from here
       width = item[0].length > item[1].length + 5 ? item[1].length + 2 : item[0].length;
       b.items.push(line.slice(item[0].length) + "\n");
       blank = false;
@@ -224,7 +224,7 @@ function listAt(text, at, first) {
       b.items[b.items.length - 1] += line.slice(Math.min(indent, width)) + "\n";
       blank = false;
     } else if (!blank && !begins(line)) {
-      b.items[b.items.length - 1] += line + "\n"; // a lazy line of the same paragraph
+      b.items[b.items.length - 1] += line + "\n"; // a continuation line of the same paragraph without indentation
     } else break;
     at = next;
   }
@@ -232,13 +232,13 @@ function listAt(text, at, first) {
   return b;
 }
 
-// begins says whether a line begins a block other than a paragraph.
+// begins returns whether a line begins a block other than a paragraph.
 function begins(line) {
   if (line.length > 400) return false;
   return ["fence", "heading", "rule", "quote", "item", "display"].some((name) => patterns[name].test(line));
 }
 
-// cells cuts a row of a table at its bars, but for those in code and escaped ones.
+// cells divides a row of a table at its bars, except for bars in code and escaped bars.
 function cells(line) {
   const text = line.trim().replace(/^\|/, "");
   const out = [""];
@@ -289,7 +289,7 @@ function paragraphAt(text, at, most) {
   return { kind: "paragraph", text: text.slice(from, at).replace(/\n$/, ""), to: at };
 }
 
-// render makes the node of a block.
+// render creates the node of a block.
 function render(b, depth) {
   switch (b.kind) {
     case "heading": // below the headings of the page itself
@@ -314,7 +314,7 @@ function render(b, depth) {
     case "table":
       return table(b);
   }
-  // Pieces of a line without end are laid out when they come into view; how tall they are is known well enough.
+  // Pieces of a very long line are laid out when they become visible; their height is estimated until then.
   return el("p", { class: b.text.length > longest - 2 ? "paragraph piece" : "paragraph" }, inline(b.text));
 }
 
@@ -327,7 +327,7 @@ function inner(text, depth) {
 function item(text, depth) {
   const task = /^\[([ xX])\][ \t]+/.exec(text);
   const nodes = inner(task ? text.slice(task[0].length) : text, depth);
-  if (nodes[0]?.className === "paragraph") nodes.splice(0, 1, ...nodes[0].childNodes); // no space around a line
+  if (nodes[0]?.className === "paragraph") nodes.splice(0, 1, ...nodes[0].childNodes); // no space around a single line
   if (task) nodes.unshift(task[1] === " " ? "\u2610 " : "\u2611 ");
   return el("li", {}, nodes);
 }
@@ -355,15 +355,16 @@ function table(b) {
   );
 }
 
-// Marks of text. Emphasis opens before and closes after something that is not a space; a star may do so inside a word.
+// Marks of text. Emphasis begins before and ends after a character that is not a space; only a star may do so inside
+// a word.
 const special = /[\\`*_~[\]!<$]|https?:\/\//g;
-const openers = 64; // marks that wait for their counterpart; older ones are text
+const openers = 64; // maximum number of marks that wait for their counterpart; older ones become text
 
-// inline reads the marks of a line or paragraph and returns nodes.
+// inline parses the marks of a line or paragraph and returns nodes.
 export function inline(text) {
   const out = []; // nodes and strings; marks are {mark, count, opens, closes, at}
   const waiting = []; // indices in out of marks that may open something
-  const ticks = {}; // by length: the offset behind which there is no such run of backticks
+  const ticks = {}; // by length: the offset after which there is no run of backticks of that length
   let from = 0;
   const flush = (to) => {
     if (to > from) out.push(visible(text.slice(from, to)));
@@ -385,7 +386,7 @@ export function inline(text) {
   return settle(out);
 }
 
-// mark reads what begins at an offset: a whole node, a run of marks, or nothing.
+// mark parses what begins at an offset: a complete node, a run of marks, or nothing.
 function mark(text, at, c, ticks) {
   switch (c[0]) {
     case "\\": {
@@ -410,7 +411,7 @@ function mark(text, at, c, ticks) {
       const close = text.indexOf("$", at + 1);
       const inside = close < 0 || close - at > 400 ? "" : text.slice(at + 1, close);
       if (!/^\S(?:.*\S)?$/s.test(inside) || inside.includes("\n") || /[\d\w]/.test(text[close + 1] ?? "")) return null;
-      if (!/[\\^_=+<>{}]|^[A-Za-z]$/.test(inside)) return null; // prices, and shells' variables
+      if (!/[\\^_=+<>{}]|^[A-Za-z]$/.test(inside)) return null; // probably a price or a shell variable
       return { node: formula(inside), length: close + 1 - at };
     }
     case "<": {
@@ -441,7 +442,7 @@ function mark(text, at, c, ticks) {
   return { mark: c, count, opens, closes, length: count };
 }
 
-// closing finds a run of exactly n backticks.
+// closing returns the offset of a run of exactly n backticks.
 function closing(text, at, n) {
   for (const run of text.slice(at).matchAll(/`+/g)) if (run[0].length === n) return at + run.index;
   return -1;
@@ -449,7 +450,7 @@ function closing(text, at, n) {
 
 const tags = { 1: "em", 2: "strong", "~": "del" };
 
-// run adds a run of marks; what it closes becomes a node.
+// run adds a run of marks; a part that it closes becomes a node.
 function run(out, waiting, step) {
   while (step.closes && step.count > 0) {
     const w = waiting.findLastIndex((i) => out[i].mark === step.mark && out[i].count > 0);
@@ -471,12 +472,12 @@ function run(out, waiting, step) {
   if (step.opens) waiting.push(out.length - 1);
 }
 
-// settle turns the marks that are left over into text.
+// settle turns the remaining marks into text.
 function settle(list) {
   return list.map((x) => (x instanceof Node || typeof x === "string" ? x : x.mark.repeat(x.count)));
 }
 
-// bracket opens the text of a link, or closes it where an address follows.
+// bracket begins the text of a link, or ends it if an address follows.
 function bracket(out, waiting, step, text) {
   if (step.bracket === "[") {
     out.push({ mark: step.picture ? "![" : "[", count: 1, picture: step.picture });
@@ -502,13 +503,13 @@ function bracket(out, waiting, step, text) {
   step.skip = step.at + 1 + found[0].length;
 }
 
-// link leads to an address of a web page or a mailbox; for any other one its text and the address are shown.
+// link returns a link to a web page or a mailbox; for any other address it returns the text followed by the address.
 function link(address, content) {
   let url = null;
   try {
     url = new URL(address);
   } catch {
-    // no whole address
+    // not a complete address
   }
   if (!url || !["http:", "https:", "mailto:"].includes(url.protocol)) {
     return el("span", {}, content, ` (${visible(address)})`);

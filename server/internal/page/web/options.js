@@ -1,6 +1,6 @@
 import { button, choice, el, field } from "./dom.js";
 
-// exampleTool is one that the built-in model calls when it is asked exampleQuestion.
+// exampleTool is a tool that the built-in model calls for exampleQuestion.
 const exampleQuestion = "Who is user 5381?";
 const exampleTool = {
   type: "function",
@@ -22,9 +22,9 @@ const shortNames = {
   effort: "effort",
 };
 
-// Options is the form for what goes with every request of a conversation. It writes into the conversation.
+// Options is the form for the fields of every request of a conversation. It writes them to the conversation.
 export class Options {
-  // suggest is called with a question that goes with the example.
+  // suggest is called with a question for the example tool.
   constructor(suggest) {
     this.suggest = suggest;
     this.given = el("span", { class: "given" });
@@ -88,7 +88,7 @@ export class Options {
     this.tell();
   }
 
-  // tell names what is set, so that it can be seen while the options are closed.
+  // tell lists the options that are set, so that they are visible while the form is closed.
   tell() {
     const { system, parameters: p } = this.conversation;
     const set = system ? ["a system prompt"] : [];
@@ -97,7 +97,7 @@ export class Options {
     this.given.textContent = set.length ? `: ${set.join(", ")}` : "";
   }
 
-  // check says whether the tools can be sent, and why not.
+  // check returns whether the tools can be sent, and the reason if not.
   check() {
     let why = "";
     try {

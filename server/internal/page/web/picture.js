@@ -1,6 +1,6 @@
 import { el } from "./dom.js";
 
-// colour reads one of the page's colours as [r, g, b]; drawing is done in bytes.
+// colour returns one of the page's colours as [r, g, b], because pixels are drawn as bytes.
 function colour(name) {
   const probe = el("span", { class: "probe " + name });
   document.body.append(probe);
@@ -11,8 +11,8 @@ function colour(name) {
   return parts;
 }
 
-// Grid draws cells in [0, 1] as rows of a canvas, to scale: a cell covers as many pixels as its width and height allow,
-// and where several cells share a pixel the pixel shows the share of them that is set.
+// Grid draws cells in [0, 1] as rows of a canvas, to scale. A cell covers as many pixels as its width and height
+// allow; if several cells share a pixel, the pixel shows the share of them that is set.
 export class Grid {
   constructor(label, height) {
     this.canvas = el("canvas", { class: "grid-canvas", role: "img", "aria-label": label });
@@ -37,7 +37,7 @@ export class Grid {
     this.canvas.style.height = `${height}px`;
   }
 
-  // show sets what is drawn: paint(pixels) is called with a Pixels of the canvas' size.
+  // show sets the content: paint(pixels) is called with a Pixels of the canvas' size.
   show(paint) {
     this.paint = paint;
     this.draw();
@@ -67,7 +67,7 @@ export class Grid {
   }
 }
 
-// Pixels is an image that is drawn in bytes: a picture of 61 layers and 100,000 positions is a few milliseconds.
+// Pixels is an image that is drawn as bytes: a picture of 61 layers and 100,000 positions takes a few milliseconds.
 export class Pixels {
   constructor(image, palette, scale) {
     Object.assign(this, { image, palette, scale, width: image.width, height: image.height });
@@ -88,7 +88,7 @@ export class Pixels {
     return this.pack(from.map((v, i) => v + (to[i] - v) * share));
   }
 
-  // ramp is 256 colours from the ground to a colour.
+  // ramp returns 256 colours from the background to a colour.
   ramp(name) {
     return Uint32Array.from({ length: 256 }, (_, i) => this.mix(name, i / 255));
   }
@@ -104,23 +104,24 @@ export class Pixels {
   }
 }
 
-// shade makes small numbers visible: one token of a hundred under a pixel must not disappear.
+// shade makes small shares visible: one token of a hundred in a pixel must not disappear.
 export function shade(share) {
   return share <= 0 ? 0 : Math.min(255, Math.round(255 * (0.3 + 0.7 * Math.sqrt(share))));
 }
 
-// How a chosen position is drawn by its strength: from faint to full at six standard deviations.
+// The brightness of a selected position by its strength: from faint to full at six standard deviations.
 const faint = 70;
 const full = 6;
 
-// Cells divides the height of an image among n rows or the width among n columns, with a gap where there is room.
+// Cells divides the height of an image among n rows, or the width among n columns, with gaps if there is enough
+// space.
 export function cell(i, n, size, gap) {
   const from = Math.round((i * size) / n);
   return [from, Math.max(from + 1, Math.round(((i + 1) * size) / n) - (size / n >= 6 ? gap : 0))];
 }
 
-// band draws the positions of a look that lie in [from, to) between y0 and y1. Where scores are known a pixel shows the
-// strongest of its positions, else the share of them that was chosen.
+// band draws the attended positions in [from, to) between y0 and y1. If scores are known, a pixel shows the strongest
+// of its positions, otherwise the share of its positions that was selected.
 export function band(pixels, look, [from, to], [y0, y1], ramp) {
   const width = pixels.width;
   const scale = width / (to - from);
@@ -144,7 +145,7 @@ export function band(pixels, look, [from, to], [y0, y1], ramp) {
   for (let y = y0 + 1; y < y1; y++) pixels.words.set(line, y * width);
 }
 
-// flag marks a column at both edges of a picture, without covering it.
+// flag marks a column at the upper and the lower edge of a picture, without covering the column.
 export function flag(pixels, x, word) {
   const size = Math.max(3, Math.round(5 * pixels.scale));
   const half = Math.max(1, Math.round(pixels.scale));

@@ -3,11 +3,11 @@ import { all, read, value } from "./metrics.js";
 import { announce, button, choice, count, el, field, milliseconds, percent, plural } from "./dom.js";
 import { visible } from "./text.js";
 
-// How often the view asks, and for how many steps.
+// The interval at which the view requests plans, and the number of steps that it requests.
 const pause = 1000;
 const steps = 40;
 
-// Plans shows what runs, why, and what the cache holds.
+// Plans shows the steps that run, the reasons for their plans, and the contents of the cache.
 export class Plans {
   constructor(app) {
     this.app = app;
@@ -15,7 +15,7 @@ export class Plans {
     this.title = "Plans";
     this.timer = null;
     this.live = true;
-    this.refused = false; // for want of a key; the next visit of this view asks again
+    this.refused = false; // true if a request was refused for lack of a key; the next visit of this view tries again
     this.open = new Set(); // steps whose details are shown
     this.build();
   }
@@ -123,7 +123,7 @@ export class Plans {
       this.fault.hidden = false;
       this.fault.textContent = `The server cannot be asked: ${err.message}`;
       if (err.status === 401) {
-        this.turn(false); // asking for a key again every second would leave no way out
+        this.turn(false); // otherwise the dialog for the key would open again every second
         this.refused = true;
       }
     }
@@ -277,7 +277,7 @@ export class Plans {
     );
   }
 
-  // buildForm offers what the server can explain.
+  // buildForm creates a form with the batches that the server can explain.
   async buildForm() {
     if (this.asked) return;
     this.form.replaceChildren(el("p", { class: "muted" }, "Loading\u2026"));
@@ -408,7 +408,7 @@ function rejected(list) {
     : "";
 }
 
-// segment shows what happens to one kind of rows.
+// segment shows the plan of one kind of rows.
 function segment(s) {
   const facts = [
     ["form", s.form],

@@ -1,16 +1,16 @@
 import { shade } from "./picture.js";
 import { quoted, visible } from "./text.js";
 
-// A poster is one token of a recording as a picture to share: what was written, which positions each layer chose, and
-// the passages that stood out. It is a list of boxes and texts, drawn as SVG or as PNG.
+// A poster is one token of a recording as a picture to share: the answer, the positions that each layer selected, and
+// the passages with the strongest attention. It is a list of boxes and texts, drawn as SVG or as PNG.
 
 const width = 1200;
 const margin = 40;
-const columns = 560; // of the strips
+const columns = 560; // columns of the strips
 const faint = 0.28;
-const full = 6; // standard deviations
+const full = 6; // standard deviations at full strength
 
-// colours are those of the page as it is shown.
+// colours returns the colours of the page as it is shown.
 function colours() {
   const style = getComputedStyle(document.body);
   const probe = (name) => {
@@ -24,7 +24,7 @@ function colours() {
   return { ground: style.backgroundColor, ink: style.color, muted: probe("muted"), warm: probe("warm") };
 }
 
-// wrap cuts a text into lines of so many characters.
+// wrap divides a text into lines of at most the given number of characters.
 function wrap(text, most) {
   const lines = [""];
   for (const word of text.split(/\s+/)) {
@@ -34,7 +34,7 @@ function wrap(text, most) {
   return lines;
 }
 
-// poster lays a token out. passages are those that stood out, best first.
+// poster computes the layout for a token. passages has the strongest passages, best first.
 export function poster(recording, position, { told, passages, model }) {
   const c = colours();
   const items = [];
@@ -87,7 +87,7 @@ export function poster(recording, position, { told, passages, model }) {
   return { width, height: y + margin - 12, ground: c.ground, items };
 }
 
-// strip is how strong each column of a layer is, 0 to 1, in few steps so that neighbours join.
+// strip returns the strength of each column of a layer, 0 to 1, in few steps, so that adjacent columns can be joined.
 function strip(look, length) {
   const tones = new Float32Array(columns);
   if (!look) return tones;
@@ -106,7 +106,7 @@ const escape = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`
 const font = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif";
 const number = (v) => String(Math.round(v * 100) / 100);
 
-// svg is the file of a poster.
+// svg returns the file of a poster.
 export function svg({ width, height, ground, items }) {
   const part = (i) =>
     i.content === undefined

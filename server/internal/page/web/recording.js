@@ -18,7 +18,7 @@ function shorts(base64) {
   return Uint16Array.from({ length: b.length >> 1 }, (_, i) => b[2 * i] | (b[2 * i + 1] << 8));
 }
 
-// positions decodes ascending numbers: differences in LEB128.
+// positions decodes ascending numbers that are stored as differences in LEB128.
 export function positions(base64) {
   const b = bytes(base64);
   const out = new Uint32Array(b.length);
@@ -37,13 +37,13 @@ export function positions(base64) {
   return out.slice(0, n);
 }
 
-// Look is what one row attended to in one layer: the positions themselves, with pools of tokens (group) and windows
-// written out. scores goes with selected and may be null. chosen are the first tokens of the keys that the indexer
-// chose.
+// Look is the set of positions that one row attended to in one layer, with pools of tokens (group) and windows
+// expanded to positions. scores has a score for each element of selected, and may be null. chosen has the first
+// tokens of the keys that the indexer selected.
 class Look {
   constructor(layer) {
     this.keys = layer.keys;
-    this.group = layer.group ?? 1; // tokens that a key stands for
+    this.group = layer.group ?? 1; // tokens of a key
     this.window = layer.window ?? 0;
     this.all = layer.all === true && this.group === 1;
     this.scores = floats(layer.scores);
@@ -51,8 +51,8 @@ class Look {
     if (layer.group || layer.window) this.widen(layer);
   }
 
-  // widen writes out pools and the window. Tokens of a pool have its score, those of the window alone none (NaN), nor
-  // those behind the last pool, which layers without a window read.
+  // widen expands pools and the window. Tokens of a pool have its score. Tokens that only the window contains have none
+  // (NaN), and neither have the tokens after the last pool, which layers without a window read.
   widen(layer) {
     const { group, keys } = this;
     const scores = new Map();
@@ -66,8 +66,8 @@ class Look {
     this.scores &&= Float32Array.from(this.selected, (p) => scores.get(p));
   }
 
-  // strengths says for each selected position how far its score lies above the mean of the selected ones, in standard
-  // deviations and at least 0; null without scores.
+  // strengths returns, for each selected position, how far its score is above the mean of the selected positions, in
+  // standard deviations and at least 0; null without scores.
   get strengths() {
     if (this.z || !this.scores?.length) return this.z ?? null;
     const known = this.scores.filter((s) => !Number.isNaN(s));
@@ -80,27 +80,27 @@ class Look {
     return this.all ? this.keys : this.selected.length;
   }
 
-  // each calls f with every position below keys that was looked at.
+  // each calls f with every position below keys that was attended to.
   each(f) {
     if (this.all) for (let p = 0; p < this.keys; p++) f(p);
     else for (let i = 0; i < this.selected.length; i++) f(this.selected[i]);
   }
 
-  // within counts the positions in [from, to).
+  // within returns the number of attended positions in [from, to).
   within(from, to) {
     if (this.all) return Math.max(0, Math.min(to, this.keys) - from);
     return lower(this.selected, to) - lower(this.selected, from);
   }
 }
 
-// linear says that a layer reads a state instead of tokens (GLM-5.3-Flash).
+// linear returns whether a layer reads a state instead of tokens (GLM-5.3-Flash).
 function linear(layer) {
   return !layer.all && !layer.window && !layer.group && layer.selected === undefined && layer.as === undefined;
 }
 
-// blocksOf are the blocks of keys that one layer of a row keeps for later ones (DeepSeek-V4.1), null where none does:
-// {layer, first: of each block, tokens: of a block, end: of what the row could see, of: how many blocks there were,
-// within: the layers that choose in them}.
+// blocksOf returns the blocks of keys that one layer of a row keeps for later layers (DeepSeek-V4.1), or null if
+// there are none: {layer, first: first token of each block, tokens: tokens of a block, end: end of the positions that
+// the row could see, of: number of blocks, within: layers that select inside the blocks}.
 function blocksOf(layers) {
   const source = layers.find((l) => l.candidates);
   if (!source) return null;
@@ -110,7 +110,7 @@ function blocksOf(layers) {
   return { layer, first: positions(source.candidates), tokens: block * group, end: keys, of, within };
 }
 
-// lower is the first index whose value is not below v.
+// lower returns the first index whose value is not below v.
 function lower(list, v) {
   let lo = 0,
     hi = list.length;
@@ -122,22 +122,24 @@ function lower(list, v) {
   return lo;
 }
 
-// plain spells special tokens with letters that every font has: DeepSeek's have a wide bar and a low block.
+// plain spells special tokens with characters that every font has: DeepSeek's tokens contain a wide bar and a low
+// block.
 function plain(token) {
   return /^<\uff5c.*\uff5c>$/.test(token) ? token.replaceAll("\uff5c", "|").replaceAll("\u2581", "_") : token;
 }
 
-// Recording is a prompt, an answer, and what its rows looked at. The row at position p produced the token at p+1.
+// Recording is a prompt, an answer, and the positions that its rows attended to. The row at position p produced the
+// token at p+1.
 export class Recording {
   constructor(promptTokens) {
     this.spelled = promptTokens.map(plain);
     this.tokens = whole(this.spelled);
     this.prompt = promptTokens.length;
-    this.rows = new Map(); // by position: {position, looks: Map by layer, blocks, experts: Map by layer}
+    this.rows = new Map(); // rows by position: {position, looks: Map by layer, blocks, experts: Map by layer}
     this.layers = [];
     this.linear = []; // layers that read no tokens
     this.expertLayers = [];
-    this.experts = 0; // one more than the largest number seen
+    this.experts = 0; // one more than the largest number of an expert so far
     this.notComputed = [];
     this.cuts = null;
   }
@@ -152,7 +154,7 @@ export class Recording {
     this.cuts = null;
   }
 
-  // add takes the object sparrow of a choice.
+  // add adds the object sparrow of a choice.
   add(object) {
     this.notComputed.push(...(object?.not_computed ?? []));
     for (const r of object?.rows ?? []) {
@@ -173,19 +175,20 @@ export class Recording {
     }
   }
 
-  // outputs are the positions of the answer's tokens whose rows were recorded.
+  // outputs returns the positions of the answer's tokens whose rows were recorded.
   get outputs() {
     const out = [];
     for (let p = this.prompt; p < this.tokens.length; p++) if (this.rows.has(p - 1)) out.push(p);
     return out;
   }
 
-  // rowOf is the row that produced the token at a position.
+  // rowOf returns the row that produced the token at a position.
   rowOf(position) {
     return this.rows.get(position - 1);
   }
 
-  // passages cuts the sequence into what people read at once: lines, and sentences of long lines. [from, to) each.
+  // passages divides the sequence into parts that people read as a unit: lines, and sentences of long lines. Each is
+  // [from, to).
   get passages() {
     if (this.cuts) return this.cuts;
     const out = [];
@@ -210,9 +213,9 @@ export class Recording {
   }
 }
 
-// heat adds to sums how much each position was looked at by a row, over layers. Without byScore that is in how many
-// layers; with it, the square of the strength it has in the layer where it stands out most. It returns the most that a
-// position can have got without byScore.
+// heat adds to sums how much a row attended to each position, over layers. Without byScore that is the number of
+// layers. With byScore it is the square of the strength in the layer in which the position is strongest. It returns
+// the maximum value of a position without byScore.
 export function heat(row, layers, sums, byScore) {
   const looks = layers.map((l) => row.looks.get(l)).filter(Boolean);
   if (!byScore) {
@@ -231,8 +234,8 @@ export function heat(row, layers, sums, byScore) {
   return looks.length;
 }
 
-// pools marks the tokens of the pools that indexers chose for some rows in some layers: {group, in: by position}; null
-// where keys are tokens, or pools of several sizes.
+// pools marks the tokens of the pools that indexers selected for some rows in some layers: {group, in: by position}.
+// It returns null if keys are tokens, or if pools have different sizes.
 export function pools(rows, layers, length) {
   const looks = rows.flatMap((row) => layers.map((l) => row.looks.get(l))).filter((l) => l?.chosen.length);
   const group = looks[0]?.group ?? 1;
@@ -242,8 +245,8 @@ export function pools(rows, layers, length) {
   return { group, in: marks };
 }
 
-// kept marks the tokens of the blocks that a layer kept for some rows, where one of the layers is this one or chooses
-// in them; null where there are none.
+// kept marks the tokens of the blocks that a layer kept for some rows, if that layer or a layer that selects inside
+// the blocks is among the given layers. It returns null if there are none.
 export function kept(rows, layers, length) {
   const list = rows.map((r) => r.blocks).filter((b) => b && layers.some((l) => l === b.layer || b.within.includes(l)));
   if (!list.length) return null;
@@ -252,9 +255,9 @@ export function kept(rows, layers, length) {
   return marks;
 }
 
-// rank orders the passages of the prompt by how much they were looked at. rows holds, for each row, what heat has
-// summed up. By score a passage counts as much as its token that stands out most in each row, otherwise as the share
-// of its tokens that was chosen.
+// rank orders the passages of the prompt by how much they were attended to. rows has the sums of heat for each row.
+// By score, the value of a passage is that of its strongest token in each row; otherwise it is the share of its
+// tokens that was selected.
 export function rank(recording, rows, byScore) {
   const found = [];
   for (const [from, to] of recording.passages) {
@@ -274,8 +277,8 @@ export function rank(recording, rows, byScore) {
   return found.sort((a, b) => b.share - a.share);
 }
 
-// standout finds the look at [from, to) that stands out most: the token that was written, the layer, the position, and
-// whether no other position had a higher score there. It is null without scores.
+// standout returns the strongest attention to [from, to): the token that was written, the layer, the position, and
+// whether no other position had a higher score there. It returns null without scores.
 export function standout(recording, outputs, from, to) {
   let best = null;
   for (const position of outputs) {
@@ -292,8 +295,9 @@ export function standout(recording, outputs, from, to) {
   return best;
 }
 
-// strongest is the look that stands out most in the middle of the prompt: nearly every token looks at its beginning,
-// and at the question at its end. Where nothing stands out there it is the strongest of all; null without scores.
+// strongest returns the strongest attention to the middle of the prompt, because nearly every token attends to its
+// beginning and to the question at its end. If no position in the middle is strong, it returns the strongest of all;
+// null without scores.
 export function strongest(recording, outputs) {
   const inside = recording.passages.filter(([, to]) => to <= recording.prompt);
   const from = inside[0]?.[1] ?? 0;
@@ -301,9 +305,9 @@ export function strongest(recording, outputs) {
   return standout(recording, outputs, from, to) ?? standout(recording, outputs, 0, recording.prompt);
 }
 
-// compare tells apart what two answers looked at in the text that both begin with: for each position 1 for the first
-// alone, 2 for the second alone, 3 for both, 0 for neither. By score a position counts where it stood out by a tenth of
-// what stood out most.
+// compare compares the positions that two answers attended to, in the text that both begin with. It returns for each
+// position 1 for the first answer only, 2 for the second only, 3 for both, 0 for neither. By score, a position counts
+// if its heat is more than a tenth of the maximum; otherwise if it was selected at all.
 export function compare(a, b, byScore) {
   let length = 0;
   while (length < Math.min(a.prompt, b.prompt) && a.tokens[length] === b.tokens[length]) length++;

@@ -4,9 +4,9 @@ import * as store from "./store.js";
 import { visible } from "./text.js";
 import { allToJSON, fileName, read, save, toJSON, toMarkdown } from "./transfer.js";
 
-// Shelf lists the conversations that are kept in this browser: to open, search, rename, write to files, read from them,
-// and delete. A deletion can be undone until the next one. The list is one stop of the Tab key; arrow keys go up and
-// down in it, and from a conversation to what can be done with it.
+// Shelf lists the conversations that are stored in this browser: to open, search, rename, export, import and delete.
+// A deletion can be undone until the next one. The list is one stop of the Tab key; arrow keys move up and down in
+// it, and from a conversation to its buttons.
 export class Shelf {
   // chat opens conversations: {current, running, live(kept), open(conversation), leave(conversation), find(words),
   // home()}.
@@ -44,7 +44,7 @@ export class Shelf {
     );
   }
 
-  // refresh reads what is kept.
+  // refresh reads the stored conversations.
   async refresh() {
     this.all = await store.list();
     this.draw();
@@ -55,9 +55,9 @@ export class Shelf {
     return this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
   }
 
-  // draw lists those that have all words of the search in their title or in a message.
+  // draw lists the conversations that contain all words of the search in their title or in a message.
   draw() {
-    if (this.list.querySelector("input")) return; // a title is being written
+    if (this.list.querySelector("input")) return; // a title is being edited
     const words = this.words();
     const has = (c) => {
       if (!words.length) return true;
@@ -74,7 +74,7 @@ export class Shelf {
     if (id) this.find(id)?.querySelectorAll("button")[nth].focus({ preventScroll: true });
   }
 
-  // place is where in the list an element is: the conversation's id, and which of its buttons.
+  // place returns the position of an element in the list: the conversation's id, and which of its buttons.
   place(element) {
     const item = this.list.contains(element) ? element.closest("li") : null;
     return item ? [item.dataset.id, Math.max(0, [...item.querySelectorAll("button")].indexOf(element))] : ["", 0];
@@ -84,12 +84,12 @@ export class Shelf {
     return this.list.querySelector(`[data-id="${CSS.escape(id)}"]`);
   }
 
-  // stopAt makes one button of the list the one that Tab leads to.
+  // stopAt makes one button of the list the stop of the Tab key.
   stopAt(chosen) {
     for (const b of this.list.querySelectorAll("button")) b.tabIndex = b === chosen ? 0 : -1;
   }
 
-  // move goes through the list by keys.
+  // move handles the keys that move in the list.
   move(e) {
     if (e.target.tagName !== "BUTTON" || e.ctrlKey || e.altKey || e.metaKey) return;
     const item = e.target.closest("li");
@@ -179,9 +179,10 @@ export class Shelf {
     input.focus();
   }
 
-  // remove takes a conversation away; what is kept of it here can bring it back. By a key, the next one gets the focus.
+  // remove deletes a conversation; it is kept in memory so that undo can restore it. After a deletion by key, the next
+  // conversation gets the focus.
   async remove(c, byKey) {
-    c.removed = true; // an answer that still comes must not bring it back
+    c.removed = true; // an answer in progress must not store it again
     const item = this.find(c.id);
     const next = (item?.nextSibling ?? item?.previousSibling)?.dataset.id;
     this.chat.leave(c);
@@ -217,7 +218,8 @@ export class Shelf {
     this.tell(`${plural(all.length, "conversation")} written to a file.`);
   }
 
-  // take reads files. Conversations of a file of all are left out where they are here as they were written.
+  // take imports files. Conversations from a file of all conversations are skipped if they are stored here and
+  // unchanged.
   async take(files) {
     this.fault.hidden = true;
     const fresh = [];

@@ -1,6 +1,7 @@
 import { address } from "./api.js";
 
-// Requests as programs. Each is complete: pasted into a shell or a file it sends what the page would send.
+// Requests as programs. Each program is complete: pasted into a shell or saved as a file, it sends the request that
+// the page would send.
 
 const path = "v1/chat/completions";
 
@@ -13,7 +14,7 @@ export function curl(body, withKey) {
   )}\n`;
 }
 
-// literal writes a value as Python does.
+// literal returns a value in Python syntax.
 function literal(v, indent = "") {
   const inner = indent + "    ";
   if (v === null || v === undefined) return "None";
@@ -29,7 +30,7 @@ function literal(v, indent = "") {
   return JSON.stringify(v);
 }
 
-// What OpenAI's Python client takes by name; the rest goes into extra_body.
+// Parameters that OpenAI's Python client has; all other fields go into extra_body.
 const known = ["model", "messages", "temperature", "top_p", "max_tokens", "seed", "stop", "tools"];
 
 export function python(body, withKey) {

@@ -8,7 +8,7 @@ import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 import { Reading } from "./turn.js";
 
-// question is one that the log answers; others are more of them.
+// question is a question that the log answers; others has more such questions.
 export const question = "What is the access code of Wanda?";
 const others = [
   "What is the locker number of Nora?",
@@ -16,13 +16,13 @@ const others = [
   "What is the home city of Liam?",
 ];
 
-// Start shows a first visitor what sparse attention does.
+// Start shows first-time visitors what sparse attention does.
 export class Start {
   constructor(app) {
     this.app = app;
     this.name = "start";
     this.title = "Start";
-    this.log = null; // a promise of its text
+    this.log = null; // promise of the log's text
     this.build();
   }
 
@@ -121,7 +121,7 @@ export class Start {
     }
   }
 
-  // load gets the log, once.
+  // load loads the log, once.
   load() {
     this.log ??= fetchText("page/station.txt");
     return this.log;
@@ -129,7 +129,7 @@ export class Start {
 
   hide() {}
 
-  // preview shows the log before anything was asked.
+  // preview shows the log before a question is asked.
   preview(log) {
     const tokens = log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
     this.text.show({
@@ -182,7 +182,8 @@ export class Start {
     this.reading.node.hidden = !p;
   }
 
-  // askRecorded shows the answer and what was read for it. Where the server records nothing, the answer is shown alone.
+  // askRecorded shows the answer and the lines that were attended to for it. If the server records nothing, it shows
+  // only the answer.
   async askRecorded() {
     let opened = false;
     try {
@@ -218,7 +219,7 @@ export class Start {
     }
   }
 
-  // watch draws what was read for the token at a position.
+  // watch draws the attention of the token at a position.
   watch(r, position = r.outputs.at(-1)) {
     if (position === undefined) return;
     this.pictureBox.hidden = false;
@@ -237,7 +238,7 @@ export class Start {
     if (this.lit) flag(pixels, x, pixels.pack(pixels.palette.both));
   }
 
-  // finish lights the line that stood out most while the answer was written.
+  // finish highlights the line that had the strongest attention while the answer was written.
   finish(r, reply) {
     const outputs = r.outputs;
     this.found = { recording: r };

@@ -1,7 +1,7 @@
 import { address } from "./api.js";
 
-// Conversations are kept in this browser, in a database for each server. Where the browser keeps none (some private
-// windows), they last as long as the page.
+// Conversations are stored in this browser, in a database for each server. If the browser stores none (as in some
+// private windows), they are kept until the page is closed.
 
 const table = "conversations";
 const memory = new Map();
@@ -33,13 +33,13 @@ async function run(mode, act) {
   return request(act(db.transaction(table, mode).objectStore(table)));
 }
 
-// list gives all conversations, the latest first.
+// list returns all conversations, the latest first.
 export async function list() {
   const all = (await open()) ? await run("readonly", (t) => t.getAll()) : [...memory.values()];
   return all.sort((a, b) => b.updated - a.updated);
 }
 
-// put keeps a conversation; changed says that it moves to the top of the list.
+// put stores a conversation; changed means that it moves to the top of the list.
 export async function put(conversation, changed = true) {
   if (changed) conversation.updated = Date.now();
   if (await open()) await run("readwrite", (t) => t.put(structuredClone(conversation)));

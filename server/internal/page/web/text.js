@@ -1,7 +1,7 @@
 import { el } from "./dom.js";
 
-// Characters that change what is around them or show nothing: control characters but for tab and line feed, marks that
-// turn the direction of text, and separators that only look like line ends.
+// Characters that change their surroundings or are invisible: control characters except tab and line feed, marks that
+// change the direction of text, and separators that look like line ends.
 const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
 function picture(c) {
@@ -11,33 +11,33 @@ function picture(c) {
   return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
 }
 
-// visible shows such characters as pictures, so that text looks like what it is.
+// visible replaces such characters by pictures, so that they can be seen.
 export function visible(text) {
   return text.replace(/\r\n/g, "\n").replace(hidden, picture);
 }
 
-// quoted names a token in a sentence: without the space before a word, and spaces themselves as pictures.
+// quoted returns a token for use in a sentence: without the space before a word, and with other spaces as pictures.
 export function quoted(token) {
   const text = visible(token);
   return `\u201c${text.trim() || text.replaceAll(" ", "\u2423").replaceAll("\n", "\u23ce")}\u201d`;
 }
 
-// The longest run of text that is one paragraph to the browser. Laying out a line of megabytes again for every token
-// would stop the page, so that longer ones are cut into paragraphs that never change again.
+// The maximum length of a paragraph. Laying out a line of megabytes again for every token would block the page, so
+// longer texts are divided into paragraphs that never change again.
 const paragraph = 4096;
 
-// Prose shows text that grows. Fenced code gets a box of its own, everything else stays as written.
+// Prose shows text that grows. Fenced code is shown in a box, other text is shown as it was written.
 export class Prose {
   constructor(node) {
     this.node = node;
     this.text = "";
-    this.done = 0; // what of text is in closed paragraphs
+    this.done = 0; // length of the text in closed paragraphs
     this.code = false;
     this.box = node;
     this.tail = null;
   }
 
-  // set shows a text that begins with the one before, or another one.
+  // set shows a text that begins with the previous one, or a different text.
   set(text) {
     if (!text.startsWith(this.text)) {
       this.node.replaceChildren();
@@ -52,7 +52,7 @@ export class Prose {
     this.show(text.slice(this.done));
   }
 
-  // lineEnd is where the next whole paragraph ends: at a fence, or where it has become too long.
+  // lineEnd returns the end of the next complete paragraph: at a fence, or at the maximum length.
   lineEnd() {
     if (this.text.startsWith("```", this.done)) return this.text.indexOf("\n", this.done) + 1 || -1;
     const near = this.text.slice(this.done, this.done + paragraph);
@@ -85,7 +85,7 @@ export class Prose {
   }
 
   show(piece) {
-    if (/^```\w*$/.test(piece)) piece = ""; // a fence whose line has not ended
+    if (/^```\w*$/.test(piece)) piece = ""; // a fence whose line is not complete
     if (piece === "" && !this.tail) return;
     if (!this.tail) {
       this.tail = el("span", { class: "paragraph" });
@@ -95,8 +95,8 @@ export class Prose {
   }
 }
 
-// whole joins the tokens of characters that tokens cut: such a token is spelt \xe2\x80 by the server. The first one
-// gets the character, the others nothing.
+// whole joins tokens that contain parts of a character, which the server spells as \xe2\x80. The first of these
+// tokens gets the character, the others get an empty text.
 export function whole(tokens) {
   const out = tokens.slice();
   for (let i = 0; i < out.length; i++) {
@@ -112,7 +112,7 @@ export function whole(tokens) {
   return out;
 }
 
-// bytesOf reads a spelling of bytes that are not characters; null is a token of whole characters.
+// bytesOf decodes a spelling of bytes that are not whole characters; it returns null for a token of whole characters.
 function bytesOf(token) {
   if (!/^(?:\\x[0-9a-f]{2})+$/.test(token ?? "")) return null;
   const bytes = token
@@ -122,7 +122,7 @@ function bytesOf(token) {
   return bytes.some((b) => b >= 128) ? bytes : null;
 }
 
-// decoded is the text of bytes, or null where they are not whole characters.
+// decoded returns the text of bytes, or null if they are not whole characters.
 function decoded(bytes) {
   try {
     return bytes.includes(256) ? null : new TextDecoder("utf-8", { fatal: true }).decode(new Uint8Array(bytes));

@@ -1,13 +1,13 @@
 import { el } from "./dom.js";
 import { visible } from "./text.js";
 
-// How many tokens a block has at least. A block is text; its tokens become elements only while it can be seen, so that
-// a prompt of 100,000 tokens costs no more than what is on the screen.
+// The minimum number of tokens of a block. A block is plain text; its tokens become elements only while the block is
+// visible, so that the cost of a prompt of 100,000 tokens depends only on the visible part.
 const blockTokens = 160;
 
-// TokenText shows the tokens of a recording and marks them.
+// TokenText shows the tokens of a recording and colours them.
 export class TokenText {
-  // pick is called with the position of a token that was clicked, select with the range of a selection.
+  // pick is called with the position of the token that was clicked, select with the range of a selection.
   constructor({ label, pick, select }) {
     this.node = el("div", {
       class: "tokens",
@@ -32,11 +32,11 @@ export class TokenText {
       { root: this.node, rootMargin: "400px 0px" },
     );
     this.blocks = [];
-    this.revealed = null; // the block that was scrolled to; it keeps its elements until it is in view
+    this.revealed = null; // block to which the text was scrolled; it keeps its elements until it is visible
     this.marks = () => "";
   }
 
-  // show replaces the text by the tokens [first, end) of a recording, or of anything with tokens, passages and text.
+  // show replaces the text by the tokens [first, end) of a recording, or of any object with tokens, passages and text.
   show(recording, first = 0, end = recording.tokens.length) {
     this.watch.disconnect();
     this.recording = recording;
@@ -88,13 +88,13 @@ export class TokenText {
     }
   }
 
-  // mark sets the class of every token; f gives it by position.
+  // mark sets the class of every token; f returns it for a position.
   mark(f) {
     this.marks = f;
     for (const b of this.blocks) if (b.spans) this.paint(b);
   }
 
-  // reveal scrolls this text, and nothing around it, until a token is in view.
+  // reveal scrolls only this text, until a token is visible.
   reveal(position) {
     const b = this.blocks.find((x) => position < x.to);
     if (!b) return;
@@ -106,11 +106,11 @@ export class TokenText {
       this.node.scrollTop += at.getBoundingClientRect().top - box.top - box.height / 3;
     };
     scroll();
-    // Blocks around it had a guessed height until now.
+    // The heights of the blocks around it were only estimated until now.
     requestAnimationFrame(() => requestAnimationFrame(() => at.isConnected && scroll()));
   }
 
-  // shows says whether a token can be seen.
+  // shows returns whether a token is visible.
   shows(position) {
     const b = this.blocks.find((x) => position < x.to);
     if (!b?.spans) return false;
@@ -133,7 +133,7 @@ function place(node) {
   return span ? Number(span.dataset.p) : null;
 }
 
-// shown is the text of tokens; the line end that ends a block is the block's own.
+// shown returns the text of tokens without the line end at the end of a block, which the block itself represents.
 function shown(text, ends) {
   const out = visible(text);
   return ends && out.endsWith("\n") ? out.slice(0, -1) + (out.length === 1 ? "\u200b" : "") : out;

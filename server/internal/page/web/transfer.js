@@ -2,8 +2,8 @@ import { fresh } from "./conversation.js";
 import { el } from "./dom.js";
 import { add, adopt, choose } from "./tree.js";
 
-// Conversations as files: JSON has one or all of them, versions included; Markdown has the branch that is shown, for
-// people, and can be read back too. Exports of Open WebUI and ChatGPT are read as well.
+// Conversations as files. A JSON file has one or all of them, including versions. A Markdown file has the branch that
+// is shown, for people, and can be imported too. Exports of Open WebUI and ChatGPT can be imported as well.
 
 const kind = "sparrow-conversation";
 const kindOfAll = "sparrow-conversations";
@@ -19,12 +19,13 @@ const plain = ({ title, system, parameters, all, messages }) => ({
   shown: messages.map((m) => m.id),
 });
 
-// toJSON is the file of a conversation.
+// toJSON returns the file of a conversation.
 export function toJSON(conversation) {
   return JSON.stringify(plain(conversation), null, 1);
 }
 
-// allToJSON is the file of several; each has its id and its time, so that it is known where it is read again.
+// allToJSON returns the file of several conversations. Each has its id and its time, by which it is recognised when
+// it is imported.
 export function allToJSON(list) {
   const conversations = list.map((c) => ({ id: c.id, updated: c.updated, ...plain(adopt(c)) }));
   return JSON.stringify({ kind: kindOfAll, version: 1, conversations }, null, 1);
@@ -39,13 +40,14 @@ const names = {
   reasoning: "Reasoning",
 };
 
-// A part of the file begins with a comment that says what it is; lines of texts that look like one get a backslash.
+// Each part of the file begins with a comment that names it. Lines of texts that look like such a comment get a
+// backslash.
 const comment = (role, about) =>
   `<!-- sparrow ${role}${about === undefined ? "" : " " + JSON.stringify(about).replaceAll(">", "\\u003e")} -->`;
 const guard = (text) => text.replace(/^(\\*)<!-- sparrow /gm, "\\$1<!-- sparrow ");
 const unguard = (text) => text.replace(/^\\(\\*)<!-- sparrow /gm, "$1<!-- sparrow ");
 
-// toMarkdown is the branch that is shown, as text.
+// toMarkdown returns the branch that is shown, as text.
 export function toMarkdown(conversation) {
   const out = [`# ${conversation.title || "Untitled"}`];
   const part = (role, text, about) =>
@@ -60,8 +62,8 @@ export function toMarkdown(conversation) {
   return out.join("\n\n") + "\n";
 }
 
-// read makes conversations of the text of a file, or throws what is wrong with it. It gives a list of {conversation,
-// origin}: origin is the id where it was written, empty where the file has none.
+// read returns the conversations in the text of a file, or throws an error that describes the problem. It returns a
+// list of {conversation, origin}; origin is the id in the file, empty if the file has none.
 export function read(text) {
   if (text.length > largest) throw new Error(`the file has ${text.length} characters; at most ${largest} are read`);
   if (!/^\s*[[{]/.test(text)) return [{ conversation: readMarkdown(text), origin: "" }];
@@ -70,14 +72,15 @@ export function read(text) {
   if (!Array.isArray(list) || !list.length) throw new Error("it has no conversations");
   const found = list.map(readJSON).filter(({ conversation }) => conversation.all.length);
   if (!found.length) throw new Error("its conversations have no messages");
-  // What a file lists first is the latest, where it tells no times.
+  // If a file contains no times, its first conversation is the latest.
   found.forEach(({ conversation: c }, i) => (c.updated ||= Date.now() - i));
   return found;
 }
 
 const text = (x) => (typeof x === "string" ? x : "");
 
-// message keeps what a message may have, and only texts where texts belong: files come from anywhere.
+// message keeps the known fields of a message, and only texts where texts are expected, because files may come from
+// anywhere.
 function message(m) {
   const out = { role: ["user", "assistant", "tool"].includes(m?.role) ? m.role : "user", content: text(m?.content) };
   if (Array.isArray(m?.files)) out.files = m.files.map((f) => ({ name: text(f?.name) || "file", text: text(f?.text) }));
@@ -118,7 +121,7 @@ function readJSON(file) {
   return { conversation: c, origin: text(file.id) };
 }
 
-// begin is an empty conversation. Times are in milliseconds and not in the future.
+// begin returns an empty conversation. Times are in milliseconds and not in the future.
 function begin(title, time) {
   const c = adopt(fresh());
   c.title = text(title);
@@ -149,9 +152,9 @@ function readChatGPT(file) {
   return { conversation: c, origin: "" };
 }
 
-// plant adds the nodes of a tree, {id, parent, role, content} in any order, each after the one before it, and shows the
-// branch that ends at one. Nodes that say nothing, and those of tools, are left out: what follows them follows the node
-// before. Circles have no beginning and are not reached.
+// plant adds the nodes of a tree, {id, parent, role, content} in any order, each after its parent, and shows the
+// branch that ends at a given node. Nodes without content and nodes of tools are omitted: their children become
+// children of the parent. Cycles have no beginning and are not reached.
 function plant(c, nodes, last) {
   const byID = new Map(nodes.map((n) => [n.id, n]));
   const spoken = (n) => n.content.trim() !== "" && ["user", "assistant"].includes(n.role);
@@ -168,7 +171,7 @@ function plant(c, nodes, last) {
     after.get(parent).push({ ...message(n), id: n.id, parent });
   }
   c.all.push(...after.get(""));
-  for (const m of c.all) c.all.push(...(after.get(m.id) ?? [])); // grows as it is walked
+  for (const m of c.all) c.all.push(...(after.get(m.id) ?? [])); // the list grows during the loop
   const end = byID.get(last);
   const shown = end && (spoken(end) ? end : before(end));
   const found = c.all.find((m) => m.id === shown?.id) ?? c.all.at(-1);
@@ -197,7 +200,7 @@ function readMarkdown(file) {
   return c;
 }
 
-// save lets the browser write a file.
+// save lets the browser save a file.
 export function save(name, content, type) {
   const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   const link = el("a", { href: url, download: name });
@@ -207,7 +210,7 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-// fileName is a title as the name of a file.
+// fileName returns a title as the name of a file.
 export function fileName(title, ending) {
   const plain = (title || "conversation")
     .replace(/[^\p{L}\p{N}]+/gu, "-")

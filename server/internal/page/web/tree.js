@@ -1,10 +1,10 @@
-// A conversation is a tree: editing a question or asking for another answer adds a version next to the old one, and
+// A conversation is a tree: editing a question or requesting another answer adds a version next to the old one, and
 // nothing is lost. all has every message, with an id and the id of the message before it; messages is the branch that
 // is shown.
 
 const newID = () => crypto.randomUUID?.() ?? String(Math.random()).slice(2);
 
-// adopt gives a conversation of an older page, which had one branch, its tree.
+// adopt creates the tree of a conversation that was stored by an older page, which had only one branch.
 export function adopt(conversation) {
   if (conversation.all) return conversation;
   let parent = "";
@@ -17,7 +17,7 @@ export function adopt(conversation) {
   return conversation;
 }
 
-// add puts a message after another one: by default the last one of the branch that is shown.
+// add adds a message after another one: by default after the last message of the branch that is shown.
 export function add(conversation, message, behind = conversation.messages.at(-1)) {
   message.id = newID();
   message.parent = behind?.id ?? "";
@@ -25,19 +25,19 @@ export function add(conversation, message, behind = conversation.messages.at(-1)
   if (behind === conversation.messages.at(-1)) conversation.messages.push(message);
 }
 
-// unfinished is a copy of a conversation with what has come of an answer so far.
+// unfinished returns a copy of a conversation with the received part of an answer.
 export function unfinished(conversation, answer, behind) {
   const copy = structuredClone(conversation);
   add(copy, { ...structuredClone(answer), stopped: true }, copy.all.find((m) => m.id === behind.id));
   return copy;
 }
 
-// versions are the messages that stand at the place of one, oldest first.
+// versions returns the versions of a message, oldest first.
 export function versions(conversation, message) {
   return conversation.all.filter((m) => m.parent === message.parent && m.role === message.role);
 }
 
-// choose shows the branch of a message, to the latest message after it.
+// choose shows the branch of a message, down to the latest message after it.
 export function choose(conversation, message) {
   const path = [message];
   for (let m = message; m.parent; path.unshift(m)) {
@@ -51,7 +51,7 @@ export function choose(conversation, message) {
   conversation.messages = path;
 }
 
-// branch is another conversation with the messages up to a place of this one.
+// branch returns a new conversation with the messages of this one up to an index.
 export function branch(conversation, length, fresh) {
   const copy = structuredClone(conversation.messages.slice(0, length));
   return adopt({
@@ -64,7 +64,7 @@ export function branch(conversation, length, fresh) {
   });
 }
 
-// titleOf makes a title of a text: its first line, cut between words.
+// titleOf returns a title for a text: its first line, cut between words.
 export function titleOf(text) {
   const line = text.trim().split("\n")[0].trim();
   if (line.length <= 60) return line;

@@ -5,17 +5,17 @@ import { Rich } from "./markdown.js";
 import * as snippets from "./snippets.js";
 import { Prose, visible } from "./text.js";
 
-// What a turn of a conversation looks like.
+// The appearance of a message of a conversation.
 
 const names = { user: "You", assistant: "Model", tool: "Tool result" };
 
-// turn is the box of a message; the caller adds what can be done about it.
+// turn returns the box of a message; the caller adds the buttons for its actions.
 export function turn(role, ...content) {
   const body = el("div", { class: "body" }, content);
   return el("article", { class: `message ${role}` }, el("h2", {}, names[role]), body);
 }
 
-// said shows what a person or a tool wrote, and names the files that go with it.
+// said shows the text of a person or a tool, and the names of the files that belong to it.
 export function said(message) {
   const file = (f) => el("li", {}, visible(f.name), el("span", { class: "muted" }, ` ${sizeOf(f)}`));
   const text = el("div", { class: "prose" });
@@ -37,7 +37,7 @@ export class Answer {
     this.node = turn("assistant", this.waiting, this.fold, text, this.calls, this.fault);
   }
 
-  // show shows what a message is by now; ended says that nothing follows.
+  // show shows the current state of a message; ended means that it is complete.
   show(message, ended = false) {
     const { content, reasoning, calls, fault, stats } = message;
     this.waiting.hidden = Boolean(content || reasoning || calls?.length || fault || stats);
@@ -50,7 +50,7 @@ export class Answer {
   }
 }
 
-// Reading shows how much of a prompt has been read and how long the rest will take.
+// Reading shows how much of a prompt has been read, and the remaining time.
 export class Reading {
   constructor() {
     this.bar = el("progress", { max: 1, "aria-label": "Reading the prompt", hidden: true });
@@ -65,7 +65,7 @@ export class Reading {
   }
 }
 
-// told says how much of a prompt has been read, and how long the rest will take at the speed so far.
+// told returns text that states how much of a prompt has been read, and the remaining time at the speed so far.
 export function told({ total, cache, processed, time_ms }) {
   const read = processed - cache;
   const text = `Reading the prompt: ${count(processed)} of ${count(total)} tokens`;
@@ -75,13 +75,13 @@ export function told({ total, cache, processed, time_ms }) {
   return `${text}, about ${time} left`;
 }
 
-// called shows a call of a tool.
+// called shows a tool call.
 function called(call) {
   let text = call.arguments;
   try {
     text = JSON.stringify(JSON.parse(call.arguments), null, 2);
   } catch {
-    // not whole yet
+    // not complete yet
   }
   return el(
     "section",
@@ -106,8 +106,9 @@ export function sideBySide(list, at) {
   );
 }
 
-// pointed is where in an answer the person has selected something: an offset in its text, or -1. Marks of Markdown are
-// not shown, so that the selected text is counted: its second occurrence on the page is the second one in the text.
+// pointed returns where the person has selected text in an answer: an offset in the answer's text, or -1. The page
+// does not show the marks of Markdown, so occurrences are counted: the second occurrence of the selected text on the
+// page is the second one in the text.
 export function pointed(box, content) {
   const selection = getSelection();
   const word = selection.toString().trim().split(/\s+/)[0];
@@ -122,7 +123,7 @@ export function pointed(box, content) {
   return at;
 }
 
-// facts is the line below an answer: its speed, its size, and how it ended.
+// facts returns the line below an answer: its speed, its size, and how it ended.
 export function facts({ stats, finish, stopped }) {
   const out = [];
   const { rate, first, prompt, cached, completion } = stats ?? {};
@@ -136,7 +137,7 @@ export function facts({ stats, finish, stopped }) {
   return el("span", { class: "muted small stats" }, out.join(" \u00b7 "));
 }
 
-// asCode shows a request as a program. request gives a promise of it when it is wanted.
+// asCode shows a request as a program. request returns a promise of the request when it is needed.
 export function asCode(request) {
   const languages = { curl: snippets.curl, Python: snippets.python, Go: snippets.go };
   const code = el("code");
@@ -167,10 +168,11 @@ export function asCode(request) {
   );
 }
 
-// exampleResult is one that the built-in model repeats; results of other kinds than it was trained on it gets wrong.
+// exampleResult is a result that the built-in model repeats correctly; with results of other kinds than in its
+// training it makes mistakes.
 const exampleResult = '{"result": "Nora"}';
 
-// results is a form for what the called tools answered; done gets the texts in the order of the calls.
+// results is a form for the results of tool calls; done gets the texts in the order of the calls.
 export function results(calls, done) {
   const inputs = calls.map(() => el("textarea", { rows: 2, class: "mono", placeholder: exampleResult }));
   const submit = (e) => {

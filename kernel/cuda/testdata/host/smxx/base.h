@@ -1,5 +1,5 @@
-// Stands in for src/smxx/base.h where a C++ compiler of the host builds a kernel: a block runs on one thread, its GPU
-// threads as coroutines that give way where they wait for each other, in another order every time.
+// Replaces src/smxx/base.h if a C++ compiler of the host builds a kernel. A block runs on one host thread. Its GPU
+// threads are coroutines, which switch when they wait for each other, in another order every time.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ namespace ptx {
 constexpr u32 kFullMask = 0xFFFFFFFFu;
 }
 
-// The block that runs.
+// The block that is running.
 struct Block {
     struct Gate {
         int arrived = 0, passed = 0;
