@@ -12,19 +12,28 @@ type RowFormat int
 const (
 	RowBF16  RowFormat = iota // bfloat16: 1152 bytes, or 1024 where rows have 512 elements
 	RowRaw                    // 576 e4m3
-	RowBlock                  // 512 e4m3, four float32 scales of 128 each, 64 bfloat16: 656 bytes
+	RowBlock                  // 512 e4m3, four float32 scales of 128 each, 64 bfloat16: 656 bytes, or 528
 	rowFormats
+	RowF32       = rowFormats // 2304 or 2048 bytes, only for FloatAttend
+	floatFormats = RowF32 + 1
 )
 
 // rowBytes is the size of a row of 576 elements.
-var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
+var rowBytes = [floatFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656, RowF32: 2304}
 
-// rowSize returns the size of a row of the given number of elements.
+// rowSize returns the size of a row of the given number of elements: LatentRow or, without the rotated part, LatentDim.
 func rowSize(format RowFormat, width int) int {
-	if format == RowBF16 {
-		return 2 * width
+	size := rowBytes[format]
+	if width == LatentRow {
+		return size
 	}
-	return rowBytes[format]
+	switch format {
+	case RowRaw:
+		return size - (LatentRow - LatentDim)
+	case RowF32:
+		return size - 4*(LatentRow-LatentDim)
+	}
+	return size - 2*(LatentRow-LatentDim)
 }
 
 // LatentAttend is attention of a query row's heads over chosen latent rows:

@@ -97,7 +97,7 @@ func TestLatentEntry(t *testing.T) {
 // They are read only up to their last byte.
 func TestLatentAttendShortRows(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		long, short := tier.NewLatentAttend(LatentRow), tier.NewLatentAttend(LatentDim)
+		long, short := newAttention(tier, LatentRow), newAttention(tier, LatentDim)
 		if long == nil {
 			return
 		}
@@ -116,7 +116,7 @@ func TestLatentAttendShortRows(t *testing.T) {
 		}
 		long.Query(0, q, heads, 0.02, RowBF16)
 		short.Query(0, qCut, heads, 0.02, RowBF16)
-		result := func(a *LatentAttend, memory []byte, list []int, size int) []float32 {
+		result := func(a latentAttention, memory []byte, list []int, size int) []float32 {
 			places := make([]int, len(list))
 			for i, row := range list {
 				places[i] = row * size

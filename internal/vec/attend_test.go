@@ -76,7 +76,46 @@ func attended(q []float32, rows [][]float64, scale float32) (out []float64, top,
 	return out, top, sum
 }
 
-// eachLatent runs a test under every tier with attention over latent rows.
+// latentAttention is what LatentAttend and FloatAttend have in common.
+type latentAttention interface {
+	Query(i int, q []float32, heads int, scale float32, format RowFormat)
+	Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool
+	Result(out, top, sum []float32)
+}
+
+// inFloat is FloatAttend, which takes queries for any format and refuses no row.
+type inFloat struct{ *FloatAttend }
+
+func (f inFloat) Query(i int, q []float32, heads int, scale float32, _ RowFormat) {
+	f.FloatAttend.Query(i, q, heads, scale)
+}
+
+func (f inFloat) Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool {
+	f.FloatAttend.Attend(i, memory, at, ahead, format)
+	return true
+}
+
+// newAttention returns a tier's attention over latent rows, or nil.
+func newAttention(tier *Tier, width int) latentAttention {
+	if a := tier.NewLatentAttend(width); a != nil {
+		return a
+	}
+	if a := tier.NewFloatAttend(width); a != nil {
+		return inFloat{a}
+	}
+	return nil
+}
+
+// eachAttention runs a test under every tier with attention over latent rows.
+func eachAttention(t *testing.T, run func(t *testing.T, a latentAttention)) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		if a := newAttention(tier, LatentRow); a != nil {
+			run(t, a)
+		}
+	})
+}
+
+// eachLatent runs a test under every tier with attention over latent rows on tiles.
 func eachLatent(t *testing.T, run func(t *testing.T, a *LatentAttend)) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if a := tier.NewLatentAttend(LatentRow); a != nil {
@@ -86,7 +125,7 @@ func eachLatent(t *testing.T, run func(t *testing.T, a *LatentAttend)) {
 }
 
 func TestLatentAttendMatchesTheFormula(t *testing.T) {
-	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+	eachAttention(t, func(t *testing.T, a latentAttention) {
 		for format := range rowFormats {
 			r := newRand(uint64(format))
 			memory, values := latentRows(r, 40, format)
@@ -132,7 +171,7 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 
 // A head has the same bits with any other heads, and in a second run.
 func TestLatentAttendHeadsAreIndependent(t *testing.T) {
-	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+	eachAttention(t, func(t *testing.T, a latentAttention) {
 		r := newRand(9)
 		memory, _ := latentRows(r, 50, RowBlock)
 		places := make([]int, 150)
@@ -163,7 +202,7 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 
 // Consecutive rows in memory give the same bits as the same rows at other addresses.
 func TestLatentAttendWhereRowsLie(t *testing.T) {
-	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+	eachAttention(t, func(t *testing.T, a latentAttention) {
 		r := newRand(13)
 		const heads = 3
 		q := normals(r, heads*LatentRow)
@@ -233,7 +272,7 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 
 // Rows without scales may contain NaN, which makes every head NaN.
 func TestLatentAttendNaN(t *testing.T) {
-	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+	eachAttention(t, func(t *testing.T, a latentAttention) {
 		const heads, n = 17, 70
 		r := newRand(10)
 		a.Query(0, normals(r, heads*LatentRow), heads, 0.01, RowRaw)
@@ -260,7 +299,7 @@ func TestLatentAttendNaN(t *testing.T) {
 // Bytes counts the rows.
 func BenchmarkLatentAttend(b *testing.B) {
 	for _, tier := range Tiers() {
-		a := tier.NewLatentAttend(LatentRow)
+		a := newAttention(tier, LatentRow)
 		if a == nil {
 			continue
 		}
@@ -296,7 +335,7 @@ func BenchmarkLatentAttend(b *testing.B) {
 
 // Processing several query rows together and prefetching rows do not change any bit.
 func TestLatentAttendTakesTurns(t *testing.T) {
-	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+	eachAttention(t, func(t *testing.T, a latentAttention) {
 		const heads, queries = 17, 3
 		r := newRand(31)
 		for format := range rowFormats {
@@ -336,7 +375,7 @@ func TestLatentAttendTakesTurns(t *testing.T) {
 // LatentAttend agrees with the reference if scores grow from block to block, by less and by more than the headroom of
 // the weights, or fall.
 func TestLatentAttendWhileScoresGrow(t *testing.T) {
-	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+	eachAttention(t, func(t *testing.T, a latentAttention) {
 		const n = 700
 		r := newRand(51)
 		q := normals(r, LatentRow)

@@ -47,6 +47,18 @@ var avx2 = &isa{
 		formatBF16: packBF1616avx2,
 		formatFP8:  packFP816avx2,
 	},
+	float: floatKernels{
+		fill: [floatFormats]func(*floatArgs){
+			RowBF16:  floatFillBF16avx2,
+			RowRaw:   floatFillRawavx2,
+			RowBlock: floatFillBlockavx2,
+			RowF32:   floatFillF32avx2,
+		},
+		scores:    floatScoresavx2,
+		softmax:   floatSoftmaxavx2,
+		values:    floatValuesavx2,
+		scoreKeys: 6,
+	},
 	nibbles: nibbleKernels{
 		rows:   [4]func(*nibbleArgs){nibbleRows1avx2, nibbleRows2avx2, nibbleRows3avx2, nibbleRows4avx2},
 		order:  orderNibblesavx2,

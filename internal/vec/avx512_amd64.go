@@ -55,6 +55,19 @@ var avx512 = &isa{
 		formatBF16: packBF1664avx512,
 		formatFP8:  packFP864avx512,
 	},
+	float: floatKernels{
+		fill: [floatFormats]func(*floatArgs){
+			RowBF16:  floatFillBF16avx512,
+			RowRaw:   floatFillRawavx512,
+			RowBlock: floatFillBlockavx512,
+			RowF32:   floatFillF32avx512,
+		},
+		scores:    floatScoresavx512,
+		softmax:   floatSoftmaxavx512,
+		values:    floatValuesavx512,
+		scoreKeys: 16,
+		again:     [floatFormats]bool{RowBF16: true},
+	},
 	nibbles: nibbleKernels{
 		rows:   [4]func(*nibbleArgs){nibbleRows1avx512, nibbleRows2avx512, nibbleRows3avx512, nibbleRows4avx512},
 		order:  orderNibblesavx512,
@@ -76,7 +89,8 @@ var avx512 = &isa{
 		rotateHalves: rotateHalvesavx512,
 		softmax:      softmaxavx512,
 	}},
-	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
-	quant:     rotateQuantavx512,
-	transpose: transposeavx512,
+	selects:    selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
+	quant:      rotateQuantavx512,
+	indexLines: indexLinesavx512,
+	indexHeads: indexHeadsavx512,
 }

@@ -101,6 +101,29 @@ func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 	})
 }
 
+// Attention in float32 reads rows only to their last byte, and prefetches rows that end the memory.
+func TestFloatAttendTouchesNothingOutside(t *testing.T) {
+	eachFloat(t, func(t *testing.T, a *FloatAttend) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		for _, before := range []bool{false, true} {
+			f := &fence{t: t, before: before}
+			for _, heads := range []int{1, 9, 17} {
+				a.Query(0, f.floats(heads*a.width), heads, 1)
+				for format := range floatFormats {
+					for _, n := range []int{1, 3, 65} {
+						places := make([]int, n)
+						for i := range places {
+							places[i] = i * rowSize(format, a.width)
+						}
+						a.Attend(0, f.bytes(n*rowSize(format, a.width)), places, places, format)
+						a.Result(f.floats(heads*LatentDim), f.floats(heads), f.floats(heads))
+					}
+				}
+			}
+		}
+	})
+}
+
 // Methods for e2m1 weights do not read or write outside their slices, for kernels that process blocks of 128 and for
 // weights that are stored along the output.
 func TestNibblesTouchNothingOutside(t *testing.T) {

@@ -2,6 +2,11 @@
 
 package vec
 
+import (
+	"math"
+	"unsafe"
+)
+
 // indexBlock is the number of keys that are scored together, so that their products with every head stay in the L2
 // cache.
 const indexBlock = 64
@@ -52,47 +57,95 @@ var unitScale = [1]float32{1}
 // queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a dot
 // product is one running sum.
 type indexColumns struct {
-	isa   *isa
-	keys  [IndexBlockKeys * IndexDim]byte
-	wide  int                         // number of blocks that are widened
-	turn  [IndexDim * indexBlock]byte // a transposed block of codes
-	lines []float32                   // [IndexBlockKeys/indexBlock, IndexDim, indexBlock]
-	indexScratch
+	isa    *isa
+	keys   [IndexBlockKeys * IndexDim]byte
+	wide   int                 // number of blocks that are widened
+	once   bool                // there is one query: blocks are widened in turn to memory that stays in the L1 cache
+	lines  []float32           // [IndexBlockKeys/indexBlock, IndexDim, indexBlock], 2^-8 of the keys
+	halves []float32           // for indexLines
+	q      []float32           // [heads, IndexDim], 2^8 of the query
+	last   [indexBlock]float32 // scores of a block that is not full
+	args   indexHeadsArgs
+	turn   indexLinesArgs
 }
+
+// indexLinesArgs: a block of keys to lines.
+type indexLinesArgs struct {
+	keys, lines, halves unsafe.Pointer
+	codes               [16]uint32 // out: largest codes read, as in rowsArgs
+}
+
+// indexHeadsArgs: scores of a block of keys.
+type indexHeadsArgs struct {
+	q, lines, w    unsafe.Pointer
+	scales, scores unsafe.Pointer
+	heads          int
+}
+
+func (c *indexColumns) reset(queries int) { c.wide, c.once = 0, queries == 1 }
 
 func (c *indexColumns) add(n int, keys []byte) {
 	c.wide = min(c.wide, n/indexBlock)
 	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
-	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // padding of the last block
+	clear(c.keys[end:][:-end&(indexBlock*IndexDim-1)]) // padding of the last block
 }
 
 func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {
 	s := c.isa
 	sc := takeScratch()
 	defer releaseScratch(sc)
-	c.grow(len(w))
-	s.vec.widenWith(sc, c.q, q, unitScale[:], 0)
-	p := product{y: c.products, ldy: indexBlock, x: c.q, ldx: IndexDim, m: len(w), n: indexBlock, k: IndexDim}
-	for first := 0; first < len(scores); first += indexBlock {
-		lines := c.block(sc, first/indexBlock)
-		clear(c.products)
-		s.accTiles(sc, lines, &p, 0, indexBlock, 0, IndexDim)
-		s.addHeads(sc, scores[first:min(first+indexBlock, len(scores))], c.products, w, scales[4*first:])
+	if cap(c.q) < len(q) {
+		c.q = make([]float32, len(q))
 	}
+	c.q = c.q[:len(q)]
+	s.vec.widenWith(sc, c.q, q, halfUnit[:], 0)
+	a := &c.args
+	for first := 0; first < len(scores); first += indexBlock {
+		to := scores[first:min(first+indexBlock, len(scores))]
+		*a = indexHeadsArgs{q: at(c.q, 0), lines: at(c.block(first/indexBlock), 0), w: at(w, 0),
+			scales: at(scales, 4*first), scores: at(to, 0), heads: len(w)}
+		if len(to) == indexBlock {
+			runKernel(s.indexHeads, a)
+			continue
+		}
+		a.scores = at(c.last[:], 0)
+		runKernel(s.indexHeads, a)
+		copy(to, c.last[:])
+	}
+	*a = indexHeadsArgs{}
 }
 
+// halfUnit is what lines of keys leave out: they have the unit of the half precision that codes are converted by.
+// Products are the same bits, because it is a power of two.
+var halfUnit = [1]float32{256}
+
 // block returns block i of keys as [IndexDim, indexBlock] float32.
-func (c *indexColumns) block(sc *scratch, i int) []float32 {
+func (c *indexColumns) block(i int) []float32 {
 	if c.lines == nil {
-		c.lines = onLines[float32](IndexBlockKeys * IndexDim)
+		c.lines, c.halves = onLines[float32](IndexBlockKeys*IndexDim), onLines[float32](128)
+	}
+	if c.once {
+		return c.widen(i, c.lines[:indexBlock*IndexDim])
 	}
 	lines := c.lines[i*indexBlock*IndexDim:][:indexBlock*IndexDim]
 	if i >= c.wide {
-		sc.vec.a, sc.vec.dst = at(c.keys[:], i*indexBlock*IndexDim), at(c.turn[:], 0)
-		runKernel(c.isa.transpose, &sc.vec)
-		w := weights{format: formatFP8, b: c.turn[:], ld: indexBlock, scale: blockScale{s: unitScale[:]}}
-		c.isa.packBlock(sc, lines, &w, 0, indexBlock, 0, IndexDim)
+		c.widen(i, lines)
 		c.wide = i + 1
+	}
+	return lines
+}
+
+// widen writes block i of keys to lines.
+func (c *indexColumns) widen(i int, lines []float32) []float32 {
+	keys, a := c.keys[i*indexBlock*IndexDim:][:indexBlock*IndexDim], &c.turn
+	a.keys, a.lines, a.halves = at(keys, 0), at(lines, 0), at(c.halves, 0)
+	runKernel(c.isa.indexLines, a)
+	if sawNaN(&a.codes) {
+		for n, code := range keys {
+			if isNaN(code) {
+				lines[n%IndexDim*indexBlock+n/IndexDim] = float32(math.NaN())
+			}
+		}
 	}
 	return lines
 }

@@ -57,6 +57,8 @@ func newIndexTiles() indexScorer {
 	return t
 }
 
+func (*indexTiles) reset(int) {}
+
 // add stores the addresses of whole groups, and a copy of a partial group.
 func (t *indexTiles) add(n int, keys []byte) {
 	t.wide = false

@@ -16,6 +16,8 @@ type IndexBlock struct {
 
 // indexScorer is a tier's representation of a block. Its methods are not called with empty arguments.
 type indexScorer interface {
+	// reset prepares for new keys and a number of queries.
+	reset(queries int)
 	// add appends keys; n keys are already stored.
 	add(n int, keys []byte)
 	scores(scores []float32, q []byte, w []float32, scales []byte)
@@ -26,8 +28,12 @@ func (t *Tier) NewIndexBlock() *IndexBlock {
 	return &IndexBlock{score: t.ops.newIndexScorer()}
 }
 
-// Reset empties the block.
-func (b *IndexBlock) Reset() { b.n = 0 }
+// Reset empties the block, before the given number of queries is scored. With another number the scores have the same
+// bits.
+func (b *IndexBlock) Reset(queries int) {
+	b.n = 0
+	b.score.reset(queries)
+}
 
 // Len returns the number of keys in the block.
 func (b *IndexBlock) Len() int { return b.n }
@@ -75,6 +81,8 @@ type keyCopy struct {
 	keys [IndexBlockKeys * IndexDim]byte
 	run  func(scores []float32, q []byte, w []float32, keys, scales []byte)
 }
+
+func (*keyCopy) reset(int) {}
 
 func (c *keyCopy) add(n int, keys []byte) { copy(c.keys[n*IndexDim:], keys) }
 

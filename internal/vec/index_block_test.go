@@ -16,7 +16,7 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 				want := make([]float32, n)
 				tier.IndexScoresFP8(want, q, w, keys, scales, heads, n)
 				for _, piece := range []int{3, 16, 64, n} {
-					b.Reset()
+					b.Reset(1 + piece%2)
 					for at := 0; at < n; at += piece {
 						b.Append(keys[at*IndexDim:], scales[4*at:], min(piece, n-at))
 					}
@@ -36,7 +36,7 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 				}
 			}
 		}
-		b.Reset()
+		b.Reset(1)
 		b.Append(nil, nil, 0)
 		clean := []float32{}
 		b.Scores(clean, nil, nil, 0)

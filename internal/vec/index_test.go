@@ -103,7 +103,7 @@ func (t *Tier) IndexScoresFP8(scores []float32, q []byte, w []float32, keys, sca
 	b := t.NewIndexBlock()
 	for at := 0; at < n; at += IndexBlockKeys {
 		m := min(IndexBlockKeys, n-at)
-		b.Reset()
+		b.Reset(1)
 		b.Append(keys[at*IndexDim:], scales[4*at:], m)
 		b.Scores(scores[at:at+m], q, w, heads)
 	}

@@ -33,13 +33,15 @@ type isa struct {
 	wide     [formats]func(*accArgs)
 	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
+	float   floatKernels  // attention over latent rows
 	nibbles nibbleKernels // kernels for e2m1 weights
 	selects selectKernels
 	// quant prepares indexer vectors; nil if the instruction set has too few registers.
 	quant func(*quantArgs)
-	// transpose converts 64 keys of 128 bytes into 128 rows of 64 bytes; nil if the instruction set has too few
-	// registers for it to be faster.
-	transpose func(*vecArgs)
+	// indexLines transposes keys of the indexer; nil if the instruction set has too few registers
+	// for that to be faster.
+	indexLines func(*indexLinesArgs)
+	indexHeads func(*indexHeadsArgs) // scores of transposed keys
 }
 
 // panelKernel multiplies rows of x by a panel of cols packed weight rows.

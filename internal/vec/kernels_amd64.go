@@ -284,6 +284,48 @@ func fillBF16(a *fillArgs)
 func fillFP8(a *fillArgs)
 
 //go:noescape
+func floatFillBF16avx2(a *floatArgs)
+
+//go:noescape
+func floatFillBF16avx512(a *floatArgs)
+
+//go:noescape
+func floatFillBlockavx2(a *floatArgs)
+
+//go:noescape
+func floatFillBlockavx512(a *floatArgs)
+
+//go:noescape
+func floatFillF32avx2(a *floatArgs)
+
+//go:noescape
+func floatFillF32avx512(a *floatArgs)
+
+//go:noescape
+func floatFillRawavx2(a *floatArgs)
+
+//go:noescape
+func floatFillRawavx512(a *floatArgs)
+
+//go:noescape
+func floatScoresavx2(a *floatArgs)
+
+//go:noescape
+func floatScoresavx512(a *floatArgs)
+
+//go:noescape
+func floatSoftmaxavx2(a *floatArgs)
+
+//go:noescape
+func floatSoftmaxavx512(a *floatArgs)
+
+//go:noescape
+func floatValuesavx2(a *floatArgs)
+
+//go:noescape
+func floatValuesavx512(a *floatArgs)
+
+//go:noescape
 func foldPlanesEight(a *foldArgs)
 
 //go:noescape
@@ -500,7 +542,13 @@ func groupU8Zeros4avx512(a *groupArgs)
 func holdsamx(a *fetchArgs)
 
 //go:noescape
+func indexHeadsavx512(a *indexHeadsArgs)
+
+//go:noescape
 func indexKeysamx(a *indexPackArgs)
+
+//go:noescape
+func indexLinesavx512(a *indexLinesArgs)
 
 //go:noescape
 func indexOnceamx(a *indexScoreArgs)
@@ -981,9 +1029,6 @@ func tiles2x1(a *tileArgs)
 
 //go:noescape
 func tiles2x2(a *tileArgs)
-
-//go:noescape
-func transposeavx512(a *vecArgs)
 
 //go:noescape
 func unpackIQ1Mavx2(a *blockArgs)

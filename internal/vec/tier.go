@@ -130,6 +130,7 @@ type ops struct {
 	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
 
 	newLatentAttend func(width int) latentAttend // nil if the tier has no such kernels
+	newFloatAttend  func(width int) floatAttend  // nil if the tier has no such kernels
 }
 
 // wholeProducts are products of float32 and narrow weights that do not round x.

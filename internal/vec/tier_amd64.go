@@ -68,14 +68,14 @@ func amxTier() *Tier {
 		}
 		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
-	t.ops.newLatentAttend = newLatentTiles
+	t.ops.newLatentAttend, t.ops.newFloatAttend = newLatentTiles, nil
 	t.ops.blocks = tileBlocks
 	return t
 }
 
 func (s *isa) tier() *Tier {
 	newIndexScorer := copiedKeys(s.indexScores)
-	if s.transpose != nil {
+	if s.indexLines != nil {
 		newIndexScorer = func() indexScorer { return &indexColumns{isa: s} }
 	}
 	return &Tier{Name: s.name, ops: ops{
@@ -100,6 +100,7 @@ func (s *isa) tier() *Tier {
 		widenGroups:    s.vec.widenGroups,
 		narrowBF16:     s.vec.narrowBF16,
 		newIndexScorer: newIndexScorer,
+		newFloatAttend: s.newFloatAttend,
 		rotateQuant:    s.rotateQuant,
 		countAbove:     s.countAbove,
 		collect:        s.collect,

@@ -95,7 +95,7 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 			"WidenE4M3":       func() { tier.WidenE4M3(y, a.fp8[:len(y)], 2) },
 			"WidenE4M3Groups": func() { tier.WidenE4M3Groups(y, a.fp8[:len(y)], Groups{2}, len(y)) },
 			"IndexBlock": func() {
-				block.Reset()
+				block.Reset(1)
 				block.Append(keys, scales, 70)
 				block.Scores(y[:70], q, w, 32)
 			},

@@ -204,7 +204,7 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 		clear(to.sum)
 		return
 	}
-	if d.chunkOnTiles(w, s, c, to) {
+	if d.chunkOnTiles(w, s, c, to) || d.chunkInVectors(w, s, c, to) {
 		return
 	}
 	st := softmax{top: to.top, sum: to.sum, scores: grow(&s.scores, len(to.top)*attendBlock)}
@@ -262,6 +262,35 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 		return false
 	}
 	s.latent.Result(to.out, to.top, to.sum)
+	return true
+}
+
+// chunkInVectors attends to the rows in s.places in float32, if the tier has kernels for that.
+func (d *Device) chunkInVectors(w *sparseWork, s *scratch, c rowChunk, to partial) bool {
+	attend, width := &s.vectors, w.width()
+	if width == layout.LatentDim {
+		attend = &s.vectorsShort
+	}
+	if *attend == nil {
+		if *attend = d.tier.NewFloatAttend(width); *attend == nil {
+			return false
+		}
+	}
+	format := vec.RowBF16
+	switch w.Pool.Layout {
+	case layout.FP8Row656, layout.FP8Row528:
+		format = vec.RowBlock
+	case layout.FP8Row576:
+		format = vec.RowRaw
+	case layout.F32Row2304, layout.F32Row2048:
+		format = vec.RowF32
+	}
+	if !s.hasQuery[c.turn] {
+		(*attend).Query(c.turn, w.query(c)[:len(to.top)*width], len(to.top), w.Scale)
+		s.hasQuery[c.turn] = true
+	}
+	(*attend).Attend(c.turn, host.Bytes(w.Pool.Mem), s.places, s.ahead, format)
+	(*attend).Result(to.out, to.top, to.sum)
 	return true
 }
 

@@ -67,7 +67,9 @@ type scratch struct {
 
 	latent        *vec.LatentAttend  // attention over latent rows
 	entry         *vec.LatentAttend  // attention over V4 entries
-	hasQuery      [rowsTogether]bool // latent holds the query of this row
+	vectors       *vec.FloatAttend   // attention over latent rows, for tiers without tiles
+	vectorsShort  *vec.FloatAttend   // attention over latent rows without a rotated part
+	hasQuery      [rowsTogether]bool // latent, or vectors, hold the query of this row
 	places, ahead []int              // byte offsets in the pool of the rows of a chunk, and of the next chunk
 	chunk         [2][]int           // byte offsets of the keys of a chunk, and of the next chunk, of a whole sequence
 	seen          []int              // number of keys of each row of dense attention

@@ -138,7 +138,7 @@ func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
 	if s.index == nil {
 		s.index = d.tier.NewIndexBlock()
 	}
-	s.index.Reset()
+	s.index.Reset(it.r1 - it.r0)
 	eachRun(a, it, func(page []byte, slot, at, n int) {
 		scales := page[a.Keys.PageTokens*layout.IndexDim:]
 		s.index.Append(page[slot*layout.IndexDim:], scales[slot*layout.IndexScaleBytes:], n)

@@ -17,18 +17,24 @@ type isa struct {
 	accMR    int      // rows of the accumulate tile
 	accVecs  int      // registers along the columns of that tile
 	wideVecs int      // registers along the columns of the tile for one row over narrow weights
+
+	scoreKeys  int   // keys of a tile of scores of 16 heads
+	scoreFetch int   // lines prefetched for every 8 elements of a tile
+	valueHeads []int // heads of the tiles of values, 16 in total
 }
 
 var avx512 = &isa{
 	name: "avx512", reg: "Z", half: "Y", lanes: 16, regs: 32,
 	rowsMR: 4, panels: [][2]int{{4, 6}, {4, 4}},
 	accMR: 6, accVecs: 4, wideVecs: 8,
+	scoreKeys: 16, scoreFetch: 3, valueHeads: []int{8, 8},
 }
 
 var avx2 = &isa{
 	name: "avx2", reg: "Y", half: "X", lanes: 8, regs: 16,
 	rowsMR: 2, panels: [][2]int{{3, 4}},
 	accMR: 6, accVecs: 2, wideVecs: 8,
+	scoreKeys: 6, scoreFetch: 3, valueHeads: []int{6, 5, 5},
 }
 
 func (s *isa) wide() bool { return s == avx512 }

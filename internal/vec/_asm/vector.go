@@ -325,15 +325,18 @@ func (v *vectors) xor(c string, b, a int) {
 // below 1/10 unit, and 2^n. Results that round to zero are set to zero
 // beforehand, because producing them by underflow is slow. The order of the
 // operands of min keeps NaN.
-func (v *vectors) exp() {
+func (v *vectors) exp() { v.expFrom("expLow") }
+
+// expFrom is exp with zero for numbers below a constant.
+func (v *vectors) expFrom(least string) {
 	const z, n, p, t, low = "V0", "V1", "V2", "V3", "V4"
 	v.op("VMOVUPS %s, %s", v.konst("expHigh"), p)
 	v.op("VMINPS %s, %s, %s", z, p, z)
 	if v.wide() {
-		v.op("VCMPPS $1, %s, %s, K2", v.konst("expLow"), z)
+		v.op("VCMPPS $1, %s, %s, K2", v.konst(least), z)
 		v.op("VXORPS %s, %s, K2, %s", z, z, z)
 	} else {
-		v.op("VCMPPS $1, %s, %s, %s", v.konst("expLow"), z, low)
+		v.op("VCMPPS $1, %s, %s, %s", v.konst(least), z, low)
 		v.op("VANDNPS %s, %s, %s", z, low, z)
 	}
 	v.op("VMULPS %s, %s, %s", v.konst("log2e"), z, n)
