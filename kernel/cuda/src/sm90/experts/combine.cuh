@@ -1,8 +1,8 @@
-// Adds the weighted sum of the experts' results to the rows: out[t] += sum over j of weights[t, j] * results[t, j],
-// in the order of the choice, in float32, rounded once to bf16. A choice without an expert adds nothing.
+// Adds the weighted sum of the experts' results to the rows: out[t] += sum over j of weights[t, j] * results[t, j], in
+// the order of j, in float32, rounded once to bf16. A choice without an expert adds nothing.
 //
-// Block    256 threads, 2048 columns of one row.
-// Bytes    `top` rows of results are read; out is read and written.
+// Block: 256 threads, 2048 columns of one row.
+// Bytes: `top` rows of results are read; out is read and written.
 #pragma once
 
 #include "sm90/experts/args.h"

@@ -1,6 +1,5 @@
 // The copy warpgroup for e2m1 weights. The copy engine loads stored tiles of 8704 bytes, up to S::Ahead tiles ahead.
-// The warpgroup widens them to bf16 into the stages that the math warpgroups read. Nothing else differs from
-// feed.cuh.
+// The warpgroup widens them to bf16 into the stages that the math warpgroups read. Tokens are copied as in feed.cuh.
 //
 // A stored tile is 256 rows of 64 values: 8192 bytes of codes and 512 bytes of scales. Thread t widens rows t and 128
 // + t.
@@ -33,7 +32,7 @@ __device__ __forceinline__ u32 multiply_pair(u32 a, u32 b) {
 // bits and the highest fraction bits of bf16. As bf16 this is the value times 2^-126, including zero and one half.
 template <int I>
 __device__ __forceinline__ u32 widen_pair(u32 codes, u32 scale) {
-    constexpr u32 kUp = 0x7E807E80u;  // 2^126, twice
+    constexpr u32 kUp = 0x7E807E80u;  // 2^126 in both halves, as bf16
     const u32 magnitude = I < 2 ? codes << (6 - 4 * I) : codes >> (4 * I - 6);
     const u32 bits = (magnitude & 0x01C001C0u) | (codes << (12 - 4 * I) & 0x80008000u);
     return multiply_pair(multiply_pair(bits, kUp), scale);
@@ -44,7 +43,7 @@ template <class S>
 struct Ahead {
     Walk<S> walk;
     const u8* next = nullptr;
-    i32 left = 0;  // blocks of the item
+    i32 left = 0;  // blocks of k of the current item that are left
     u32 slot = 0;
 
     __device__ __forceinline__ void issue(Storage<S>& shared, const Source& from) {
@@ -92,7 +91,7 @@ __device__ void feed_widened(const ExpertsArgs& args, Storage<S>& shared) {
         }
     }
     if constexpr (S::kStep == Step::kDown) {
-        ptx::wait_for_previous_kernel();  // the list and the weights are older
+        ptx::wait_for_previous_kernel();  // the list of experts and the weights were written before the previous kernel
     }
     while (walk.next(shared, from.tiles, item)) {
         const Tokens<S> tokens(args, item, t);
@@ -115,7 +114,7 @@ __device__ void feed_widened(const ExpertsArgs& args, Storage<S>& shared) {
                 widen_piece(high, power_pair(scales >> (16 * half + 8) & 255), 128 * half + t, 4, stage);
             }
             tiles.advance(S::Ahead);
-            asm volatile("bar.sync 4, 128;" ::: "memory");  // everybody has read the tile
+            asm volatile("bar.sync 4, 128;" ::: "memory");  // all threads have read the stored tile
             if (t == 0) {
                 ahead.issue(shared, from);
             }

@@ -1,15 +1,15 @@
 // The copy warpgroup, which fills the ring of stages. A stage holds 128 bytes of k. The copy engine loads a tile of
-// packed weights in one piece (32 KB; 17 KB for e2m1). The threads gather the rows of the tokens, 16 bytes at a time,
-// to their swizzled positions, and for e4m3 the scales of both operands. Tokens beyond the count of the group and
-// columns beyond the end of a row are zeros.
+// packed weights in one bulk copy (32 KB; 17 KB for folded e2m1). The threads gather the rows of the tokens, 16 bytes
+// at a time, to their swizzled positions, and for e4m3 the scales of tokens and weights. Tokens beyond the count of the
+// group and columns beyond the end of a row are zeros.
 #pragma once
 
 #include "sm90/experts/source.cuh"
 
 namespace sparrow_experts {
 
-// Delays the arrival for a stage. A stage is marked full after the copies of the next stage have been issued, when
-// this thread's copies are complete and visible to the tensor cores.
+// Delays the arrival of this thread at the full barrier of a stage until the copies of the next stage have been issued.
+// This thread's copies to the stage are then complete and visible to the tensor cores.
 template <class S>
 struct Handover {
     Storage<S>& shared;
@@ -30,7 +30,7 @@ struct Handover {
     }
 };
 
-// Starts the bulk copy of a tile of weights.
+// Starts the bulk copy of a weight tile to a stage.
 template <class S>
 __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
     const u32 full = ptx::shared_address(&shared.full[stage]);
@@ -38,11 +38,11 @@ __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, cons
     ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, S::StageBytes, full, policy);
 }
 
-// The part of an item's tokens that a thread copies: a piece of 16 bytes of every 16th row.
+// The part of an item's tokens that a thread copies: 16 bytes of the 128 of k, of every 16th token row.
 template <class S>
 struct Tokens {
     static constexpr int kSlots = S::MaxTokens / 16;
-    static constexpr bool kSorted = S::kStep == Step::kDown;  // rows follow each other
+    static constexpr bool kSorted = S::kStep == Step::kDown;  // token rows are contiguous
     u32 row[kSorted ? 1 : kSlots];
     i32 count, columns;
     u32 t, chunk;
@@ -73,7 +73,7 @@ struct Tokens {
     }
 };
 
-// Loads the operands of all blocks of k.
+// Loads tokens and weights of all blocks of k, for all items of the thread block.
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     const Source from = source<S>(args);
@@ -102,7 +102,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         const u8* weights = weights_of<S>(from, item);
         const float2* weight_scales = nullptr;
         const float* token_scales = nullptr;
-        const bool own = static_cast<i32>(t) < item.count;  // has a scale to copy
+        const bool own = static_cast<i32>(t) < item.count;  // this thread has a token scale to copy
         if constexpr (S::Type::Scaled) {
             weight_scales =
                 from.weight_scales + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks;

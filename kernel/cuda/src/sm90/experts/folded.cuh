@@ -1,11 +1,10 @@
-// Widens e2m1 weights to e4m3, if the scales of a block of 128 rows by 128 columns lie within 14 binades. A value
-// times its scale is then exactly an e4m3 code times the scale of the block: e4m3 represents the values of e2m1, 0.5
-// to 6, times 2^-8 to 2^6. The matrix products are the same as with e4m3 weights; only the widening differs.
+// Widens e2m1 weights to e4m3, if the scales of a block of 128 rows by 128 columns lie within 14 binades. A value times
+// its scale is then exactly an e4m3 code times the scale of the block: e4m3 represents the values of e2m1, 0.5 to 6,
+// times 2^-8 to 2^6. The matrix products are those of e4m3 weights; only the widening is added.
 //
 // A stored tile is 256 rows of 128 values, 17408 bytes, in sixteen pieces of 16 rows. A piece holds the values in the
-// order in which the lanes of a warp take the first operand of the tensor-core instruction (ptx::HeldProduct). Lane l
-// has values of rows l/4 and l/4 + 8. Of every 32 columns it has the four from 4 (l%4) and the four from 16 + 4
-// (l%4).
+// order in which the lanes of a warp hold the A operand of the tensor-core instruction (ptx::HeldProduct). Lane l has
+// values of rows l/4 and l/4 + 8. Of every 32 columns it has the four from 4 (l%4) and the four from 16 + 4 (l%4).
 //
 //     codes    [2, 32] parts of 16 bytes. Part p of lane l has the columns from 64p and the columns from 64p + 32:
 //              for each, one word with eight values of row l/4 and one word with eight values of row l/4 + 8. The
@@ -38,15 +37,15 @@ __device__ __forceinline__ u32 folded_code(i32 m, i32 e) {
     return exponent >= -6 ? (exponent + 7) * 8 + half * 4 : (2 + half) << (exponent + 9) >> 1;
 }
 
-// Selects four of eight bytes by the lower four nibbles of select. The highest bit of each nibble must be zero:
-// __byte_perm would need another instruction to clear it.
+// Selects four of eight bytes by the lower four nibbles of select. The highest bit of each nibble must be zero. It is
+// assembly, because __byte_perm adds an instruction that clears that bit.
 __device__ __forceinline__ u32 pick_bytes(uint2 bytes, u32 select) {
     u32 out;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(bytes.x), "r"(bytes.y), "r"(select));
     return out;
 }
 
-// Converts eight values of a word to eight codes.
+// Converts the eight e2m1 values of a word to eight e4m3 codes. codes: the e4m3 codes of the eight magnitudes.
 __device__ __forceinline__ uint2 fold_word(u32 word, uint2 codes) {
     const u32 magnitudes = word & 0x77777777u;
     return make_uint2(pick_bytes(codes, magnitudes) | (word & 0x80808080u),
@@ -59,14 +58,14 @@ __device__ __forceinline__ uint2 load_codes(u32 address) {
     return v;
 }
 
-// Reports whether one of a lane's scales is below 2^-5. Its codes are subnormal and must be looked up in the table.
-// Scale bytes are at most 8 * 14, so no sum carries into the next byte.
+// Reports whether one of a lane's scales is below 2^-5. The e4m3 codes of such a scale are subnormal and must be looked
+// up in the table. Scale bytes are at most 8 * 14, so no sum carries into the next byte.
 __device__ __forceinline__ bool small_scales(uint2 scales) {
     constexpr u32 kUp = (128 - 8 * (-5 - kLeastExponent)) * 0x01010101u;
     return ((scales.x + kUp) & (scales.y + kUp) & 0x80808080u) != 0x80808080u;
 }
 
-// Returns the codes of the eight magnitudes for scale g of a word.
+// Returns the e4m3 codes of the eight magnitudes for byte g of scales.
 template <bool Small>
 __device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, u32 codes) {
     const u32 at = pick_bytes(make_uint2(scales, 0), 0x4440 + g);
@@ -76,7 +75,7 @@ __device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, u32 codes) {
     return make_uint2(0x3C383000u - 0x40404000u + at * 0x01010100u, 0x4C484440u - 0x40404040u + at * 0x01010101u);
 }
 
-// Widens the columns from 32g of a lane's two rows to a register operand.
+// Widens columns 32g to 32g + 31 of a lane's two rows to an A operand in registers.
 template <bool Small>
 __device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 scales, int g, u32 codes) {
     const uint2 upper = fold_word(g % 2 == 0 ? part.x : part.z, magnitudes_of<Small>(scales.x, g, codes));
@@ -87,7 +86,7 @@ __device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 sca
     a[3] = lower.y;
 }
 
-// A lane's part of a stored piece.
+// A lane's codes and scales of a stored piece of 16 rows.
 struct Piece {
     uint4 parts[2];
     uint2 scales;

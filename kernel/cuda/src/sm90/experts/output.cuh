@@ -22,8 +22,8 @@ __device__ __forceinline__ void stage_bf16(const float (&d)[N / 2], u32 staged, 
     }
 }
 
-// Stages the same tokens as e4m3, times the inverse of their scales. They are stored as single bytes without bank
-// conflicts.
+// Stages tokens [from, from + Pass) of 64 columns as e4m3, times the inverse of their scales. They are stored as single
+// bytes without bank conflicts.
 template <int Pass, int N>
 __device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, const float* inverse, int from,
                                            u32 warp, u32 lane) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, 
     }
 }
 
-// Gate and up: writes the activation of a warpgroup's 64 inner columns. For e4m3 they are quantised together with the
+// Gate and up: writes the activations of a warpgroup's 64 inner columns. For e4m3 they are quantised together with the
 // 64 columns of the other warpgroup.
 template <class S, int N>
 __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
@@ -53,7 +53,7 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
         gate[i] = gated(gate[i], up[i], args.limit);
     }
     if constexpr (S::Type::Scaled) {
-        both_barrier();  // the largest values of the item before have been read
+        both_barrier();  // both warpgroups have read the maxima of the previous item
 #pragma unroll
         for (int j = 0; j < N / 8; ++j) {
             float a = fmaxf(fabsf(gate[4 * j]), fabsf(gate[4 * j + 2])),
@@ -104,7 +104,7 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
     }
 }
 
-// Down: writes a warpgroup's 64 columns of the result of every pair, in bf16, to the row of the pair.
+// Down: writes 64 output columns of a warpgroup for every pair, in bf16, to the row of the pair in results.
 template <class S, int N>
 __device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
                                               const float (&sum)[N / 2], i32 column, u32 group, u32 t) {

@@ -10,7 +10,8 @@
 
 namespace sparrow_experts {
 
-constexpr int kRowPitch = 144;  // bytes of a staged token: 128 and a gap, so that eight tokens meet no bank twice
+// Bytes of a staged token: 128, and padding so that accesses to eight tokens have no bank conflicts.
+constexpr int kRowPitch = 144;
 
 // Returns the address of a warp's staging memory, which holds 16 tokens.
 template <class S>
@@ -60,7 +61,7 @@ __device__ __forceinline__ void write_inner_rows(const ExpertsArgs& args, const 
             }
         }
     }
-    constexpr int kParts = S::Type::Bytes;  // 128 bytes at a time
+    constexpr int kParts = S::Type::Bytes;  // passes of 128 bytes
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
         if constexpr (!S::Type::Scaled) {
@@ -80,7 +81,7 @@ __device__ __forceinline__ void write_inner_rows(const ExpertsArgs& args, const 
     }
 }
 
-// Gate and up: writes the activation of 128 inner columns.
+// Gate and up: writes the activations of 128 inner columns for a warpgroup's 64 tokens.
 template <class S>
 __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
                                                  float (&gate)[64], const float (&up)[64], u32 group, u32 t) {

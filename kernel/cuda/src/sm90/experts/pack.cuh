@@ -1,5 +1,5 @@
 // Packs the weights of an expert. This runs once, when they are loaded. A packed tile is what one stage of a matrix
-// product reads, contiguous in memory: 256 rows of 128 bytes of k, swizzled (16-byte piece c of row r is at piece c ^
+// product reads, contiguous in memory: 256 rows of 128 bytes of k, swizzled (16-byte chunk c of row r is at chunk c ^
 // (r % 8)). Tiles are ordered by block of k.
 //
 //     gate and up   rows 0-127 are gate and 128-255 are up, of the same 128 inner columns
@@ -8,8 +8,8 @@
 // Rows and columns beyond the matrix are zeros. Each tile and block has two float scales, one for each half of 128
 // rows.
 //
-// Block    256 threads, one tile and one block of k, one row per thread.
-// Bytes    the matrix is read once and written once.
+// Block: 256 threads, one tile and one block of k, one row per thread.
+// Bytes: the matrix is read once and written once.
 #pragma once
 
 #include "sm90/experts/args.h"

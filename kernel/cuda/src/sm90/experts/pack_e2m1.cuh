@@ -2,8 +2,8 @@
 // loaded. The order of the rows of gate and up, and of down, is defined in pack.cuh. Rows and columns beyond the
 // matrix are zeros with scale 1.
 //
-// Block    256 threads, one tile and one block of 64 columns, one row per thread.
-// Bytes    the matrix is read once and written once.
+// Block: 256 threads, one tile and one block of 64 columns, one row per thread.
+// Bytes: the matrix is read once and written once.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -11,8 +11,8 @@
 
 namespace sparrow_experts {
 
-// Moves eight consecutive codes to the bit positions from which they are widened: value 2i to bits 4i, value 2i+1 16
-// bits above it.
+// Moves eight consecutive 4-bit codes to the bit positions from which they are widened: value 2i to bits 4i to 4i+3,
+// value 2i+1 16 bits above value 2i.
 __device__ __forceinline__ u32 spread_pairs(u32 codes) {
     u32 out = 0;
 #pragma unroll
@@ -24,7 +24,7 @@ __device__ __forceinline__ u32 spread_pairs(u32 codes) {
 
 __device__ __forceinline__ void pack_e2m1(const PackE2M1Args& args) {
     begin_after_previous();
-    constexpr i32 kGroup = 32;  // values of a scale, 16 bytes
+    constexpr i32 kGroup = 32;  // values per scale, 16 bytes
     const i32 block = blockIdx.x, tile = blockIdx.y, r = threadIdx.x;
     const bool two = args.second != nullptr;
     const bool upper = two && r >= 128;

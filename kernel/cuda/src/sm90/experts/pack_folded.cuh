@@ -5,8 +5,8 @@
 // A block of 128 rows by 128 columns has one scale, which is 2^6 below the largest scale inside the block. The scales
 // inside the block lie within 14 binades of each other; kernel/fold.go checks this before packing.
 //
-// Block    256 threads, one tile and one block of 128 columns, one row per thread.
-// Bytes    the matrix is read once and written once.
+// Block: 256 threads, one tile and one block of 128 columns, one row per thread.
+// Bytes: the matrix is read once and written once.
 #pragma once
 
 #include "sm90/experts/folded.cuh"
@@ -14,7 +14,7 @@
 
 namespace sparrow_experts {
 
-// Moves eight consecutive codes to the bit positions from which they are widened.
+// Moves eight consecutive 4-bit codes to the bit positions that folded.cuh describes.
 __device__ __forceinline__ u32 spread_codes(u32 codes) {
     u32 out = 0;
 #pragma unroll
@@ -25,11 +25,11 @@ __device__ __forceinline__ u32 spread_codes(u32 codes) {
     return out;
 }
 
-// Bands: a matrix that is no expert, whose scales are f32 [2 * tiles, blocks].
+// Bands: the matrix does not belong to an expert, and its scales are f32 [2 * tiles, blocks].
 template <bool Bands>
 __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
     using Type = Stored<Folded>;
-    constexpr i32 kGroup = 32, kLargest = 6;  // values of a scale; the largest relative exponent
+    constexpr i32 kGroup = 32, kLargest = 6;  // values per scale; the largest relative exponent
     __shared__ u32 largest[2];
     begin_after_previous();
     const i32 block = blockIdx.x, tile = blockIdx.y, r = threadIdx.x;
@@ -40,7 +40,7 @@ __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
     const u8* scales = (upper ? args.second_scales : args.first_scales) + row * args.scale_stride;
     const i32 groups = row < args.rows ? min(4, args.columns / kGroup - 4 * block) : 0;
     if (r < 2) {
-        largest[r] = kLargest + 1;  // the block's scale is at least 2^-126
+        largest[r] = kLargest + 1;  // a block's scale is then at least 2^-126
     }
     __syncthreads();
     u32 own[4] = {}, most = 0;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
             v = *reinterpret_cast<const uint4*>(from + (4 * block + g) * 16);
             exponent = max(0, static_cast<i32>(own[g] - base) - kLeastExponent);
         }
-        // The values from 4c and from 16 + 4c form a lane's word.
+        // The four values from column 4c and the four from column 16 + 4c form a lane's word.
         const u32 words[4] = {__byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632),
                               __byte_perm(v.y, v.w, 0x5410), __byte_perm(v.y, v.w, 0x7632)};
 #pragma unroll

@@ -1,12 +1,12 @@
 // Sorts and quantises the rows before the matrix products, in one launch.
 //
-// Block 0     sorts the pairs (row, choice) by expert; the sort is stable. One warp sorts up to 32 pairs. For more
+// Block 0:    sorts the pairs (row, choice) by expert; the sort is stable. One warp sorts up to 32 pairs. For more
 //             pairs, each warp counts the experts in its part of the pairs, sums over experts and warps give every
-//             warp its output positions, and a second pass over the same parts writes the pairs. The block also lists
+//             warp its output positions, and a second pass over the same parts writes the pairs. Block 0 also lists
 //             the experts that have pairs.
-// Blocks 1..  only for e4m3: quantise x per 128 columns. Half a warp does each 128 columns, and a block does 32 of
-//             them.
-// Bytes       x is read once and the codes are written once; one block reads the pairs twice, which takes some
+// Blocks 1..: only for e4m3: quantise x per 128 columns. Half a warp quantises 128 columns, and a block 32 times 128
+//             columns.
+// Bytes:      x is read once and its codes are written once; block 0 reads the pairs twice, which takes some
 //             microseconds.
 //
 // If the same launch also routes rows to experts, the first blocks route 16 rows each (smxx/route), and the last of
@@ -22,7 +22,7 @@ namespace sparrow_experts {
 
 constexpr int kPrepareThreads = 512;
 constexpr int kPrepareWarps = kPrepareThreads / 32;
-constexpr int kSortedExperts = kPrepareThreads;  // a thread for each
+constexpr int kSortedExperts = kPrepareThreads;  // maximum experts, one per thread
 constexpr int kBlockTiles = kPrepareThreads / 16;
 
 // Returns the expert id of a pair, unchecked, or -1 after the last pair.
@@ -32,7 +32,7 @@ __device__ __forceinline__ i32 pair_id(const ExpertsArgs& args, i32 pair, i32 pa
     return pair < pairs ? __ldcg(args.ids + row * args.id_stride + (pair - row * args.top)) : -1;
 }
 
-// Returns a valid expert, or -1.
+// Returns a valid expert or -1. Reports an expert id >= args.experts as a fault.
 __device__ __forceinline__ i32 checked_id(const ExpertsArgs& args, i32 id) {
     if (id >= args.experts) {
         raise_fault(args.faults, kFaultExpert);
@@ -41,7 +41,7 @@ __device__ __forceinline__ i32 checked_id(const ExpertsArgs& args, i32 id) {
     return id;
 }
 
-// Exclusive prefix sum over the threads of the block. total gets the sum over all threads.
+// Returns the exclusive prefix sum of v over the threads of the block. total gets the sum over all threads.
 __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 inclusive = ptx::warp_prefix(v, lane);
@@ -77,7 +77,7 @@ __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     if (e >= 0) {
         args.order[place] = lane;
     }
-    if (first) {  // one group: no expert has more pairs than a group takes
+    if (first) {  // one group, because an expert has at most 32 pairs
         args.list[before] = ListedView{e, place, __popc(same), before};
     }
     if (lane == 0) {
@@ -86,8 +86,7 @@ __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     }
 }
 
-// A lane loads the experts of several pairs, 32 apart, so that the loads are in flight together. A single block sorts
-// all pairs.
+// Pairs whose experts a lane loads together, 32 pairs apart, to overlap the loads: a single block sorts all pairs.
 constexpr int kPairsAhead = 4;
 
 __device__ __forceinline__ void load_ids(const ExpertsArgs& args, i32 pair, i32 end, i32 (&ids)[kPairsAhead]) {
@@ -101,7 +100,7 @@ __device__ __forceinline__ void load_ids(const ExpertsArgs& args, i32 pair, i32 
     }
 }
 
-// A word for each expert of each warp. It holds the biased scores of the row that the warp routes, and later output
+// A word for each expert of each warp. It holds the biased scores of the row that the warp routes, and later the output
 // positions of pairs.
 struct WarpWords {
     u32 of[kPrepareWarps][kSortedExperts];
@@ -148,7 +147,7 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
     u32 total, counts;
     const u32 first = block_prefix(count, scratch, total);
     const u32 groups = (count + args.group_rows - 1) / args.group_rows;
-    // One word carries both counts: listed experts in the upper bits, groups in the lower bits.
+    // One sum carries both counts: listed experts in the upper bits, groups in the lower bits.
     const u32 before = block_prefix((count > 0 ? 1u << 20 : 0u) | groups, scratch, counts);
     if (expert < args.experts) {
 #pragma unroll
@@ -179,7 +178,7 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
                 args.order[place + __popc(same & ((1u << lane) - 1))] = at + 32 * i + lane;
             }
             __syncwarp();
-            if (e >= 0 && (same >> lane) == 1) {  // the last lane of those with this expert
+            if (e >= 0 && (same >> lane) == 1) {  // the last of the lanes that have this expert
                 places[warp][e] = place + __popc(same);
             }
             __syncwarp();
@@ -210,8 +209,8 @@ __device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quant
     }
     const f32 scale = index_scale(__uint_as_float(most), !args.pow2);
     if (column < args.hidden) {
-        // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent, because divisions
-        // would be most of the work here.
+        // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent, because divisions would
+        // take most of the time of this loop.
         const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
@@ -248,8 +247,9 @@ __device__ __forceinline__ void route_and_prepare(const RouteExpertsArgs& args) 
     }
     const i64 first = static_cast<i64>(block) * kPrepareWarps;
     const i32 rows = static_cast<i32>(min(static_cast<i64>(kPrepareWarps), args.route.rows - first));
-    // Scores of few rows are computed by all warps: exponentials and logarithms in float64 are most of the time.
-    const i32 each = kPrepareWarps / rows;  // warps of a row
+    // For few rows, all warps compute the scores of each row, because exponentials and logarithms in float64 take most
+    // of the time.
+    const i32 each = kPrepareWarps / rows;  // warps per row
     if (each > 1 && args.route.table == nullptr) {
         if (warp < each * rows) {
             score_experts(args.route, first + warp / each, reinterpret_cast<f32*>(words.of[warp / each]), warp % each,

@@ -23,7 +23,7 @@
 
 namespace sparrow_experts {
 
-// Loads the scales of this lane's tokens.
+// Loads the scales of this lane's tokens: two of every eight.
 template <int N>
 __device__ __forceinline__ void load_scales(float (&s)[N / 4], u32 scales) {
 #pragma unroll
@@ -35,7 +35,7 @@ __device__ __forceinline__ void load_scales(float (&s)[N / 4], u32 scales) {
     }
 }
 
-// Computes sum += d * (weight * scale).
+// Computes sum += d * (weight * scale), with one weight scale and the scale s of each token.
 template <int N>
 __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], float weight,
                                         const float (&scales)[N / 4]) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N 
     }
 }
 
-// Computes sum += d * the scale of the row. A lane has two rows.
+// Computes sum += d * scale of the token. Tokens are rows of the tile, and a lane has two: upper and lower.
 __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[64], float upper, float lower) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) {
@@ -57,8 +57,8 @@ __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[
     }
 }
 
-// Computes sum += d * (weight * scale). It reads the scales of four tokens at a time from shared memory, to save
-// registers.
+// Computes sum += d * (weight * scale) as promote does. It reads the scales of four tokens at a time from shared
+// memory, to save registers.
 template <int N>
 __device__ __forceinline__ void promote_from(float (&sum)[N / 2], const float (&d)[N / 2], float weight, u32 scales) {
 #pragma unroll
@@ -75,8 +75,8 @@ __device__ __forceinline__ void promote_from(float (&sum)[N / 2], const float (&
 }
 
 // Multiplies up to 64 tokens by weights that are widened in registers. With one block per SM there are two sets of
-// accumulators: the weights of a block of k are read while the products of the previous block run. With two blocks
-// per SM each has one set, and the products of the other block run meanwhile.
+// accumulators: the weights of a block of k are widened while the products of the previous block run. With two blocks
+// per SM each has one set, and the products of the other thread block overlap the widening.
 template <class S, int N>
 __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&second)[N / 2], Storage<S>& shared,
                                               i32 blocks, Cursor& ring, u32 group, u32 t) {
@@ -111,8 +111,8 @@ __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&sec
         ptx::barrier_wait(ptx::shared_address(&shared.full[at.stage]), at.parity);
     };
     const auto piece_at = [&](u32 stage) { return ptx::shared_address(shared.weights[stage]) + own; };
-    Piece upper;                   // 16 rows of the first half
-    [[maybe_unused]] Piece lower;  // and of the second
+    Piece upper;                   // a lane's part of 16 weight rows of the first half of the tile
+    [[maybe_unused]] Piece lower;  // a lane's part of 16 weight rows of the second half of the tile
     full(ring);
     upper.load(piece_at(ring.stage), lane);
     if constexpr (kTwo) {
@@ -160,7 +160,7 @@ __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&sec
     }
 }
 
-// Up to 64 tokens: weights are rows and tokens are columns.
+// Computes an item of up to 64 tokens: weights are rows of the tile and tokens are columns.
 template <class S, int N>
 __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
                          Cursor& ring, u32 group, u32 t) {
@@ -180,15 +180,15 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
     if constexpr (S::Held) {
         multiply_held<S, N>(first, second, shared, blocks, ring, group, t);
     }
-    u32 before = 0;  // bf16: the stage that is still being read
+    u32 before = 0;  // bf16: the stage that the products in flight still read
     for (i32 block = 0; block < (S::Held ? 0 : blocks); ++block) {
         ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
         const u32 at = ptx::shared_address(shared.weights[ring.stage]) + group * kOperandBytes;
         const u64 weights = ptx::operand_128b(at),
                   inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]));
-        constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
+        constexpr u64 kNext = kTileBytes / 2 >> 4;  // descriptor offset of the second half of the weight tile
         if constexpr (!T::Scaled) {
-            // The products of the previous block of k are still running. Its stage is released when they are
+            // The products of the previous block of k are still in flight. Its stage is released when they are
             // complete.
             if (block == 0) {
                 ptx::mma_pin(first);
@@ -237,14 +237,14 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
     if constexpr (S::kStep == Step::kGateUp) {
         write_gated<S, N>(args, shared, item, first, second, group, t);
     } else {
-        ptx::copies_wait<0>();  // the pairs; a barrier follows before they are read
+        ptx::copies_wait<0>();  // the copies of the pairs; a barrier follows before the pairs are read
         const i32 column = item.tile * kTileRows + static_cast<i32>(group) * kOperandRows;
         write_results<S, N>(args, shared, item, first, column, group, t);
         write_results<S, N>(args, shared, item, second, column + kTileRows / 2, group, t);
     }
 }
 
-// More than 64 tokens: multiplies 64 of them by both halves of the weights.
+// Computes 64 of an item's more than 64 tokens: multiplies them by both halves of the weight tile.
 template <class S>
 __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
                          Cursor& ring, u32 group, u32 t) {
@@ -264,13 +264,13 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
         }
         ptx::copies_commit();
     }
-    u32 before = 0;  // bf16: the stage that is still being read
-    constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
-    u64 inputs, weights;                        // of the block
+    u32 before = 0;  // bf16: the stage that the products in flight still read
+    constexpr u64 kNext = kTileBytes / 2 >> 4;  // descriptor offset of the second half of the weight tile
+    u64 inputs, weights;                        // descriptors of the tokens and weights of the next block of k
     u32 scales;
-    bool arrived;  // the stage is full
-    // The addresses and descriptors of the next block of k are computed while products run. Instructions between the
-    // end of a warpgroup's products and its next products can leave the tensor cores idle.
+    bool arrived;  // the stage of the next block of k is full
+    // The addresses and descriptors of the next block of k are computed while products run, because instructions
+    // between the end of a warpgroup's products and its next products can leave the tensor cores idle.
     const auto prepare = [&](const Cursor& at) {
         inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[at.stage]) + group * kOperandBytes);
         weights = ptx::operand_128b(ptx::shared_address(shared.weights[at.stage]));
@@ -285,7 +285,7 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
         const u32 stage = ring.stage;
         ring.advance(S::Stages);
         if constexpr (!T::Scaled) {
-            // The products of the previous block of k are still running. Its stage is released when they are
+            // The products of the previous block of k are still in flight. Its stage is released when they are
             // complete.
             if (block == 0) {
                 ptx::mma_pin(first);
@@ -351,8 +351,8 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     Storage<S>& shared = storage<S>();
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
-            // The arrivals are those of the copy threads, and of the thread that announces the bytes if the copy
-            // engine loads the weights.
+            // A full barrier counts the copy threads and, if the copy engine loads the weights to the stage, the thread
+            // that announces the bytes.
             ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? 0 : 1));
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
         }

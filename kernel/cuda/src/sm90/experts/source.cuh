@@ -5,12 +5,12 @@
 
 namespace sparrow_experts {
 
-// Where tokens come from.
+// The matrix from which token rows are read.
 struct Source {
     const u8* rows;
-    i64 pitch;  // bytes between rows
+    i64 pitch;  // bytes between token rows
     u32 row_bytes;
-    const float* scales;  // [rows, blocks]
+    const float* scales;  // [rows, blocks] scales of the tokens
     const u8* weights;
     const float2* weight_scales;
     i32 blocks, tiles;
@@ -35,14 +35,14 @@ __device__ __forceinline__ Source source(const ExpertsArgs& args) {
     }
 }
 
-// Returns the address of the first tile of an item's weights.
+// Returns the address of the first tile (block 0 of k) of an item's weights.
 template <class S>
 __device__ __forceinline__ const u8* weights_of(const Source& from, const Item& item) {
     return from.weights +
            (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * Stored<typename S::Type>::TileBytes;
 }
 
-// Returns the row from which the token at a position of the sorted order is read.
+// Returns the row from which the token at place `place` of the sorted order is read.
 template <class S>
 __device__ __forceinline__ u32 row_of(const ExpertsArgs& args, i32 place) {
     return S::kStep == Step::kGateUp ? args.order[place] / args.top : place;

@@ -1,16 +1,16 @@
 // Matrix products with the experts' e2m1 weights, widened to e4m3, for many tokens: gate and up with the activation,
 // or down.
 //
-// In, out, bits: as in product.cuh.
+// In:    as in product.cuh.
+// Out:   as in product.cuh, bitwise equal.
 // Block: one per SM, 512 threads. An item is 256 weight rows by up to 256 tokens of an expert. It is computed in two
 //        passes. Each pass takes 64 rows of either half of the tile (64 inner columns of gate and the same of up). A
 //        tile of 256 tokens by 128 weights needs half as much widening per product as a tile of 128 tokens by 256
 //        weights. One warpgroup gathers tokens, one loads packed weights and widens them, both into rings of stages
 //        of 128 bytes of k. The other two multiply, 64 tokens at a time; the first of them has tokens 0 to 63 and 128
 //        to 191. Gate and up: activations are quantised per 128 inner columns, so the activations of the first pass
-//        must be kept until the second. They are stored as float32 in the memory of the results. Those of the second
-//        pass are stored there too, because there are not enough registers. The thread that wrote a value reads it
-//        again.
+//        are kept until the second pass, as float32 in the memory of the results. The activations of the second pass
+//        are stored there too, because there are not enough registers; the thread that wrote a value reads it again.
 #pragma once
 
 #include "sm90/experts/feed.cuh"
@@ -24,11 +24,11 @@ struct Wide {
     using Type = Folded;
     static constexpr Step kStep = Which;
     static constexpr int MaxTokens = 256;
-    static constexpr int Stages = 4;   // of tokens, whose way is long
-    static constexpr int Widened = 2;  // stages of weights
+    static constexpr int Stages = 4;   // stages of tokens and of packed weights, whose loads have a long latency
+    static constexpr int Widened = 2;  // stages of widened weights
     static constexpr int Blocks = 1;
     static constexpr int Threads = kThreads + 128;
-    static constexpr int HalfRows = kTileRows / 2;  // of weights in a stage
+    static constexpr int HalfRows = kTileRows / 2;  // weight rows per stage
     static constexpr int Pieces = HalfRows / 16;
     static constexpr int MathRegisters = 216, CopyRegisters = 40, FoldRegisters = 40;
 };
@@ -38,28 +38,28 @@ struct Storage<Wide<Which>> {
     using S = Wide<Which>;
     static constexpr int PieceBytes = Stored<Folded>::PieceBytes;
     // The first five members are contiguous.
-    u8 weights[S::Widened][S::HalfRows * kBlockBytes];  // widened
+    u8 weights[S::Widened][S::HalfRows * kBlockBytes];  // widened e4m3 codes, [128 rows][128 bytes]
     u8 inputs[S::Stages][S::MaxTokens * kBlockBytes];
-    float scales[S::Stages][S::MaxTokens + 4];  // of tokens, then two of the halves of the weights
+    float scales[S::Stages][S::MaxTokens + 4];  // scales of the tokens, then two of the halves of the weight tile
     u64 full[S::Stages], empty[S::Stages];
     static constexpr u32 kInputs = sizeof(weights), kScales = kInputs + sizeof(inputs),
                          kFull = kScales + sizeof(scales), kEmpty = kFull + sizeof(full);
     static_assert(kFull % 8 == 0, "barriers take eight bytes");
     u8 staged[kGroups][64 * kRowPitch];
-    alignas(128) u8 incoming[S::Stages][S::Pieces * PieceBytes];  // halves of tiles as they are stored
+    alignas(128) u8 incoming[S::Stages][S::Pieces * PieceBytes];  // halves of packed weight tiles
     uint2 list[kMaxExperts + 2];
-    alignas(16) u32 rows[16][16];               // where tokens i, i + 16, ... of the item that is copied begin
-    i32 pairs[4 * kGroups][32];                 // down: the pairs of a warp's 16 tokens, then of its other 16
-    uint4 parked[4 * kGroups];                  // an Item, of each warp that multiplies
-    uint2 walked[4 * kGroups];                  // and where its Walk stands
-    u64 arrived[S::Stages];      // of incoming
-    alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
-    i32 listed;                  // entries of list
+    alignas(16) u32 rows[16][16];  // offsets of the rows of tokens i, i + 16, ... of the item that is being copied
+    i32 pairs[4 * kGroups][32];                 // down: the pairs of a warp's first 16 tokens, then of its second 16
+    uint4 parked[4 * kGroups];                  // the Item of each math warp
+    uint2 walked[4 * kGroups];                  // the position of the Walk of each math warp
+    u64 arrived[S::Stages];      // barriers of incoming
+    alignas(8) u8 codes[15][8];  // e4m3 codes of the eight magnitudes, for each relative exponent from -8 to 6
+    i32 listed;                  // number of entries of list
 };
 
 // Arrives at the barrier when this thread's earlier copies are complete, without waiting. More copies are then in
-// flight than if stages were handed over one after the other. The math warps make the data visible to the tensor
-// cores.
+// flight than if the thread waited for a stage before it starts the next. The math warps execute the proxy fence for
+// the tensor cores.
 __device__ __forceinline__ void arrive_copied(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
@@ -79,14 +79,14 @@ __device__ __forceinline__ void load_pieces(Storage<S>& shared, u32 stage, const
 // sums are not used.
 template <class S>
 __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
-    constexpr bool kSorted = S::kStep == Step::kDown;  // rows follow each other
+    constexpr bool kSorted = S::kStep == Step::kDown;  // token rows are contiguous
     const Source from = source<S>(args);
     const u32 t = threadIdx.x % 128, chunk = t % 8, own = t / 8;
     Walk<S> walk;
     Cursor ring;
     Item item;
     i32 primed = 0;
-    if constexpr (kSorted) {  // weights are older than the kernel before
+    if constexpr (kSorted) {  // weights were written before the previous kernel
         Walk<S> first;
         if (t == 0 && first.next(shared, from.tiles, item)) {
             const u8* weights = weights_of<S>(from, item);
@@ -98,13 +98,13 @@ __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
     }
     while (walk.next(shared, from.tiles, item)) {
         const i32 columns = (item.count + 63) / 64 * 64;
-        u32 scale_of[2];  // where the scales of tokens t and t + 128 begin
+        u32 scale_of[2];  // addresses of the scales of tokens t and t + 128
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             const i32 token = t + 128 * j;
             scale_of[j] = token < item.count ? row_of<S>(args, item.first + token) * from.blocks : 0;
         }
-        __syncwarp();  // every eight threads, of one warp, have the same rows
+        __syncwarp();  // every eight threads, of one warp, have the same token rows
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             const i32 token = min(static_cast<i32>(own + 16 * (2 * chunk + j)), item.count - 1);
@@ -167,7 +167,7 @@ __device__ __forceinline__ void widen_pieces(u32 from, u32 own, const uint2 (&sc
 #pragma unroll
     for (u32 p = 0; p < 4; ++p) {
         const uint4 now = part;
-        if (p < 3) {  // the next part is on its way while one is widened
+        if (p < 3) {  // the load of the next part overlaps the widening of this one
             part = ptx::load_vector(from + (p + 1) / 2 * Stored<Folded>::PieceBytes + (p + 1) % 2 * 512 + lane * 16);
         }
 #pragma unroll
@@ -179,8 +179,8 @@ __device__ __forceinline__ void widen_pieces(u32 from, u32 own, const uint2 (&sc
     }
 }
 
-// Widens a warp's part of the tiles of all items of the block, in order: two pieces per tile. Warps 0 and 1 have the
-// first 128 rows of the tile, warps 2 and 3 the others.
+// Widens a warp's part of the weight tiles of all items of the block, in order: two pieces of 16 rows per tile. Warps 0
+// and 1 have the first 128 rows of the tile, warps 2 and 3 the others.
 template <class S>
 __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
     const Source from = source<S>(args);
@@ -188,8 +188,8 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
     const u32 incoming = ptx::shared_address(shared.incoming[0]) + warp * 2 * Stored<Folded>::PieceBytes,
               arrived = ptx::shared_address(&shared.arrived[0]), full = ptx::shared_address(&shared.full[0]),
               empty = ptx::shared_address(&shared.empty[0]), codes = ptx::shared_address(shared.codes);
-    // The address of row l%16 from column 16 (l/16), swizzled. The addresses of other columns differ from it only in
-    // some bits.
+    // The address of row l%16 from column 16 (l/16), swizzled. The addresses of other columns differ from it only by an
+    // XOR of some bits.
     const u32 own = ptx::shared_address(shared.weights[0]) + (warp * 32 + lane % 16) * kBlockBytes +
                     ((lane % 8 ^ lane / 16) * 16);
     Walk<S> walk;
@@ -204,7 +204,7 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
             const uint2 scales[2] = {
                 load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8),
                 load_codes(piece + Stored<Folded>::PieceBytes + Stored<Folded>::CodeBytes + lane / 4 * 8)};
-            // Waits until the block of k before the last has been multiplied.
+            // Waits until the products of the block of k before the previous one have read this stage.
             ptx::barrier_wait(empty + 8 * (ring.stage ^ S::Widened),
                               ring.stage >= S::Widened ? ring.parity : ring.parity ^ 1);
             const u32 to = own + ring.stage % S::Widened * sizeof(shared.weights[0]);
@@ -214,13 +214,13 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
                 widen_pieces<false>(piece, to, scales, part, lane, codes);
             }
             ptx::fence_async_proxy();
-            arrive_warp(full + 8 * ring.stage);  // the warp has read its pieces, too
+            arrive_warp(full + 8 * ring.stage);  // also marks the packed pieces as read by the warp
             ring.advance(S::Stages);
         }
     }
 }
 
-// Computes sum += d * the scale of the row * the scale of the column's half of the weights. A lane has two rows.
+// Computes sum += d * scale of the token * scale of the column's half of the weight tile. A lane has two tokens.
 __device__ __forceinline__ void promote_wide(float (&sum)[64], const float (&d)[64], float2 halves, float upper,
                                              float lower) {
     const float a = __fmul_rn(halves.x, upper), b = __fmul_rn(halves.x, lower), c = __fmul_rn(halves.y, upper),
@@ -290,8 +290,8 @@ __device__ __forceinline__ void load_kept(float& a, float& b, const float* from)
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(from) : "memory");
 }
 
-// The memory in which a lane keeps activations of 128 inner columns of its warp's 16 tokens, and whether its two
-// tokens exist. `token` is the first of the 16.
+// The memory in which a lane keeps activations of 128 inner columns for its two of a warp's 16 tokens, and whether
+// these two tokens exist. `token` is the first of the 16.
 struct Kept {
     float* at;
     bool valid[2];
@@ -307,7 +307,7 @@ struct Kept {
     __device__ __forceinline__ float* place(int i) const { return at + i / 2 % 2 * 8 * 128 + i / 4 * 8; }
 };
 
-// Gate and up: stores the activations of 64 inner columns.
+// Gate and up: stores the activations of 64 inner columns (pass `half`) to the memory of Kept.
 __device__ __forceinline__ void keep_gated(const Kept& kept, const float (&sum)[64], i32 half, float limit) {
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
@@ -318,7 +318,7 @@ __device__ __forceinline__ void keep_gated(const Kept& kept, const float (&sum)[
     }
 }
 
-// Gate and up: reads the stored activations of both passes and writes them as the result.
+// Gate and up: reads the stored activations of both passes, quantises them and writes them to inner.
 template <class S>
 __device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& item, const Kept& kept, i32 token,
                                            u32 staged, u32 lane) {
@@ -336,9 +336,9 @@ __device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& 
 // Values that a math warp needs between the products of an item. They are read again after each product, because
 // there are not enough registers.
 struct Between {
-    Item item;       // in place of the expert the half that is computed
-    u32 lane, warp;  // of the eight that multiply
-    i32 token;       // the warp's first; another 16 are 128 on
+    Item item;       // expert is replaced by the half that is computed
+    u32 lane, warp;  // warp: 0 to 7 of the math warps
+    i32 token;       // the warp's first token; its second 16 tokens start 128 later
     u32 staged;
 
     template <class S>
@@ -364,7 +364,7 @@ __device__ __forceinline__ void run_wide(const ExpertsArgs& args, Storage<S>& sh
         inputs = static_cast<u32>(ptx::operand_128b(base + Storage<S>::kInputs + group * kOperandBytes));
         own = base + Storage<S>::kScales + (16 * at.warp + at.lane / 4) * 4;
     }
-    asm volatile("" : "+r"(two), "+r"(base), "+r"(inputs), "+r"(own));  // held, not worked out again
+    asm volatile("" : "+r"(two), "+r"(base), "+r"(inputs), "+r"(own));  // kept in registers, not computed again
     if constexpr (S::kStep == Step::kDown) {
         const Between at(shared);
         const i32 own = at.token + static_cast<i32>(at.lane % 16 + at.lane / 16 * 128);
@@ -415,7 +415,8 @@ __device__ void multiply_wide_experts(const ExpertsArgs& args) {
     Storage<S>& shared = storage<S>();
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
-            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 4);  // threads that copy, warps that widen
+            // Arrivals of the copy threads and of the widening warps.
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 4);
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
             ptx::barrier_init(ptx::shared_address(&shared.arrived[i]), 1);
         }

@@ -5,38 +5,38 @@
 #include "sm90/experts/args.h"
 
 struct PackedArgs {
-    const u8* weights;       // tiles (pack.cuh): [experts, tiles, units, 4, bytes of a unit]
-    const float* factors;    // f32 [experts, 2]: of rows whose number in 16 is below 8, and of the others
-    const u8* x;             // bf16 [., k]: rows to multiply
-    void* out;               // bf16 or f32 rows
-    const i32* order;        // experts: pairs row * top + choice by expert; null: a plain product
-    const ListedView* list;  // experts that have rows
-    const i32* totals;       // their number
-    float* sums;             // parts of k: f32 [items of a part, parts, threads that multiply, sums of a thread]
-    u32* arrived;            // parts that have come to sums, [items of a part]: zero before and after the launch
-    i64 x_pitch;             // bytes between rows
-    i64 out_stride;          // elements between rows
-    i32 x_bytes;             // of a row: what lies behind counts as zeros
-    i32 rows;                // a plain product's
-    i32 top;                 // choices of a row; 0: a plain product
-    i32 tiles;               // of 256 weight rows
-    i32 units;               // of k
-    i32 parts;               // of k that are summed apart: 1 for experts
-    i32 columns;             // of out
-    i32 gated;               // 1: rows of gate and up alternate by eight, and out is their activation
-    i32 from_pairs;          // 1: x has a row for each place of the order, out a row for each pair
+    const u8* weights;       // packed tiles (pack.cuh): [experts, tiles, units, 4 stripes, bytes of a unit]
+    const float* factors;    // f32 [experts, 2]: factor of weight rows with row % 16 < 8, and of the other weight rows
+    const u8* x;             // bf16 [., k]: token rows to multiply, x_pitch bytes apart
+    void* out;               // bf16 or f32 [rows, columns], out_stride elements apart
+    const i32* order;        // experts: pairs (row * top + choice) sorted by expert; null: a plain product
+    const ListedView* list;  // experts that have rows, with their places in order
+    const i32* totals;       // number of entries of list
+    float* sums;             // partial sums over k: f32 [items of a part, parts, math threads, sums of a thread]
+    u32* arrived;            // [items of a part]: number of parts that are in sums; zero before and after the launch
+    i64 x_pitch;             // bytes between rows of x
+    i64 out_stride;          // elements between rows of out
+    i32 x_bytes;             // bytes of a row of x; columns beyond them count as zeros
+    i32 rows;                // token rows of a plain product
+    i32 top;                 // experts per row; 0: a plain product
+    i32 tiles;               // weight tiles of 256 rows
+    i32 units;               // units of k
+    i32 parts;               // parts of k that are summed separately; 1 for experts
+    i32 columns;             // columns of out
+    i32 gated;  // 1: weight rows of gate and up alternate in groups of eight, and out is the gated activation
+    i32 from_pairs;          // 1: x has a row per place of order, and out a row per pair
     i32 out_f32;
-    float limit;             // of the gate, 0: none
+    float limit;             // limit of gate and up before the activation; 0: no limit
     i32 reserved;
 };
 
 // Arguments for packing one matrix, or gate and up.
 struct PackPackedArgs {
-    const u8* first;         // codes as they are stored, row by row
-    const u8* second;        // up, or null
-    const u8* first_scales;  // null where the codes hold them
+    const u8* first;         // codes in the stored format, row by row
+    const u8* second;        // codes of up if first is gate, or null
+    const u8* first_scales;  // scales of first; null if the codes contain them
     const u8* second_scales;
-    const u8* first_zeros;  // u8 zero points, one for each scale, or null
+    const u8* first_zeros;  // u8 zero points, one per scale, or null
     const u8* second_zeros;
     u8* to;            // [tiles, units, 4, bytes of a unit]
     i64 stride;        // bytes between rows of codes
@@ -45,10 +45,10 @@ struct PackPackedArgs {
     i32 columns;
     i32 tiles;
     i32 units;
-    i32 block_rows;     // rows and columns that share a scale
+    i32 block_rows;     // rows that share a scale
     i32 block_columns;
-    i32 skip_rows;      // rows of the first block that lie before the matrix
-    i32 source;         // how codes are stored (pack.cuh)
-    i32 scale_type;     // f32, bf16, f16, e4m3 or e8m0 (pack.cuh)
-    i32 middle;         // zero point where there are none
+    i32 skip_rows;      // rows of the first scale block that lie before the matrix
+    i32 source;         // storage format of the codes (enum Source in pack.cuh)
+    i32 scale_type;     // type of the scales: f32, bf16, f16, e4m3 or e8m0 (pack.cuh)
+    i32 middle;         // zero point if first_zeros is null
 };

@@ -1,10 +1,10 @@
 // Packed formats: the layout of the values of a unit in memory, and how a lane widens its values to bf16. A new
 // format needs a struct here, a kernel that packs it (pack.cuh) and a file of instantiations.
 //
-// A unit is 64 rows by K columns: codes, then their scales. Warp w of the warpgroup has rows 16w to 16w+15. In step s
-// (16 columns), lane l of the warp has eight values, from rows 16w + l/4 and 16w + l/4 + 8, and columns 16s + 2(l%4),
-// the next column, and the two columns 8 further. a[0] is the upper row and a[1] the lower row; a[2] and a[3] are the
-// same rows 8 columns further. Four steps are a batch.
+// A unit is 64 rows by K columns: codes, then scales. Warp w of the warpgroup has rows 16w to 16w+15. In step s (16
+// columns), lane l of the warp has eight values, from rows 16w + l/4 and 16w + l/4 + 8, and columns 16s + 2(l%4), the
+// next column, and the two columns 8 further. Word a[0] holds the upper row and a[1] the lower row; a[2] and a[3] hold
+// these rows 8 columns further. Four steps are a batch.
 //
 // Turned formats have another order of columns: lane l has columns 16(l%4) to 16(l%4)+15 of a batch, four per step;
 // a[0] and a[1] take two of them, a[2] and a[3] the other two. A lane therefore needs only one scale per row and
@@ -60,7 +60,7 @@ __device__ __forceinline__ u32 load_1(u32 address) {
     return v;
 }
 
-// Arithmetic on pairs of bf16, rounded to nearest even.
+// Products and sums of pairs of bf16, rounded to nearest even.
 __device__ __forceinline__ u32 times(u32 a, u32 b) {
     u32 r;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
@@ -76,7 +76,7 @@ __device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
-// Returns one half of a pair twice. It is written with 16-bit registers and not as a byte permutation, because
+// Return one half of a pair in both halves of a word. They use 16-bit registers and not a byte permutation, because
 // multiplications can then select the half themselves.
 __device__ __forceinline__ u32 low_twice(u32 v) {
     u32 r;
@@ -89,7 +89,7 @@ __device__ __forceinline__ u32 high_twice(u32 v) {
     return r;
 }
 
-// 2^e twice, as bf16.
+// Returns 2^e as bf16 in both halves of a word.
 constexpr u32 power(int e) { return static_cast<u32>(e + 127) * 0x00800080u; }
 
 // Shifts left by n, or right by -n if n is negative.
@@ -98,12 +98,12 @@ __device__ __forceinline__ u32 shifted(u32 v) {
     return n >= 0 ? v << (n >= 0 ? n : 0) : v >> (n < 0 ? -n : 0);
 }
 
-// Moves a bit of each half from one bit position to another.
+// Moves a bit of each half of v from bit position `from` to bit position `to`.
 __device__ __forceinline__ u32 moved(u32 v, int from, int to) {
     return from >= to ? v >> (from >= to ? from - to : 0) : v << (from < to ? to - from : 0);
 }
 
-// Extracts pairs of e2m1, each times 2^-126: the sign moves to bit 15, the other three bits to bits 6 to 8 of a half.
+// Extracts pair j of e2m1 codes, times 2^-126: the sign moves to bit 15, the other three bits to bits 6 to 8 of a half.
 // Three of the four pairs of a word are stored so that one rotation moves all their bits into position (e2m1_bits in
 // pack.cuh).
 template <int j>
@@ -120,13 +120,13 @@ __device__ __forceinline__ u32 e2m1_pair(u32 codes) {
     }
 }
 
-// Extracts pairs of 4-bit integers: pairs 0 and 2 are times 2^-133, pairs 1 and 3 times 2^-129.
+// Extracts pair j of 4-bit integers: pairs 0 and 2 times 2^-133, pairs 1 and 3 times 2^-129.
 template <int j>
 __device__ __forceinline__ u32 u4_pair(u32 codes) {
     return (j < 2 ? codes : codes >> 8) & (j % 2 == 0 ? 0x000F000Fu : 0x00F000F0u);
 }
 
-// The codes of 4 bits as a lane reads them. A unit has K columns.
+// The 4-bit codes of a lane, as it loads them from a unit of K columns.
 template <int K>
 struct Nibbles {
     static constexpr int CodeBytes = 64 * K / 2;
@@ -144,7 +144,7 @@ using Codes4 = Nibbles<256>;
 struct Nvfp4 {
     static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 10;
-    static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;  // scales: [row][16], positive
+    static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;  // scales: [row][16] e4m3, positive
 
     Codes4 codes;
     u32 scales;
@@ -179,7 +179,7 @@ struct Nvfp4 {
 struct Mxfp4 {
     static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 40;
-    static constexpr int Bytes = Codes4::CodeBytes + 64 * 8;  // scales: [row][8]
+    static constexpr int Bytes = Codes4::CodeBytes + 64 * 8;  // scales: [row][8] exponent fields
 
     Codes4 codes;
     u32 scales;
@@ -204,21 +204,22 @@ struct Mxfp4 {
     }
 };
 
-// The scales of the groups of one row: Groups of them per 128 columns, as bf16. With General, each scale is the sum
-// of two bf16 numbers and has a zero point.
+// The scales of the groups of one row, as bf16: Groups of them per 128 columns. With General, each scale is the sum of
+// two bf16 numbers and has a zero point.
 template <int Groups, bool General, int K>
 struct GroupScales {
-    static constexpr int Each = Groups * K / 128;  // of a row
+    static constexpr int Each = Groups * K / 128;  // scales per row of a unit
     static constexpr int ScaleBytes = 64 * Each * (General ? 4 : 2);
-    static constexpr int Bytes = ScaleBytes + (General ? 64 * Each : 0);  // [row][group], then zero points so
-    static constexpr int Steps = 8 / Groups < 4 ? 8 / Groups : 4;        // of a group, in a batch
+    // [row][group] scales, then zero points in this order.
+    static constexpr int Bytes = ScaleBytes + (General ? 64 * Each : 0);
+    static constexpr int Steps = 8 / Groups < 4 ? 8 / Groups : 4;        // steps of a batch that share a scale
     u32 at, zeros;
 
     __device__ __forceinline__ void begin(u32 scales, u32 row) {
         at = scales + row * Each * (General ? 4 : 2);
         zeros = scales + ScaleBytes + row * Each;
     }
-    // Loads both parts of the scale of a step, for the row `below` rows further down.
+    // Loads the scale of a step for the row that is `below` rows further down: high, and with General also low.
     __device__ __forceinline__ void load(int step, int below, u32& high, u32& low) const {
         const int group = step * Groups / 8 + below * Each;
         if constexpr (General) {
@@ -236,8 +237,8 @@ struct GroupScales {
     }
 };
 
-// 4-bit integers minus a zero point (8 if there is none), times the scale of a group. Scales are stored times 2^(133
-// - Exponent); scales of a warp's lower eight rows are stored times 2^(129 - Exponent).
+// 4-bit integers minus a zero point (8 if there is none), times the scale of a group. Scales are stored times 2^(133 -
+// Exponent); the scales of the lower eight of a warp's 16 rows are stored times 2^(129 - Exponent).
 template <int Groups, bool General>
 struct U4 {
     static constexpr bool Turned = false;
@@ -252,7 +253,7 @@ struct U4 {
         codes.begin(unit, warp, lane);
         scales.begin(unit + Codes4::CodeBytes, 16 * warp + lane / 4);
     }
-    // With General, zero is the zero point in the format of the codes. Otherwise it is the value of code 0.
+    // With General, zero is the zero point in the format of the codes. Without General, zero is the value of code 0.
     static __device__ __forceinline__ u32 value(u32 v, u32 high, u32 low, u32 zero) {
         return General ? Scales::scaled(minus(v, zero), high, low) : times_plus(v, high, zero);
     }
@@ -267,7 +268,7 @@ struct U4 {
                 scales.load(step, 8, lh, ll);
                 if constexpr (General) {
                     uz = scales.zero(step, 0) * 0x00010001u, lz = scales.zero(step, 8) * 0x00100010u;
-                } else {  // -8 * 2^-133, and times 16
+                } else {  // -8 * 2^-133, and 16 times that
                     uz = times(uh, 0x80088008u), lz = times(lh, 0x80808080u);
                 }
             }
@@ -409,7 +410,8 @@ struct Q45K {
 
     Codes codes;
     u32 fifth;
-    u32 pair[4];  // of groups: scale for its row's codes, and least, less than zero, times 2^-Exponent
+    // Of each group: scale for the codes of the row and least (negative) as a pair of bf16, times 2^-Exponent.
+    u32 pair[4];
     u32 from;
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
@@ -476,7 +478,7 @@ struct Q2K {
     static constexpr int Bytes = CodeBytes + 64 * 24;
 
     u32 at;
-    u32 scales[2], high[2], low[2];  // of the upper and the lower row
+    u32 scales[2], high[2], low[2];  // for the upper row and the lower row
     uint4 codes;
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
@@ -489,7 +491,7 @@ struct Q2K {
             high[r] = both.x, low[r] = both.y;
         }
     }
-    // Returns scale and least of a row's group as a pair.
+    // Returns scale and least of batch b's group of row r as a pair.
     __device__ __forceinline__ u32 pair(int r, int b) const {
         const u32 n = times(scales[r] >> (4 * b) & 0x000F000Fu, power(127));  // times 2^-6
         return times_plus(n, high[r], times(n, low[r]));
@@ -498,7 +500,8 @@ struct Q2K {
         if (b % 2 == 0) {
             codes = load_16(at + b / 2 * 512);
         }
-        u32 first[2], second[2], least[2];  // scales of a[0] and a[1], and of a[2] and a[3], whose codes are times 16
+        // Scales of a[0] and a[1], and of a[2] and a[3], whose codes are 16 times larger.
+        u32 first[2], second[2], least[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const u32 p = pair(r, b);
@@ -516,7 +519,7 @@ struct Q2K {
     }
 };
 
-// The scales of a row for groups of 16, as bf16 [row][16]. A batch has four steps.
+// The bf16 scales of a row for groups of 16: [row][16]. A batch of four steps has four groups.
 struct Scales16 {
     static constexpr int Bytes = 64 * 32;
     u32 at;
@@ -524,7 +527,7 @@ struct Scales16 {
     __device__ __forceinline__ void begin(u32 scales, u32 warp, u32 lane) {
         at = scales + (16 * warp + lane / 4) * 32;
     }
-    // Loads the scales of the upper or the lower row.
+    // Loads the four scales of a batch, for the upper row or the lower row of the lane.
     __device__ __forceinline__ void load(u32 (&s)[4], int batch, bool lower) const {
         const uint2 v = load_8(at + batch * 8 + (lower ? 256 : 0));
         s[0] = low_twice(v.x), s[1] = high_twice(v.x), s[2] = low_twice(v.y), s[3] = high_twice(v.y);

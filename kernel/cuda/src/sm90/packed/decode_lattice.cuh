@@ -1,8 +1,8 @@
-// Packed formats whose codes are points of a lattice: an index represents eight or four magnitudes. A lane looks
-// points up in shared memory. There each point is repeated over 128 bytes (64 bytes for large grids) to avoid bank
-// conflicts.
+// Packed formats whose codes are points of a lattice: an index stands for the magnitudes of eight or four values. A
+// lane looks points up in a table in shared memory, where each point is repeated over 128 bytes (64 bytes for large
+// grids) to avoid bank conflicts.
 //
-// These are turned formats (decode.cuh): of a batch, lane l has columns 16(l%4) to 16(l%4)+15, which are two octets.
+// These are turned formats (decode.cuh): lane l has columns 16(l%4) to 16(l%4)+15 of a batch, which are two octets.
 //
 // Layout of a unit. Octet p = 2 * octet of the lane in a batch + row (0 upper, 1 lower):
 //   indices  [warp][lane][batch] of four octets; with two points per octet, [warp][half of the unit][lane][batch of
@@ -19,8 +19,8 @@
 
 namespace sparrow_packed {
 
-// Values are kEighths * d / 8 * (2s + 1) times a point. kPoints is the number of points per octet. kUpper means more
-// than 256 points. kFine means one scale per 16 values. kApart is the number of bytes between points in the table.
+// Values are kEighths * d / 8 * (2s + 1) times a point. kPoints: points per octet. kUpper: there are more than 256
+// points. kFine: a scale per 16 values instead of 32. kApart: bytes between points in the table.
 template <int kPoints, int kEighths, bool kUpper, bool kFine, int kApart>
 struct Lattice {
     static constexpr bool Turned = true;
@@ -28,12 +28,12 @@ struct Lattice {
     static constexpr int Points = kPoints, Apart = kApart;
     static constexpr bool Upper = kUpper, Fine = kFine;
     static constexpr int UpperAt = 2048 * Points, SignsAt = UpperAt + (Upper ? 512 : 0), ScalesAt = SignsAt + 2048;
-    static constexpr int ScaleBytes = Fine ? 8 : 4;  // of a row
+    static constexpr int ScaleBytes = Fine ? 8 : 4;  // bytes of scales per row
     static constexpr int HalfAt = ScalesAt + 64 * ScaleBytes, Bytes = HalfAt + 128;
 
     u32 table, upper;
-    u32 words[4 * Points], signs[4];  // of batches
-    u32 scales[2][Fine ? 2 : 1];  // of the upper and the lower row
+    u32 words[4 * Points], signs[4];  // indices and signs of the batches
+    u32 scales[2][Fine ? 2 : 1];  // scales of the upper row and the lower row
     float wide[2], less[2];
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
@@ -87,7 +87,7 @@ struct Lattice {
 #pragma unroll
         for (int p = 0; p < 4; ++p) {
             const int g = p / 2, r = p % 2;
-            const int bit = 8 * b + 2 * p;  // of the octet's upper bits, which come to bits 8 and 9
+            const int bit = 8 * b + 2 * p;  // position of the octet's upper index bits, which move to bits 8 and 9
             const u32 two = bit < 8 ? upper << (8 - bit) : upper >> (bit - 8);
             uint4 v;
             if constexpr (Points == 2) {
@@ -115,9 +115,9 @@ struct IQ3S : Lattice<2, 8, true, false, 64> {};
 template <class F, int Count, const u16* Grid>
 struct PointTable {
     static constexpr int TableBytes = Count * F::Apart;
-    static constexpr int kWords = 4 / F::Points;  // of a point
+    static constexpr int kWords = 4 / F::Points;  // words per point
 
-    // Two values of a point.
+    // Returns two values of a point as a pair of bf16.
     static __device__ __forceinline__ u32 pair(u32 point, u32 word) {
         u32 v[2];
         for (int i = 0; i < 2; ++i) {

@@ -1,9 +1,9 @@
 // Matrix products of up to 8 or 16 tokens with packed weights: out = x * weight transposed, for one matrix or for all
-// experts that have rows. Arguments, results and bits are the same as in product.cuh.
+// experts that have rows. Arguments are those of product.cuh, and results are bitwise equal.
 //
 // Block: persistent. One warp copies: the copy engine loads a unit of weights in one piece, together with the rows of
-//        the tokens for the unit. The other warps have 16 weight rows each. They widen them in registers as the first
-//        operand of the tensor cores and multiply eight tokens at a time. No warp waits for the products of another
+//        the tokens for the unit. The other warps have 16 weight rows each. They widen the weights in registers to the
+//        A operand of the tensor cores and multiply eight tokens at a time. No warp waits for the products of another
 //        warp.
 // Bytes: weights are read once from memory for each group of tokens.
 #pragma once
@@ -31,7 +31,8 @@ struct FewRoom {
     static constexpr bool Three = stages(2, 3) >= 2;
 };
 
-// Matrix products of up to N tokens. A block has some stripes of 64 weight rows; a warp has 16 rows.
+// Shapes of the kernel for up to N tokens. A thread block has BlockStripes stripes of 64 weight rows; a warp has 16
+// rows.
 template <class Format, int N, int MostListed, int BlockStripes>
 struct FewOf {
     using F = Format;
@@ -64,7 +65,7 @@ constexpr u32 few_shared_bytes() {
     return sizeof(FewStorage<S>);
 }
 
-// The part of an item that a lane of the copy warp has: the row of one token.
+// The part of an item that a lane of the copy warp copies: the row of one token.
 template <class S>
 struct Feed {
     const u8* weights;
@@ -75,17 +76,17 @@ struct Feed {
     __device__ __forceinline__ Feed(const PackedArgs& args, const Item& item)
         : weights(weights_of<S>(args, item)), row(nullptr), count(item.count), span(span_of(args, item.part)) {}
 
-    // Finds the row of this lane; it must be called after the previous kernel has finished.
+    // Finds the row of this lane; must be called after the previous kernel has finished.
     __device__ __forceinline__ void find(const PackedArgs& args, const Item& item, u32 lane) {
         const i32 place = item.first + min(static_cast<i32>(lane), count - 1);
         const i64 at = args.order == nullptr || args.from_pairs ? place : args.order[place] / args.top;
         row = args.x + at * args.x_pitch;
     }
-    // Bytes of a row in a unit.
+    // Returns the bytes of a token row that belong to a unit.
     static __device__ __forceinline__ i32 bytes(const PackedArgs& args, i32 unit) {
         return max(0, min(S::F::K * 2, args.x_bytes - unit * (S::F::K * 2)));
     }
-    // Starts the copy of the weights of a stage. If the rows end before the unit does, fills the rest with zeros.
+    // Starts the copy of the weights of a stage. If the token rows end before the unit does, fills the rest with zeros.
     __device__ __forceinline__ void begin(const PackedArgs& args, FewStorage<S>& shared, u32 stage, i32 unit,
                                           u32 lane) const {
         const i32 n = bytes(args, unit);
@@ -122,8 +123,8 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     Walk<S> walk;
     Cursor at;
     Item item;
-    // The weights were written before the previous kernel, and so was the list of experts unless that kernel writes
-    // it. The copies of the first units are therefore issued before waiting for the previous kernel.
+    // Weights were written before the previous kernel, and the list of experts too unless late(args). The copies of the
+    // first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;
@@ -150,7 +151,7 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     }
 }
 
-// Loads the tokens of two steps of 16 columns.
+// Loads the B operands of eight tokens for two steps of 16 columns.
 template <class S>
 __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
     if constexpr (S::F::Turned) {
@@ -161,13 +162,14 @@ __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
     }
 }
 
-// Sums the units of a span, starting at zero, for 16 weight rows by 8 * Eights tokens.
+// Sums the products of the units of a span, starting at zero, for 16 weight rows by 8 * Eights tokens.
 template <class S, int Eights>
 __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
                                           i32 count, Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
     using F = typename S::F;
     constexpr int kBatches = F::K / 64;
-    u32 x[Eights];  // turned formats: lanes without a token read the last one's, which takes no time of its own
+    // Offset of this lane's token; in turned formats, lanes without a token read the last token, at no cost.
+    u32 x[Eights];
 #pragma unroll
     for (int e = 0; e < Eights; ++e) {
         const u32 token = 8 * e + (F::Turned ? lane / 4 : lane % 8);
@@ -194,7 +196,7 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
                     load_tokens<S>(tokens[e][h], stage + x[e] + b * 128 + h * (F::Turned ? 16 : 64));
                 }
             }
-            if (b == kBatches - 1) {  // all is in registers
+            if (b == kBatches - 1) {  // codes and tokens of the stage are in registers
                 sparrow_tile::arrive_warp(ptx::shared_address(&shared.empty[at.stage]));
                 at.advance(S::Stages);
             }
@@ -209,9 +211,9 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
     }
 }
 
-// The sums of the parts of k are combined in global memory, warp by warp. The warp whose part arrives last adds all
-// parts in order and continues with the sum. No warp waits for the other warps of its block. args.arrived has one
-// counter per warp of an item.
+// Combines the sums of the parts of k in global memory, warp by warp. The warp whose part arrives last adds all parts
+// in order, continues with the sum and gets true. No warp waits for the other warps of its thread block. args.arrived
+// has one counter per warp of an item.
 template <class S>
 __device__ __forceinline__ bool add_parts_of_warp(const PackedArgs& args, float (&sum)[S::Tokens / 2], const Item& item,
                                                   u32 warp, u32 lane) {

@@ -8,7 +8,7 @@
 
 namespace sparrow_packed {
 
-// For gate and up, the previous kernel writes the list of experts.
+// Reports whether the previous kernel writes the list of experts, as it does for products of gate and up.
 __device__ __forceinline__ bool late(const PackedArgs& args) { return args.order != nullptr && !args.from_pairs; }
 
 // Returns the address of the first unit of an item.
@@ -19,7 +19,7 @@ __device__ __forceinline__ const u8* weights_of(const PackedArgs& args, const It
     return args.weights + (tile * args.units * kStripes + stripe % kStripes) * S::F::Bytes;
 }
 
-// Reads the list of experts that have rows, for all threads. A plain matrix product has one entry.
+// Reads the list of experts that have rows into shared memory. A plain matrix product has one entry.
 template <class S, class Shared>
 __device__ __forceinline__ void read_list(const PackedArgs& args, Shared& shared) {
     if (late(args)) {
@@ -41,8 +41,8 @@ __device__ __forceinline__ void read_list(const PackedArgs& args, Shared& shared
     __syncthreads();
 }
 
-// The sums of the parts of k are combined in global memory. The block whose part arrives last adds all parts in order
-// and continues with the sum.
+// Combines the sums of the parts of k in global memory. The thread block whose part arrives last adds all parts in
+// order, continues with the sum and gets true.
 template <class S, class Shared, int N>
 __device__ __forceinline__ bool add_parts(const PackedArgs& args, Shared& shared, float (&sum)[N],
                                           const Item& item) {
@@ -82,8 +82,8 @@ __device__ __forceinline__ bool add_parts(const PackedArgs& args, Shared& shared
     return true;
 }
 
-// Writes the results. A lane has rows 16 warp + lane/4 and 16 warp + lane/4 + 8 of its stripe, and two of every eight
-// tokens.
+// Writes the results of an item. A lane has rows 16 warp + lane/4 and 16 warp + lane/4 + 8 of its stripe, and two of
+// every eight tokens.
 template <class S>
 __device__ __forceinline__ void write(const PackedArgs& args, const float (&sum)[S::Tokens / 2], const Item& item,
                                       i32 stripe, u32 warp, u32 lane) {

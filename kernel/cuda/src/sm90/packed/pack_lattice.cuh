@@ -16,8 +16,8 @@ __device__ __forceinline__ u32 word_at(const u8* at) {
 }
 __device__ __forceinline__ u32 nibble_at(const u8* at, i32 i) { return at[i / 2] >> (4 * (i % 2)) & 15u; }
 
-// A block of 256 values in the file format, which starts with d. It returns the index of point j of an octet, the
-// signs of an octet, and scale i.
+// A block of 256 values in the file format, which starts with d. Its functions return the index of point j of an octet,
+// the signs of an octet, and scale i.
 template <class F>
 struct Block;
 
@@ -133,7 +133,8 @@ struct Packer<IQ3S> : LatticePacker<IQ3S> {};
 // IQ4_XS has blocks of 256 values; IQ4_NL is stored like Q4_0.
 template <>
 struct Packer<IQ4> {
-    static constexpr i32 kBytes = 136;  // d, 16 bits of upper pairs of scales, 4 bytes of their lower nibbles, codes
+    // Bytes: d, 16 bits of upper bit pairs of scales, 4 bytes of lower nibbles of scales, codes.
+    static constexpr i32 kBytes = 136;
 
     static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 column) {
         if (args.source != kBlocks) {

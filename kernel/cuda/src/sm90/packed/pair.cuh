@@ -1,11 +1,13 @@
-// Products of many rows with packed weights: a pair of blocks shares the tokens.
+// Matrix products of many rows with packed weights: the two thread blocks of a cluster share the tokens.
 //
-// In, out, bits: as in product.cuh, of one matrix, not of experts.
-// Block: 384 threads, one per SM, two in a cluster. The two blocks have the two halves of a tile of 256 weight rows and
-//        the same 256 tokens; each fetches half of the tokens by the copy engine for both. A thread asks for copies,
-//        two warpgroups widen and multiply 64 weight rows each by all tokens. Sums of parts of k wait in global memory.
-// Bytes: from L2, for each 64 columns of k and block, 128 tokens and 128 weight rows: half of what a block alone
-//        fetches.
+// In:    as in product.cuh, for one matrix, not for experts.
+// Out:   as in product.cuh, bitwise equal.
+// Block: 384 threads, one per SM, two in a cluster. The two thread blocks have the two halves of a tile of 256 weight
+//        rows and the same 256 tokens; each issues multicast copies of 128 of the tokens to both. One thread issues the
+//        copies; two warpgroups widen 64 weight rows each and multiply them by all tokens. The sums of earlier parts of
+//        k are kept in global memory.
+// Bytes: from L2, per 64 columns of k and thread block, 128 tokens and 128 weight rows: half of the tokens that a
+//        thread block without a partner fetches.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -22,7 +24,7 @@ namespace sparrow_packed {
 template <class Format>
 struct Pair {
     using F = Format;
-    static constexpr int Tokens = 256, Groups = 2, Stripes = 4;  // of both blocks
+    static constexpr int Tokens = 256, Groups = 2, Stripes = 4;  // stripes of both thread blocks
     static constexpr bool Whole = true;
     static constexpr int Columns = 64, InputBytes = Tokens * Columns * 2, WeightBytes = Groups * F::Bytes;
     static constexpr int Inputs = 5, Threads = 384;
@@ -33,7 +35,7 @@ struct Pair {
 
 template <class S>
 struct PairStorage {
-    u8 inputs[S::Inputs][S::InputBytes];  // first: the swizzle wants multiples of 1024
+    u8 inputs[S::Inputs][S::InputBytes];  // first member, because swizzled tiles must be aligned to 1024 bytes
     alignas(128) u8 weights[S::Weights][S::WeightBytes];
     u64 inputs_full[S::Inputs], inputs_empty[S::Inputs], weights_full[S::Weights], weights_empty[S::Weights];
 };
@@ -44,7 +46,7 @@ constexpr u32 pair_shared_bytes() {
     return sizeof(PairStorage<S>) + 1024;
 }
 
-// The items of a cluster: bands of 1536 tokens run over all tiles.
+// Iterates over the items of a cluster: for each band of kBandTokens tokens, all weight tiles.
 struct PairWalk {
     i32 next, step, count, groups, tiles;
 
@@ -63,7 +65,7 @@ struct PairWalk {
     }
 };
 
-// The thread that asks for copies.
+// The copies of weights and inputs to the rings, issued by one thread of each thread block.
 template <class S>
 __device__ __forceinline__ void feed_pair(const PackedPairArgs& pair, PairStorage<S>& shared, u32 rank) {
     const PackedArgs& args = pair.base;
@@ -98,13 +100,14 @@ __device__ __forceinline__ void feed_pair(const PackedPairArgs& pair, PairStorag
     ptx::release_next_kernel();
 }
 
-// Adds the units of a span, from zero.
+// Sums the products of the units of a span, starting at zero.
 template <class S>
 __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
                                               Rings& at, u32 group, u32 warp, u32 lane) {
     constexpr int kBatches = S::F::K / 64;
     static_assert(kBatches % 2 == 0, "two sets of operands in turn");
-    // A stage is free when the warps of both blocks have said so to both.
+    // A warp of each thread block arrives at inputs_empty of both thread blocks, because a multicast copy overwrites
+    // both.
     const auto release = [&](i32 stage) {
         __syncwarp();
         if (lane < 2) {
@@ -112,7 +115,7 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
         }
     };
     u32 a[2][4][4];
-    i32 before = -1;  // the stage of inputs that is still being read
+    i32 before = -1;  // stage of inputs that the products in flight still read; -1: none
     ptx::mma_pin(sum);
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[at.units.stage]), at.units.parity);
@@ -121,7 +124,7 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
             format.batch(a[b % 2], b);
-            if (b == kBatches - 1) {  // all is in registers
+            if (b == kBatches - 1) {  // the codes of the unit are in registers
                 sparrow_tile::arrive_warp(ptx::shared_address(&shared.weights_empty[at.units.stage]));
                 at.units.advance(S::Weights);
             }
@@ -133,7 +136,7 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
                 ptx::Held<S::Tokens>::run(sum, a[b % 2][s], inputs + 2 * s, unit > span.begin || b > 0 || s > 0);
             }
             ptx::mma_commit();
-            ptx::mma_wait<1>();  // the operands of the batch before are free
+            ptx::mma_wait<1>();  // the operands of the previous batch are free
             if (before >= 0) {
                 release(before);
             }
@@ -148,8 +151,8 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
     }
 }
 
-// Adds the parts before, which this thread has written to global memory, and writes the sum there unless it is the last
-// one.
+// Adds the sums of the earlier parts, which this thread has written to global memory, to sum. Writes the new sum there
+// unless this part is the last.
 template <int N>
 __device__ __forceinline__ void add_own_parts(const PackedArgs& args, float (&sum)[N], bool first, bool last) {
     constexpr int kFours = N / 4, kThreads = 256;
@@ -213,7 +216,7 @@ __device__ __forceinline__ void multiply_pair(const PackedPairArgs& pair) {
             write<S>(args, sum, item, item.tile * kStripes + static_cast<i32>(2 * rank + group), warp, lane);
         }
     }
-    ptx::cluster_sync();  // the other block still copies to this one and arrives at its barriers
+    ptx::cluster_sync();  // the other thread block may still copy to this one and arrive at its barriers
 }
 
 }  // namespace sparrow_packed

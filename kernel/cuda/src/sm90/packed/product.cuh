@@ -4,9 +4,9 @@
 // Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: one row per pair (args.h).
 // Block: one per SM, persistent. One warpgroup copies: the copy engine loads a unit of weights in one piece, and the
 //        threads copy the rows of the tokens, 16 bytes at a time, to their swizzled positions. For turned formats the
+//        threads copy the rows of the tokens, 16 bytes at a time, to their swizzled positions. For turned formats the
 //        warpgroup then reorders the columns of the tokens. The other warpgroups widen 64 weight rows each in
-//        registers, as the first operand of the tensor cores, and multiply. The widening of four steps overlaps the
-//        products of the previous four.
+//        registers to the A operand of the tensor cores, and multiply. The widening of four steps overlaps the
 // Bytes: weights are read once from memory for each group of tokens. With few tokens the kernel is limited by the
 //        bandwidth of the packed weights.
 #pragma once
@@ -22,7 +22,7 @@ __device__ __forceinline__ u32 row_of(const PackedArgs& args, const Item& item, 
     return token >= item.count ? 0 : args.order == nullptr || args.from_pairs ? place : args.order[place] / args.top;
 }
 
-// The part of an item's tokens that a copy thread has: a piece of 16 bytes of some rows.
+// The part of an item's tokens that a copy thread copies: 16 bytes of the columns of some token rows.
 template <class S>
 struct Tokens {
     static constexpr int kChunks = S::Columns / 8, kApart = 128 / kChunks, kSlots = S::Tokens / kApart;
@@ -53,7 +53,7 @@ struct Tokens {
     }
 };
 
-// Stores four pieces of 16 bytes, made of the pairs of four input pieces.
+// Stores four pieces of 16 bytes; piece i has pair i of each of the four input pieces.
 __device__ __forceinline__ void put_turned(u32 at, const uint4& a, const uint4& b, const uint4& c, const uint4& d) {
     const u32 words[4][4] = {
         {a.x, b.x, c.x, d.x}, {a.y, b.y, c.y, d.y}, {a.z, b.z, c.z, d.z}, {a.w, b.w, c.w, d.w}};
@@ -65,9 +65,9 @@ __device__ __forceinline__ void put_turned(u32 at, const uint4& a, const uint4& 
     }
 }
 
-// For turned formats (decode.cuh): reorders the columns of a stage after they have arrived. 64 columns are four sets
-// of eight pairs; piece i of 16 bytes gets pair i of each set. A thread reorders such a row of a token in place.
-// Eight threads that read or write together have eight different tokens, whose pieces are in different banks.
+// For turned formats (decode.cuh): reorders the columns of a stage after they have arrived. 64 columns are four sets of
+// eight pairs; 16-byte piece i gets pair i of each set. A thread reorders the 64 columns of a token in place. Eight
+// threads that read or write together have eight different tokens, whose pieces are in different banks.
 template <class S>
 __device__ __forceinline__ void turn(u32 inputs, u32 t) {
     static_assert(S::Columns == 128 && S::Tokens % 64 == 0, "twice 64 columns of tokens");
@@ -75,7 +75,7 @@ __device__ __forceinline__ void turn(u32 inputs, u32 t) {
     const u32 at = inputs + t / 8 % 2 * (S::Tokens * 128) + token * 128 + ((token & 7) << 4);
 #pragma unroll 1
     for (u32 row = at; row < at + S::Tokens * 128; row += 64 * 128) {
-        uint4 v[8];  // every second gives four pieces, which take the places of two others
+        uint4 v[8];  // v[0], v[2], .. give four pieces, which overwrite two others
         v[0] = load_16(row), v[2] = load_16(row ^ 2 << 4), v[4] = load_16(row ^ 4 << 4), v[6] = load_16(row ^ 6 << 4);
         v[1] = load_16(row ^ 1 << 4), v[3] = load_16(row ^ 3 << 4);
         put_turned(row, v[0], v[2], v[4], v[6]);
@@ -84,11 +84,11 @@ __device__ __forceinline__ void turn(u32 inputs, u32 t) {
     }
 }
 
-// A stage has landed.
+// Marks a stage as full after its copies have arrived; turned formats reorder its columns first.
 template <class S>
 __device__ __forceinline__ void pass_on(Storage<S>& shared, i32 stage, u32 t) {
     if constexpr (S::F::Turned) {
-        asm volatile("bar.sync 2, 128;" ::: "memory");  // each has copied parts of all rows
+        asm volatile("bar.sync 2, 128;" ::: "memory");  // each thread has copied parts of all rows
         turn<S>(ptx::shared_address(shared.inputs[stage]), t);
     }
     ptx::fence_async_proxy();
@@ -109,9 +109,9 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
     Walk<S> walk;
     Cursor inputs, units;
     Item item;
-    i32 last = -1, older = -1;  // the stages whose tokens are on their way
-    // The weights were written before the previous kernel, and so was the list of experts unless that kernel writes
-    // it. The copies of the first units are therefore issued before waiting for the previous kernel.
+    i32 last = -1, older = -1;  // stages whose token copies are in flight; -1: none
+    // Weights were written before the previous kernel, and the list of experts too unless late(args). The copies of the
+    // first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;
@@ -160,19 +160,20 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
     }
 }
 
-// The positions of the math warps in both rings.
+// The positions of the math warps in the ring of inputs and the ring of weight units.
 struct Rings {
     Cursor inputs, units;
 };
 
-// Sums the units of a span, starting at zero.
+// Sums the products of the units of a span, starting at zero.
 template <class S>
 __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
                                          Rings& at, u32 table, u32 group, u32 warp, u32 lane) {
-    constexpr int kBatches = S::F::K / 64, kStage = S::Columns / 64;  // batches of a unit, and of a stage of inputs
+    // Batches of a unit, and batches of a stage of inputs.
+    constexpr int kBatches = S::F::K / 64, kStage = S::Columns / 64;
     static_assert(kBatches % 2 == 0, "two sets of operands in turn");
     u32 a[2][4][4];
-    i32 before = -1;  // the stage of inputs that is still being read
+    i32 before = -1;  // stage of inputs that the products in flight still read; -1: none
     ptx::mma_pin(sum);
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[at.units.stage]), at.units.parity);
@@ -182,7 +183,7 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
             format.batch(a[b % 2], b);
-            if (b == kBatches - 1) {  // all is in registers
+            if (b == kBatches - 1) {  // the codes of the unit are in registers
                 sparrow_tile::arrive_warp(ptx::shared_address(&shared.weights_empty[at.units.stage]));
                 at.units.advance(S::Weights);
             }
@@ -197,7 +198,7 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
                                           unit > span.begin || b > 0 || s > 0);
             }
             ptx::mma_commit();
-            ptx::mma_wait<1>();  // the operands of the batch before are free
+            ptx::mma_wait<1>();  // the operands of the previous batch are free
             if (b % kStage == 0) {
                 if (before >= 0) {
                     sparrow_tile::arrive_warp(ptx::shared_address(&shared.inputs_empty[before]));
@@ -244,7 +245,7 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     Item item;
     while (walk.next(shared, args, item)) {
         float sum[S::Tokens / 2];
-        if constexpr (S::Wide) {  // experts, whose k has one part: registers hold one sum
+        if constexpr (S::Wide) {  // experts: k has one part, so registers hold one sum
             add_span<S>(shared, sum, Span{0, args.units}, ring, table, group, warp, lane);
         } else if constexpr (S::Whole) {
             add_span<S>(shared, sum, span_of(args, 0), ring, table, group, warp, lane);

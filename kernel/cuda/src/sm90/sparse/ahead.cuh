@@ -1,6 +1,6 @@
-// Look-ahead of a fetching warp: the selected rows of the coming blocks. The lists are read two blocks before the
-// rows are loaded. Queries are prefetched into L2, because their shared memory is free only after the last scores of
-// the previous queries.
+// Look-ahead of a fetching warp: reads the slots of the selected rows two key blocks before the rows are loaded.
+// Queries are prefetched into L2, because their shared memory is free only after the last scores of the previous
+// queries.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -10,14 +10,15 @@ namespace sparrow_sparse {
 
 constexpr u32 kFaultSlot = 1;
 
-// A coming block, as lane l of warp w of the fetchers holds it. Lanes 16-31 repeat lanes 0-15. Two means two streams.
-// Wide means eight warps with eight keys each, and lanes 8-15 repeat lanes 0-7.
+// A future key block, as lane l of warp w of the fetching warpgroup holds it: one slot per lane. Lanes 16-31 repeat
+// lanes 0-15. Two: rows have up to two streams. Wide: there are eight fetching warps with eight keys each, and lanes
+// 8-31 repeat lanes 0-7.
 template <bool Two, bool Wide = false>
 struct Coming {
     static constexpr u32 kNone = ~0u;
-    u32 at = kNone;  // twice its unit, and 1 if it is the first block that needs other queries
-    i32 slot = -1;   // of key own_key(l); below zero: nothing to read
-    i32 second = 0;  // 1: of the second stream
+    u32 at = kNone;  // unit number * 2, plus 1 if this is the first block that needs the queries of its unit
+    i32 slot = -1;   // slot of key own_key(l) in the pool; negative: no row to read
+    i32 second = 0;  // 1: the slot belongs to the second stream
 
     __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const {
         return args.streams[Two ? second : 0]; }
@@ -29,10 +30,11 @@ struct Coming {
     static __device__ __forceinline__ i32 own_key(u32 t) {
         return static_cast<i32>((Wide ? 0 : t / 8 % 2 * 32) + t / 32 * 8 + t % 8); }
 
-    // Converts the list entry to a slot, when it is needed.
+    // Converts the list entry to a slot. Called only when the slot is needed, so that the load of the entry can
+    // overlap.
     __device__ __forceinline__ void settle(const SparseAttendArgs& args) {
         if constexpr (kEvery) {
-            slot = slot_of(slot, own_key(threadIdx.x - 256));  // fetchers follow two math groups
+            slot = slot_of(slot, own_key(threadIdx.x - 256));  // threads 0-255 are the two math warpgroups
         }
         if (slot >= stream(args).slots) {
             slot = -1;
@@ -46,37 +48,39 @@ struct Coming {
     __device__ __forceinline__ u32 mask() const { return __ballot_sync(ptx::kFullMask, slot >= 0) & 0xFFFF; }
 };
 
-// Writes a warp's part of the valid bits of a block.
+// Writes the 16 valid bits of a warp's keys to the 64 valid bits of a block: byte w and byte 4 + w.
 __device__ __forceinline__ void write_mask(u64& valid, u32 warp, u32 mask) {
     reinterpret_cast<u8*>(&valid)[warp] = static_cast<u8>(mask);
     reinterpret_cast<u8*>(&valid)[4 + warp] = static_cast<u8>(mask >> 8);
 }
 
-// Iterates over the blocks of all units of a thread block, for a fetching warp. Two means up to two streams.
+// Iterates over the key blocks of all units of a thread block, for a fetching warp. Two: rows have up to two streams.
 template <int Tiles, i64 RowBytes, bool Two>
 struct Ahead {
     using Block = Coming<Two>;
     static constexpr i32 kLine = 128;
     static constexpr i32 kQueryBytes = Tiles * kTileColumns * 2;
 
-    u32 unit;         // where the walk is: a unit,
-    i32 block = 0;    // a block of it (two streams only: one stream ends with its unit),
-    i32 second = 0;   // of this stream,
-    i32 left = 0;     // and blocks until the stream or the unit ends
-    const i32* list;  // where this lane's slot of the block stands, or the block's page
-    i32 keys;         // how many of the row's keys there are from there on
+    u32 unit;         // number of the current unit
+    // number of the next block in the unit; counted only for two streams, because one stream ends with its unit
+    i32 block = 0;
+    i32 second = 0;   // 1: the next block belongs to the second stream
+    i32 left = 0;     // blocks left until the stream or the unit ends
+    const i32* list;  // address of the list entry (slot, or page with kEvery) of this lane's key in the next block
+    i32 keys;         // keys of the row from this lane's key on; zero or negative: no key
 
     __device__ __forceinline__ Ahead(const SparseAttendArgs& args) {
         const Share share(args);
         unit = share.first - (Two ? 0 : share.step);
     }
 
-    // Advances to the next block and loads its slots. If it needs other queries, prefetches them.
+    // Returns the next block and loads its list entries. If the block needs other queries, prefetches the queries into
+    // L2.
     __device__ __forceinline__ Block next(const SparseAttendArgs& args, u32 t) {
         Block c;
         bool fresh = false;
         if (left == 0) {
-            const Share share(args);  // worked out again: there are no registers to keep it in
+            const Share share(args);  // computed again for each unit, because there are no registers to keep it in
             Unit u;
             for (bool further = !Two;; further = true) {
                 if (further) {

@@ -13,10 +13,10 @@
 namespace sparrow_sparse {
 
 constexpr int kCombineThreads = 128;
-constexpr int kCombineEighths = 2;  // of a block
-// For 64 heads: column halves, heads row and row + 8, eighths.
+constexpr int kCombineEighths = 2;  // eighths per thread block
+// Thread blocks for 64 heads of a row: 2 column halves, 2 row sets (row and row + 8), 8 eighths / kCombineEighths.
 constexpr int kCombineBlocks = 2 * 2 * 8 / kCombineEighths;
-constexpr int kCombineAtOnce = 4;   // segments whose loads are in flight together
+constexpr int kCombineAtOnce = 4;   // segments whose loads are in flight at the same time
 
 // Loads 16 bytes without cache hints, because another kernel has just written them.
 __device__ __forceinline__ uint4 load_part(const u8* p) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_halves(float* o, u32 pair, float weight) {
     o[1] = fmaf(b, weight, o[1]);
 }
 
-// A lane's share of one eighth of a partial result: 8 columns in fp32 or in half precision.
+// A lane's values of one eighth of a partial result: 8 columns of a head, in fp32 or in half precision.
 template <class Type>
 struct Eighth {
     static constexpr int kChunks = Parts<Type>::kChunks;
@@ -62,7 +62,7 @@ struct Eighth {
     }
 };
 
-// Type is that of the rows.
+// Combines the partial results of all segments of a row. Type is the type of the selected rows.
 template <class Type>
 __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     ptx::wait_for_previous_kernel();
@@ -79,7 +79,7 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
     const float4* stats = reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments *
         args.heads + (mine ? head : 0);
-    float largest = kLowest, highest = kLowest;  // of the numbers exponents are relative to, of the scores
+    float largest = kLowest, highest = kLowest;  // maximum over segments of the exponents' base, and of the scores
     for (i32 s = 0; s < live; ++s) {
         const float4 v = stats[static_cast<i64>(s) * args.heads];
         largest = fmaxf(largest, v.x);

@@ -9,20 +9,22 @@
 
 namespace sparrow_sparse {
 
-constexpr int kHeads = 64;             // heads of a unit: rows of the tensor-core tile
-constexpr int kKeys = 64;              // keys of a block
-constexpr int kTileColumns = 64;       // columns of a tile
-constexpr int kTileBytes = 64 * 128;   // both of queries and of keys
+constexpr int kHeads = 64;             // heads per unit: rows of the tensor-core tile
+constexpr int kKeys = 64;              // keys per block
+constexpr int kTileColumns = 64;       // columns per tile
+constexpr int kTileBytes = 64 * 128;   // bytes of a tile of queries or keys, [64][64] of 16 bits
 constexpr int kValues = 512;           // columns of V
 constexpr int kHalfTiles = 4;          // tiles of V that one math warpgroup owns
 constexpr int kHalfColumns = kHalfTiles * kTileColumns;
 
-// Parts of a block that are filled and freed separately: the tiles of the score group's columns, and the other tiles.
+// Parts of a block that are filled and freed separately: part 0 has the four tiles of the score group's output columns,
+// part 1 the other tiles.
 constexpr int kParts = 2;
-constexpr int kPartTiles[kParts] = {0, kHalfTiles};  // first tile of each
+constexpr int kPartTiles[kParts] = {0, kHalfTiles};  // first tile of each part
 
-// Rows attend to every key of a sequence instead of selected keys (sm90/latent). The lists are page tables, and a
-// page has the 64 keys of a block. The second stream has no keys; its lengths hold the table number of each row.
+// With SPARROW_EVERY_KEY (sm90/latent), rows attend to every key of a sequence instead of selected keys. indices are
+// then page tables, and a page has the 64 keys of one block. The second stream has no keys; its lens hold the
+// page-table number of each row.
 #ifdef SPARROW_EVERY_KEY
 constexpr bool kEvery = true;
 #else
@@ -32,9 +34,9 @@ constexpr bool kEvery = false;
 // The lower bound of the running maximum. It is finite, so that a block without a valid key gives no NaN.
 constexpr float kLowest = -1e30f;
 
-// Warpgroup 0 computes scores, softmax and output columns 0-255; warpgroup 1 computes output columns 256-511;
-// warpgroup 2 fetches rows. A fourth warpgroup would leave each thread fewer than the 158 registers that the compiler
-// needs for a product of 256 columns.
+// Warpgroup 0 computes scores, softmax and output columns 0-255; warpgroup 1 computes output columns 256-511; warpgroup
+// 2 fetches rows. With a fourth warpgroup, a thread would have 128 registers at launch, but the compiler needs 158 for
+// a product with an accumulator of [64, 256].
 constexpr int kFetchers = 128;
 constexpr int kThreads = 256 + kFetchers;
 
@@ -42,7 +44,7 @@ constexpr int kThreads = 256 + kFetchers;
 // fewer registers than this is an illegal instruction.
 constexpr int kLaunchRegisters = 168;
 
-// Registers per thread of each warpgroup.
+// Registers per thread of the score, value and fetching warpgroups.
 template <int ScoreRegs, int ValueRegs, int FetchRegs>
 struct Registers {
     static constexpr int Score = ScoreRegs, Value = ValueRegs, Fetch = FetchRegs;

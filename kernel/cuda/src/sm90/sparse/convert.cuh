@@ -1,20 +1,20 @@
-// Fetching warpgroups, part two: rows that are stored as e4m3 codes and converted to half precision when they are
-// written to shared memory.
+// Fetching warpgroups, part two: loads rows that are stored as e4m3 codes and converts them to half precision in shared
+// memory.
 //
 // Half precision represents every code exactly, and every code times a power of two from 2^-15 to 2^7. Stored values
 // must be below 57344, which always holds for a normalised latent. The conversion takes two instructions for two
 // values; bf16 has no direct conversion and would take six.
 //
-// Four lanes share a row: lane q of the four takes 16 of the 64 codes of every tile, so a thread needs one slot and
-// one address per row. Rows are loaded one block ahead. No fence follows the stores, because it would wait for the
-// loads in flight; the math warpgroups have the fence.
+// Four lanes share a row: lane q of the four takes 16 of the 64 codes of every tile, so a thread needs one slot and one
+// address per row. Rows are loaded one block ahead. No proxy fence follows the stores here, because the fence would
+// also wait for the loads in flight; the math warpgroups execute it before their products.
 #pragma once
 
 #include "sm90/sparse/fetch.cuh"
 
 namespace sparrow_sparse {
 
-// Converts two codes, the lower 16 bits of codes, to half precision.
+// Converts the two e4m3 codes in the lower 16 bits of codes to two halves.
 __device__ __forceinline__ u32 widen(u32 codes) {
     u32 halves;
     asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; cvt.rn.f16x2.e4m3x2 %0, lo; }" : "=r"(halves) : "r"(codes));
@@ -27,7 +27,7 @@ __device__ __forceinline__ u32 times(u32 halves, u32 scale) {
     return r;
 }
 
-// Returns a scale twice, in half precision.
+// Returns a scale in both halves of a word, in half precision.
 __device__ __forceinline__ u32 half_scale(float scale) {
     u32 r;
     asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(r) : "f"(scale));
@@ -49,7 +49,7 @@ __device__ __forceinline__ uint4 load_16(const u8* p) {
     return v;
 }
 
-// Returns zeros in a way that the compiler does not write them before the branch that needs them.
+// Returns zeros that the compiler cannot move before the branch that needs them.
 __device__ __forceinline__ uint4 zeros() {
     uint4 v;
     asm volatile("mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
@@ -57,7 +57,8 @@ __device__ __forceinline__ uint4 zeros() {
     return v;
 }
 
-// Stores sixteen codes of key r, quarter q of a tile, times a scale, to their two chunks.
+// Multiplies sixteen codes of row r, quarter q of a tile, by a scale and stores them to the two 16-byte chunks of that
+// quarter.
 __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes, u32 scale) {
     store_16(tile + tile_byte(r, 2 * q), times(widen(codes.x), scale), times(widen(codes.x >> 16), scale),
         times(widen(codes.y), scale),
@@ -67,7 +68,7 @@ __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes,
              times(widen(codes.w >> 16), scale));
 }
 
-// The same without a scale.
+// Stores sixteen codes of row r, quarter q of a tile, without a scale, to the two 16-byte chunks of that quarter.
 __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes) {
     store_16(tile + tile_byte(r, 2 * q), widen(codes.x), widen(codes.x >> 16), widen(codes.y), widen(codes.y >> 16));
     store_16(tile + tile_byte(r, 2 * q + 1), widen(codes.z), widen(codes.z >> 16), widen(codes.w),
@@ -145,8 +146,8 @@ struct EntryFormat {
     static constexpr bool kApart = true;
     static constexpr bool kMixed = false;
     static constexpr i64 kRowBytes = 576;
-    u32 low, high;  // scale bytes of tiles 0-3 and 4-6
-    u32 waiting;    // high of the block whose left half is on its way
+    u32 low, high;  // scale bytes of tiles 0-3 and of tiles 4-6
+    u32 waiting;    // scale bytes of tiles 4-6 of the block whose left half (tiles 0-3) is being loaded
     uint4 rope[2];
 
     __device__ __forceinline__ void load_left(const u8*, const u8* scales) {
@@ -175,15 +176,14 @@ struct EntryFormat {
     }
 };
 
-// Rows of one e4m3 format. Thread t of Fetchers has key t / 4 and, if there are fewer than four threads per key,
-// every kStep-th key after it.
+// Rows of one e4m3 format. Of Fetchers threads, thread t has row t / 4 of a block and every kStep-th row after it.
 template <class Format, int Fetchers = kFetchers>
 struct ConvertedRows {
     using Type = ptx::F16;
     static constexpr int Tiles = Format::kTiles;
     static constexpr int kBf16Tiles = Format::kBf16Tiles;
     static constexpr int kFetchers = Fetchers;
-    static constexpr int kStep = kFetchers / 4;  // keys served side by side
+    static constexpr int kStep = kFetchers / 4;  // rows that the threads convert at the same time
     static constexpr int kRows = kKeys / kStep;
 
     using Blocks = Ahead<Tiles, Format::kRowBytes, Format::kTwoStreams>;
@@ -208,14 +208,14 @@ struct ConvertedRows {
         }
     }
 
-    // Returns zero, but only after the last loads of a half have arrived.
+    // Returns zero, but only after the last loads of the left or right half of the rows have arrived.
     template <bool Left>
     __device__ __forceinline__ u32 arrived(const SparseAttendArgs& args) const {
         return codes[kRows - 1][Left ? kHalfTiles - 1 : Format::kCodeTiles - 1].w & static_cast<u32>(args.rows >> 31);
     }
 
-    // Loads half of row k of a coming block: tiles 0-3, or the other tiles and the rotary part. `after` is zero; it
-    // makes the loads wait for another value.
+    // Loads half of row k of a block: tiles 0-3 (Left), or the other tiles and the rotary part. `after` is zero; it
+    // makes the loads depend on the value that the caller computed it from.
     template <bool Left, class Coming>
     __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Coming& c, int k, u32 t,
         u32 after = 0) {
@@ -225,7 +225,7 @@ struct ConvertedRows {
             const SelectionView& s = c.stream(args);
             const u8* page = page_of(s, slot);
             const u8* row = page + (slot & s.page_mask) * (Format::kMixed ? s.scales : Format::kRowBytes) + after;
-            asm volatile("" : "+l"(row));  // one address, to which small numbers are added
+            asm volatile("" : "+l"(row));  // one address register, so that the loads use immediate offsets
             if constexpr (Format::kMixed) {
                 rest[k].template load<Left>(row, t % 4, s.scales == Format::kSecondBytes, codes[k]);
             } else {
@@ -260,7 +260,7 @@ struct ConvertedRows {
         }
     }
 
-    // Converts half of row k, which has arrived, and if `rotary` is set also its rotary part.
+    // Converts half of row k, whose loads have arrived, and stores it. If `rotary` is set, also stores the rotary part.
     template <bool Left>
     __device__ __forceinline__ void store_row(u32 base, int k, u32 t, bool rotary = true) const {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
@@ -273,7 +273,7 @@ struct ConvertedRows {
         }
     }
 
-    // Converts half of the rows. Unless kApart is set, the same half of the next block is loaded, row by row.
+    // Converts half of the rows of a block. Unless kApart is set, also loads this half of the next block, row by row.
     template <bool Left>
     __device__ __forceinline__ void turn(const SparseAttendArgs& args, const Block& c, u32 base, u32 t) {
 #pragma unroll
@@ -284,18 +284,18 @@ struct ConvertedRows {
 #pragma unroll
                 for (int i = Left ? 0 : kHalfTiles; i < (Left ? kHalfTiles : Format::kCodeTiles); ++i) {
                     uint4& w = codes[k + 1][i];
-                    // The empty assembly prevents an earlier conversion, because there are not enough registers for
-                    // both.
+                    // The empty assembly keeps the compiler from converting earlier, because there are not enough
+                    // registers for both the codes and the converted values.
                     asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
                 }
             }
         }
     }
 
-    // Converts the right half of the rows, each as soon as its quarter of the keys is free. The memory of the rotary
-    // tile held the weights, which all quarters need.
+    // Converts the right half of the rows, each as soon as its quarter of the previous keys is free. The rotary tile
+    // held the weights, which the products of all four quarters read, so it is free last.
     __device__ __forceinline__ void store_quarters(Storage<Tiles>& shared, u32 base, u32 b, u32 parity, u32 t) const {
-        const u32 quarter = t / 64;  // of the thread's first row; the second is two quarters on
+        const u32 quarter = t / 64;  // quarter of the thread's first row; the second row is two quarters later
         ptx::barrier_wait(ptx::shared_address(&shared.quarter_empty[b][quarter]), parity);
         store_row<false>(base, 0, t, false);
         ptx::barrier_wait(ptx::shared_address(quarter == 0 ? &shared.quarter_empty[b][2] : &shared.k_empty[b][1]),
@@ -314,12 +314,13 @@ struct ConvertedRows {
     // free.
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
         constexpr bool kApart = Format::kApart;
-        u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
+        u32 done = 0, queries = 0;  // key blocks, and queries of 64 heads, that this thread has processed
         ConvertedRows rows;
         Blocks ahead(args);
         Block now = ahead.next(args, t);
         now.settle(args);
-        if constexpr (kEvery) {  // tables are older than the kernel before, the last row of a sequence may not be
+        // page tables were written before the previous kernel, but the last row of a sequence may be its output
+        if constexpr (kEvery) {
             ptx::wait_for_previous_kernel();
         }
         rows.template ask<true>(args, now, t);
@@ -338,7 +339,7 @@ struct ConvertedRows {
             const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
             if constexpr (kApart) {
                 rows.template ask<false>(args, now, t, rows.template arrived<true>(args));
-                third = ahead.next(args, t);  // the list comes with the rows
+                third = ahead.next(args, t);  // the list entries of the block after next arrive with these rows
             }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
             if (t % 32 == 0) {
@@ -350,8 +351,8 @@ struct ConvertedRows {
             if constexpr (!kApart) {
                 rows.template ask_row<true>(args, next, kRows - 1, t);
             }
-            const bool others = now.fresh() && queries++ > 0;  // the first are taken by other threads
-            if (others) {  // their place may be free later than the keys'
+            const bool others = now.fresh() && queries++ > 0;  // Queries::take loads the first queries
+            if (others) {  // the memory of queries may become free later than the memory of keys
                 const Unit u = unit_at(args, Share(args), now.unit());
                 ptx::barrier_wait(ptx::shared_address(&shared.q_empty), queries & 1);
                 Queries<ConvertedRows>::ask(args, shared, u.row, u.head, t);
@@ -373,8 +374,8 @@ struct ConvertedRows {
             now = next;
             next = third;
             if constexpr (!kApart) {
-                // The result is loaded directly into its final registers. A move would wait for loads that are in
-                // flight.
+                // The result is loaded directly into the registers that keep it, because a move would wait for the
+                // loads in flight.
                 third = ahead.next(args, t);
                 rows.template ask_row<false>(args, now, kRows - 1, t);
             }

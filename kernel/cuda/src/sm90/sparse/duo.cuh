@@ -1,19 +1,19 @@
-// Sparse attention for few rows: two thread blocks, a cluster, share one unit of work, so that it takes half as long.
+// Sparse attention for few rows: a cluster of two thread blocks shares one unit of work, to shorten its time.
 //
-// Each thread block has half of the output columns. Blocks of keys alternate between them. The owner of a block of
-// keys fetches it completely, computes its scores and weights, and sends the weights to the other thread block. For
-// the blocks that the other owns, it fetches only the columns that it multiplies. Every output element is the same
-// chain of products as in one thread block, and exponents and sums pass from block to block in order. Therefore the
-// bits are the same as those of kernel.cuh.
+// Each thread block has half of the output columns. Key blocks alternate between the two thread blocks. The owner of a
+// key block fetches all of its columns, computes the scores and weights, and sends the weights to the other thread
+// block. Of a key block that the other thread block owns, a thread block fetches only the columns that it multiplies.
+// Each output element is summed in the order of kernel.cuh, and exponents and sums pass from key block to key block in
+// order. Therefore outputs are bitwise equal to those of kernel.cuh.
 //
 // In:    as in kernel.cuh, rows of one stream and nine tiles, cut into segments.
 // Out:   partial results of segments for combine.cuh.
-// Block: a cluster of two per unit. One warpgroup computes scores and weights of its own blocks, one the products of
-//        all blocks, and two fetch rows. With this many threads there are too few registers at launch for products of
-//        256 columns, so they are done in halves.
-// Bytes: every selected row is read once per 64 heads, and half of it a second time.
-// H200:  128 heads, top-k 2048: one row takes 21.3 us including its combine, against 27.4 us with one thread block
-//        per unit.
+// Block: a cluster of two per unit. One warpgroup computes scores and weights of the key blocks that its thread block
+//        owns, one computes the products of all key blocks, and two fetch rows. With 512 threads there are 128
+//        registers per thread at launch, too few for a product of 256 columns, so it is done as two of 128.
+// Bytes: every selected row is read once per 64 heads, and half of its bytes a second time.
+// H200:  128 heads, top-k 2048: one row takes 21.3 us including its combine, compared with 27.4 us with one thread
+//        block per unit.
 #pragma once
 
 #include "sm90/sparse/duo_fetch.cuh"
@@ -22,8 +22,8 @@
 
 namespace sparrow_sparse {
 
-// Prefetches into L2 the data that is needed for any length of the row: its list, from block `from` to `to`, and its
-// queries.
+// Prefetches into L2 the list entries of a row for key blocks [from, to), and its queries. These addresses are known
+// before the length of the row is read.
 template <int Tiles, int Fetchers>
 __device__ __forceinline__ void ask_first(const SparseAttendArgs& args, i32 row, i32 head, i32 from, i32 to, u32 t) {
     constexpr i32 kLine = 128, kQueryBytes = Tiles * 128;
@@ -48,7 +48,7 @@ __device__ void attend_duo(const SparseAttendArgs& args) {
     }
     __syncthreads();
     ptx::cluster_arrive();
-    ptx::cluster_wait();  // the other's barriers are there
+    ptx::cluster_wait();  // the barriers of the other thread block are initialised
     ptx::wait_for_previous_kernel();
     DuoUnit unit(args);
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
@@ -57,7 +57,7 @@ __device__ void attend_duo(const SparseAttendArgs& args) {
             unit.block + args.segment_blocks, threadIdx.x - 256);
     }
     unit.measure(args);
-    if (unit.blocks == 0) {  // the combine looks only at segments that have keys
+    if (unit.blocks == 0) {  // the combine kernel reads only segments that have keys
     } else if (group == 0) {
         ptx::registers_shrink<kDuoScoreRegisters>();
         DuoScores<Rows>(args, shared, unit).run();
@@ -71,7 +71,7 @@ __device__ void attend_duo(const SparseAttendArgs& args) {
     }
     __syncwarp();
     ptx::cluster_arrive();
-    ptx::cluster_wait();  // nobody goes while the other may still store into its memory
+    ptx::cluster_wait();  // a thread block may not exit while the other one still stores into its shared memory
 }
 
 }  // namespace sparrow_sparse

@@ -1,4 +1,4 @@
-// Two thread blocks per unit: the fetching warps. There are eight, with one row per thread, so that a whole block of
+// Two thread blocks per unit: the eight fetching warps. A thread has a quarter of one row, so that a whole block of
 // keys is in flight while the previous one is converted.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace sparrow_sparse {
 
-// The fetching warps. Thread block 0 needs the left halves of all blocks, thread block 1 the right halves; each also
-// needs the other halves of its own blocks.
+// The fetching warps. Thread block 0 needs the left halves (tiles 0-3) of all key blocks, thread block 1 the right
+// halves; each also needs the other halves of the key blocks that it owns.
 template <class Rows>
 struct DuoFetch {
     using Block = Coming<false, true>;
@@ -17,7 +17,7 @@ struct DuoFetch {
     const DuoUnit& unit;
     u32 t;
 
-    // Returns block n; its list entry is being loaded.
+    // Returns key block n of the unit; the load of its list entry is still in flight.
     __device__ __forceinline__ Block block(i32 n) const {
         Block c;
         const SelectionView& s = args.streams[0];
@@ -31,7 +31,7 @@ struct DuoFetch {
     __device__ __forceinline__ bool left(i32 n) const { return unit.own(n) || unit.rank == 0; }
     __device__ __forceinline__ bool right(i32 n) const { return unit.own(n) || unit.rank == 1; }
 
-    // Loads the needed halves of block n.
+    // Loads the halves of key block n that this thread block needs.
     __device__ __forceinline__ void ask(Rows& rows, const Block& c, i32 n, u32 after) const {
         if (left(n)) {
             rows.template ask<true>(args, c, t, after);
@@ -41,12 +41,12 @@ struct DuoFetch {
         }
     }
 
-    // Converts block n, which is in `have` or being loaded into it, and loads the next block into `get`.
+    // Converts key block n, whose codes are in `have` or in flight, and loads key block n + 1 into `get`.
     __device__ __forceinline__ void step(Rows& have, Rows& get, i32 n, Block& now, Block& next) {
-        asm volatile("" : "+r"(t));  // addresses are worked out again for every block
+        // addresses are computed again for every block, because there are no registers to keep them
+        asm volatile("" : "+r"(t));
         const bool own = unit.own(n);
-        // The number of earlier blocks that are own, or owned by the other thread block, and the buffer of the
-        // latter.
+        // i: number of earlier key blocks with the owner of key block n. j: buffer of v for a block of the other owner.
         const u32 i = static_cast<u32>(n) >> 1, j = i & 1;
         const u32 own_parity = (i & 1) ^ 1, other_parity = (i >> 1 & 1) ^ 1;
         const u32 k = ptx::shared_address(shared.k), v = ptx::shared_address(shared.v[j]);

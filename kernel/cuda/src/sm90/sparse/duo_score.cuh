@@ -1,4 +1,4 @@
-// Two thread blocks per unit: scores and weights.
+// Two thread blocks per unit: the score group, which computes scores and weights.
 #pragma once
 
 #include "sm90/sparse/duo_storage.cuh"
@@ -6,7 +6,7 @@
 
 namespace sparrow_sparse {
 
-// The score group: scores and weights of the own blocks.
+// The score group: scores and weights of the key blocks that this thread block owns.
 template <class Rows>
 struct DuoScores : Softmax<typename Rows::Type> {
     using Type = typename Rows::Type;
@@ -21,16 +21,16 @@ struct DuoScores : Softmax<typename Rows::Type> {
     __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p),
         unit.rank ^ 1); }
 
-    // Sends two numbers of this lane's heads to the other thread block.
+    // Sends f32 values a and b, of heads row and row + 8, to array `place` [64] of the other thread block.
     __device__ __forceinline__ void send_heads(float* place, u64& barrier, float a, float b) const {
-        __syncwarp();  // the other may answer at once, and the answer takes the place of what lanes here have read
+        __syncwarp();  // a fast reply of the other thread block overwrites the values that lanes of this warp read
         if (at.lane % 4 == 0) {
             ptx::peer_send(other(place + at.row), __float_as_uint(a), other(&barrier));
             ptx::peer_send(other(place + at.row + 8), __float_as_uint(b), other(&barrier));
         }
     }
 
-    // Adds the sums of the other thread block's block n.
+    // Adds the sums of key block n, which the other thread block owns.
     __device__ __forceinline__ void add_other(i32 n) {
         ptx::barrier_wait(ptx::shared_address(&shared.other_full), n >> 1 & 1);
         const LaneSums v = *const_cast<const LaneSums*>(&shared.sums[threadIdx.x % 128]);
@@ -39,10 +39,12 @@ struct DuoScores : Softmax<typename Rows::Type> {
         arrive_at_other(shared.sums_free, unit.rank);
     }
 
-    // Publishes the weights, sums and factors of an own block to the value groups of both thread blocks.
+    // Publishes the weights, sums and factors of a key block of this thread block to the value groups of both thread
+    // blocks.
     __device__ __forceinline__ void publish(const u32 (&p)[4][4], const LaneSums& sums, u32 parity) {
         const u32 t = threadIdx.x % 128;
-        ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
+        // the weights overwrite the rotary tile of the keys, which the scores of other warps may still read
+        ptx::group_sync<1, 128>();
         const u32 row = at.warp * 16 + at.lane % 16, base = shared.own_weights();
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
@@ -87,7 +89,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
             if (unit.rank == 1) {
                 arrive(shared.left_free);
             }
-            if (n > 0) {  // the other has had the block before
+            if (n > 0) {  // the other thread block had the previous key block
                 ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(n) - 1) >> 1 & 1);
                 m0 = read(shared.base[at.row]);
                 m1 = read(shared.base[at.row + 8]);

@@ -6,8 +6,8 @@
 
 namespace sparrow_sparse {
 
-// For each lane of the score group: its partial sums of a block, and the factors by which the block rescales the
-// output.
+// For each lane of the score group and its two heads: partial sums of the weights of a key block (t0, t1), and the
+// factors by which the key block rescales the output (f0, f1).
 struct LaneSums {
     float t0, t1, f0, f1;
 };
@@ -17,18 +17,19 @@ struct LaneSums {
 struct DuoStorage {
     static constexpr int kTiles = 9;
     u8 q[kTiles * kTileBytes];
-    u8 k[kTiles * kTileBytes];             // an own block
-    u8 v[2][kHalfTiles * kTileBytes];      // own columns of the other's blocks
-    u8 weights[kTileBytes];                // of one of the other's blocks
-    LaneSums sums[128];                    // of the same
-    LaneSums own_sums[128];                // of an own block
-    // Received from the other thread block: the base of its block's exponents, and its largest scores.
+    u8 k[kTiles * kTileBytes];             // keys of a block that this thread block owns
+    u8 v[2][kHalfTiles * kTileBytes];      // this thread block's value columns of blocks that the other one owns
+    u8 weights[kTileBytes];                // [64][64] of 16 bits: weights of a block that the other thread block owns
+    LaneSums sums[128];                    // sums of a block that the other thread block owns
+    LaneSums own_sums[128];                // sums of a block that this thread block owns
+    // [heads] received from the other thread block: the base of its exponents, and its largest scores.
     float base[kHeads], largest[kHeads];
     float final[kHeads];
-    u64 valid;  // of an own block
-    // Barriers for filled and free buffers: queries; both halves of an own block; own columns; weights and sums, own
-    // and of the other. own_free also frees the right half, where the own weights are. sums_free means that the
-    // other's score group has read its sums, which it does one block later.
+    u64 valid;  // bit t: key t of the own block is valid
+    // Barriers for filled (full) and freed buffers. q_full: queries. k_full, left_free: halves of k. v_full, v_free:
+    // buffers of v. own_full, own_free: weights and own_sums of an own block; own_free also frees the right half of k,
+    // whose rotary tile holds the weights. other_full: weights and sums from the other thread block. sums_free: the
+    // score group of the other thread block has read its sums, one key block later.
     u64 q_full, k_full[2], left_free, v_full[2], v_free[2];
     u64 own_full, own_free, sums_free, other_full;
     u64 base_full, largest_full, final_full;
@@ -36,10 +37,10 @@ struct DuoStorage {
     __device__ __forceinline__ u32 own_weights() { return ptx::shared_address(k) + 8 * kTileBytes; }
 };
 
-// The unit of a cluster, and the rank of this thread block.
+// The unit of a cluster, as seen from one of its two thread blocks.
 struct DuoUnit {
     i32 row, head, segment, block, blocks, keys;
-    i32 list;  // of the row, among the lists
+    i32 list;  // row of the indices
     u32 rank;
 
     __device__ __forceinline__ DuoUnit(const SparseAttendArgs& args) {
@@ -52,7 +53,7 @@ struct DuoUnit {
         keys = 0;
         blocks = 0;
     }
-    // Must be called after the previous kernel has finished.
+    // Reads the length of the row. Must be called after the previous kernel has finished.
     __device__ __forceinline__ void measure(const SparseAttendArgs& args) {
         const SelectionView& s = args.streams[0];
         keys = clipped(s, s.lens[row * s.len_stride]);
@@ -67,8 +68,8 @@ struct DuoUnit {
     __device__ __forceinline__ i32 column() const { return static_cast<i32>(rank) * kHalfColumns; }
 };
 
-// The number of fetching threads, of all threads of a block, and the registers per thread of each warpgroup. Their
-// sum may not exceed the registers at launch.
+// Fetching threads, threads of a block, and registers per thread of each warpgroup. The registers of all four
+// warpgroups may not exceed the registers at launch.
 constexpr int kDuoFetchers = 256, kDuoThreads = 256 + kDuoFetchers;
 constexpr int kDuoScoreRegisters = 96, kDuoValueRegisters = 168, kDuoFetchRegisters = 120;
 static_assert(kDuoScoreRegisters + kDuoValueRegisters + 2 * kDuoFetchRegisters <= 4 * 128,
@@ -88,20 +89,20 @@ __device__ __forceinline__ void duo_init(DuoStorage& shared) {
         init(shared.v_free[i], kWarps);
     }
     init(shared.own_full, kGroup);
-    init(shared.own_free, 2 * kWarps);  // both value groups
+    init(shared.own_free, 2 * kWarps);  // arrivals of the warps of the value groups of both thread blocks
     init(shared.sums_free, kWarps);
     init(shared.other_full, 1);
     init(shared.base_full, 1);
     init(shared.largest_full, 1);
     init(shared.final_full, kGroup);
-    // The bytes that the other thread block sends first.
+    // Expected bytes of the first transfers from the other thread block.
     ptx::barrier_expect(ptx::shared_address(&shared.other_full), kWeightBytes);
     ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
     ptx::barrier_expect(ptx::shared_address(&shared.largest_full), kBaseBytes);
     ptx::barrier_init_fence();
 }
 
-// One arrival per warp at the same barrier of the other thread block, after the reads of all its lanes.
+// Arrives once per warp at `barrier` of the other thread block, after the reads of all lanes of the warp.
 __device__ __forceinline__ void arrive_at_other(u64& barrier, u32 rank) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {

@@ -6,7 +6,7 @@
 
 namespace sparrow_sparse {
 
-// The value group: this thread block's columns of all blocks of keys.
+// The value group: products of the weights of all key blocks and this thread block's 256 value columns.
 template <class Rows>
 struct DuoValues {
     using Type = typename Rows::Type;
@@ -18,7 +18,7 @@ struct DuoValues {
     __device__ __forceinline__ DuoValues(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : args(a),
         shared(s), unit(u) {}
 
-    // Prefetches the rows of own blocks into L2.
+    // Prefetches the rows of the key blocks that this thread block owns into L2.
     __device__ __forceinline__ void scout() const {
         constexpr u32 kLine = 128;
         const SelectionView& s = args.streams[0];

@@ -40,7 +40,7 @@ struct Queries {
         }
     }
 
-    // Converts eight bf16 values. Values out of the range of half precision become its largest finite value.
+    // Converts eight bf16 values to Type. Values outside the range of half precision become its largest finite value.
     static __device__ __forceinline__ void to_type(u32 (&w)[4]) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
@@ -90,7 +90,8 @@ struct Queries {
         if (share.first >= share.end) {
             return;
         }
-        // A guess: most first units have keys.
+        // Assumes that the first unit has keys, which is true of most, so that queries are loaded before the lengths
+        // are known.
         const i32 head = head_of(args, share.first), bytes = min(args.heads - head, kHeads) * Tiles * 128;
         const u8* guess = reinterpret_cast<const u8*>(args.q + row_of(args, share.first) * args.q_stride) +
             static_cast<i64>(head) * (Tiles * 128);
@@ -133,7 +134,8 @@ struct Queries {
         }
         ptx::fence_async_proxy();
         ptx::group_sync<3, kTakers>();
-        if (t < Rows::kFetchers) {  // q_full expects the fetchers, who bring the queries of later units
+        // q_full counts arrivals of the fetching threads, which load the queries of later units
+        if (t < Rows::kFetchers) {
             ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
         }
     }

@@ -15,8 +15,9 @@
 
 namespace sparrow_sparse {
 
-// Registers per thread of each group. The compiler needs 24 registers in addition to the accumulators and operands of
-// products: 128 accumulators need 154 registers, and so do queries and scores.
+// Registers per thread of each group. The accumulators and A operands of the products take 128: the value groups hold
+// accumulators [64, 256] (128 registers), the score group holds queries (96) and scores (32). The compiler needs some
+// 26 more: 154 in total.
 constexpr int kHeldMathRegisters = 160, kHeldFetchRegisters = 32;
 static_assert(3 * kHeldMathRegisters + kHeldFetchRegisters <= 4 * kHeldLaunchRegisters,
     "more registers than the launch got: a group would wait for them for ever");
@@ -30,7 +31,7 @@ __device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
     }
     __syncthreads();
     if constexpr (kEvery) {
-        list_units(args, head_groups(args));  // lengths are older than the kernel before
+        list_units(args, head_groups(args));  // lengths were written before the previous kernel
     }
     ptx::wait_for_previous_kernel();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);

@@ -1,8 +1,8 @@
 // The fetching group of the kernel that holds queries in registers: rows of bf16 values, and queries.
 //
-// Eight lanes copy 128 bytes of a row at a time, chunk by chunk to their swizzled positions, so that reads are whole
-// cache lines and writes have no bank conflicts. Invalid rows are filled with zeros and never read, so their contents
-// cannot affect the result, not even as 0 * NaN. The copy engine loads the queries.
+// Eight lanes copy 128 bytes of a row at a time, each lane one 16-byte chunk to its swizzled position, so that reads
+// are whole cache lines and writes have no bank conflicts. Invalid rows are not read; their keys are filled with zeros,
+// so that a NaN in the pool cannot reach the result as 0 * NaN. The copy engine (TMA) loads the queries.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -37,23 +37,24 @@ template <int Tiles>
 struct HeldFetchGroup {
     using Shape = HeldShape<Tiles>;
     static constexpr i64 kRowBytes = Tiles * 128;
-    static constexpr u32 kRows = 4;  // rows of a block that a thread copies chunks of
+    static constexpr u32 kRows = 4;  // rows of a block of which a thread copies chunks
     static constexpr i32 kLine = 128;
     static constexpr u32 kNone = ~0u;
 
     const SparseAttendArgs& args;
     HeldStorage<Tiles>& shared;
     const TensorMap* queries;
-    // The positions of the next quarter and the next entry in their rings. They are updated incrementally, because a
-    // division per quarter takes as long as issuing the copies of half of its rows.
+    // Positions and phases of the next quarter in the ring of quarters, and of the next block in the ring of side
+    // tiles. They are incremented, because a division per quarter takes as long as issuing the copies of half of its
+    // rows.
     u32 quarter = 0, quarter_phase = 1, turn = 0, turn_phase = 1;
-    u32 place;     // of this thread's chunk of its first row in a tile
+    u32 place;     // byte offset in a tile of this thread's chunk of its first row
     bool first_lane;
 
     // The position in the lists: a unit, its remaining blocks, the address of this lane's slot of the next block, and
     // the number of slots of the row from there on.
     u32 unit;
-    i32 length;  // of the row of the unit behind it, read ahead
+    i32 length;  // keys of the row of the next unit, read ahead
     i32 left = 0;
     ListPlace<kEvery> list;
     i32 keys;
@@ -63,7 +64,7 @@ struct HeldFetchGroup {
     i32 slot = -1;
     bool fresh = false;
 
-    u32 source[kRows];  // of the block's rows: 16 bytes times this from the start of the pool; kNone: nothing to read
+    u32 source[kRows];  // address of each row, in units of 16 bytes from the start of the pool; kNone: row is not read
 
     __device__ __forceinline__ HeldFetchGroup(const SparseAttendArgs& a, HeldStorage<Tiles>& s, const TensorMap* q)
         : args(a), shared(s), queries(q) {
@@ -100,7 +101,7 @@ struct HeldFetchGroup {
                 return;
             }
             const SelectionView& s = args.streams[0];
-            if constexpr (kEvery) {  // there is no register to read it ahead
+            if constexpr (kEvery) {  // length of the row; not read ahead, because there is no register for it
                 length = held_length(args, unit);
             }
             const HeldUnit u(args, unit, length);
@@ -204,7 +205,7 @@ struct HeldFetchGroup {
             const u32 full = ptx::shared_address(&shared.full[quarter]);
             if (thread() == 0) {
                 const i32 row = row_of(args, unit), head = head_of(args, unit);
-                ptx::fence_async_proxy();  // threads wrote keys and weights there
+                ptx::fence_async_proxy();  // threads wrote keys and weights to this memory
                 ptx::barrier_expect(full, kQuarterBytes + (rotary ? kTileBytes : 0));
                 const u32 to = ptx::shared_address(shared.ring[quarter]);
                 const i32 column = part * kQuarterTiles * kTileColumns;
@@ -232,7 +233,7 @@ struct HeldFetchGroup {
         wait_empty(Part == kQuarters - 1);
         const u32 full = ptx::shared_address(&shared.full[quarter]);
         if (first_lane) {
-            if (Part == 0) {  // nobody reads those of three entries before any more
+            if (Part == 0) {  // the valid bits of the block three entries earlier are no longer read
                 write_mask(shared.valid[turn], warp(), mask);
             }
             ptx::barrier_arrive(full);

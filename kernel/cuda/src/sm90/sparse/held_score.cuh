@@ -1,7 +1,7 @@
 // The score group of the kernel that holds queries in registers: scores and softmax.
 //
-// The scores of 64 keys take half of the time of the tensor cores, and the softmax takes about as long. The value
-// groups multiply a block during the softmax of the next one.
+// The scores of 64 keys take half of the tensor-core time of a block, and the softmax takes about as long as the
+// scores. The value groups multiply a block while this group computes the softmax of the next block.
 #pragma once
 
 #include "ptx/matrix.cuh"
@@ -13,17 +13,18 @@ namespace sparrow_sparse {
 template <int Tiles>
 struct HeldScoreGroup : Softmax<ptx::Bf16> {
     using Shape = HeldShape<Tiles>;
-    static constexpr int kProducts = kQuarterTiles * 4;  // of a quarter, 16 columns each
+    static constexpr int kProducts = kQuarterTiles * 4;  // products per quarter, 16 columns each
 
     using Storage = HeldStorage<Tiles>;
 
     Storage& shared;
-    u32 entry = 0, units = 0;             // of the ring, and units with keys
-    u32 q[kHeldQuarters * kProducts][4];  // A operands of 16 columns each
+    u32 entry = 0, units = 0;  // ring entries (key blocks or queries) and units with keys that were processed
+    // A operands [64 heads][16 columns] of the first three quarters of the queries
+    u32 q[kHeldQuarters * kProducts][4];
 
     __device__ __forceinline__ HeldScoreGroup(const SparseAttendArgs& a, Storage& s) : Softmax(a), shared(s) {}
 
-    // Returns this lane's address in columns 16 * j of a tile, as ldmatrix and stmatrix need it.
+    // Returns this lane's byte offset for ldmatrix and stmatrix in columns 16 * j to 16 * j + 15 of a tile.
     __device__ __forceinline__ u32 fragment(int j) const {
         return tile_byte(at.warp * 16 + at.lane % 16, at.lane / 16) ^ (j * 32);
     }
@@ -37,7 +38,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         }
     }
 
-    // Waits for a quarter of the entry and returns its address.
+    // Waits until a quarter of the current entry is filled, and returns its index in the ring.
     __device__ __forceinline__ u32 wait_full(u32 part) const {
         const typename Storage::Quarter quarter(entry * kQuarters + part);
         ptx::barrier_wait(ptx::shared_address(&shared.full[quarter.at]), quarter.parity);
@@ -48,19 +49,19 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         return ptx::shared_address(shared.side[typename Storage::Side(entry).at]);
     }
 
-    // Waits until the value groups have read the side tile, before it is overwritten.
+    // Waits until the value groups have read the side tile that the current entry is going to overwrite.
     __device__ __forceinline__ void wait_side() const {
         const typename Storage::Side side(entry);
         ptx::barrier_wait(ptx::shared_address(&shared.side_empty[side.at]), side.parity ^ 1);
     }
 
-    // Frees a quarter of the queries, for the reads of this thread.
+    // Arrives at the empty barrier of a quarter of the queries, after the reads of this thread.
     __device__ __forceinline__ void free_quarter(u32 part) {
         ptx::barrier_arrive(
             ptx::shared_address(&shared.empty[typename Storage::Quarter(entry * kQuarters + part).at]));
     }
 
-    // Reads the queries of a unit from the ring.
+    // Loads the queries of a unit: three quarters into registers, the last quarter and the rotary tile into shared.q.
     __device__ __forceinline__ void take_queries() {
 #pragma unroll
         for (int part = 0; part < kHeldQuarters; ++part) {
@@ -72,7 +73,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         }
         const u32 from = ptx::shared_address(shared.ring[wait_full(kHeldQuarters)]);
         const u32 to = ptx::shared_address(shared.q);
-        ptx::group_sync<1, 128>();  // no warp's scores read the queries before any more
+        ptx::group_sync<1, 128>();  // all warps have finished the scores that read the previous queries
 #pragma unroll
         for (u32 part = 0; part < kHeldQuarters; ++part) {
             free_quarter(part);
@@ -93,8 +94,8 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         ++entry;
     }
 
-    // Computes the scores of a block. No fence follows the wait for copies, because copies that complete on the
-    // barrier are visible.
+    // Computes the scores of a block and returns its valid bits. No fence follows the wait for the keys, because copies
+    // that complete on the barrier are visible to the tensor cores.
     __device__ __forceinline__ u64 score(float (&s)[32]) {
         ptx::mma_pin(s);
         const u64 rest = ptx::operand_128b(ptx::shared_address(shared.q));
@@ -142,15 +143,16 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         weigh_step<3>(s, side_tile(), t0, t1);
     }
 
-    // Converts the scores of a block to weights and passes them with the factors to the value groups. first means the
+    // Converts the scores of a block to weights and passes weights and factors to the value groups. first: this is the
     // first block of the unit.
     //
-    // The largest score is computed only if the caller needs it or some head may have exceeded its base. If all
-    // weights relative to the current base sum to less than 2^8, no head has.
+    // The largest score is computed only if args.max is wanted or a head may have exceeded its base. If the weights
+    // relative to the current base sum to less than 255 in each lane, none exceeds 2^8, so no head has.
     __device__ __forceinline__ void weigh(float (&s)[32], u64 valid, bool first) {
         constexpr float kSmall = 255.0f;
         if constexpr (Shape::kRotary) {
-            ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
+            // the weights overwrite the rotary tile of the keys, which the scores of other warps may still read
+            ptx::group_sync<1, 128>();
         } else {
             wait_side();
         }
@@ -170,7 +172,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
             shared.factor[turn][at.row] = f0;
             shared.factor[turn][at.row + 8] = f1;
         }
-        // There is no fence here, because it would wait for the stores; the value groups have the fence.
+        // No proxy fence here, because it would wait for the stores; the value groups execute it after their wait.
         ptx::barrier_arrive(ptx::shared_address(&shared.weighted[entry % kSteps]));
         sum0 = fmaf(sum0, f0, t0);
         sum1 = fmaf(sum1, f1, t1);

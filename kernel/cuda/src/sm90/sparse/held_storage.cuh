@@ -14,22 +14,23 @@ namespace sparrow_sparse {
 constexpr int kHeldThreads = 512;
 constexpr int kHeldLaunchRegisters = 128;
 
-constexpr int kQuarters = 4;  // of an entry
+constexpr int kQuarters = 4;  // quarters per entry
 constexpr int kQuarterTiles = 2;
 constexpr int kQuarterBytes = kQuarterTiles * kTileBytes;
-constexpr int kHeldQuarters = 3;  // of the queries in registers; the rest is in shared memory
-constexpr u32 kTurns = 3;         // entries of which words beside the tiles are kept
-// The number of entries with separate step barriers. The score group may be three entries ahead of a value group,
-// because it frees queries itself, and the ring then holds three more blocks when a value group reaches them.
+constexpr int kHeldQuarters = 3;  // quarters of the queries in registers; the last quarter is in shared memory
+constexpr u32 kTurns = 3;         // entries for which factor and valid are kept
+// Entries with separate weighted and scored barriers. The score group may be three entries ahead of a value group,
+// because it frees the quarters of queries itself, and the ring then holds three more blocks.
 constexpr u32 kSteps = 4;
 
-// The buffers that fit depend on the tiles of a row. With nine tiles: the rotary tiles of three entries; each also
-// takes the weights of its block once the scores are complete. With eight tiles: the weights of two blocks.
+// Buffers in addition to the ring. With nine tiles, the side tiles hold the rotary tiles of three entries; the weights
+// of a block overwrite its rotary tile once the scores are complete. With eight tiles, they hold the weights of two
+// blocks.
 template <int Tiles>
 struct HeldShape {
     static constexpr bool kRotary = Tiles > kQuarters * kQuarterTiles;
-    static constexpr u32 kRing = kRotary ? 11 : 12;  // quarters
-    static constexpr u32 kSides = kRotary ? 3 : 2;   // tiles beside the ring
+    static constexpr u32 kRing = kRotary ? 11 : 12;  // quarters in the ring
+    static constexpr u32 kSides = kRotary ? 3 : 2;   // side tiles, in addition to the ring
     static constexpr int kQueryTiles = Tiles - kHeldQuarters * kQuarterTiles;
 };
 
@@ -61,19 +62,19 @@ struct HeldStorage {
     u8 ring[Shape::kRing][kQuarterBytes];
     u8 side[Shape::kSides][kTileBytes];
     u8 q[Shape::kQueryTiles][kTileBytes];
-    float factor[kTurns][kHeads];  // what a block multiplies the output so far by
+    float factor[kTurns][kHeads];  // [entries][heads] factor by which a block rescales the output
     // For each head of a unit: the base of the exponents, the sum, and the largest score; base and largest are in
     // base 2.
     float base[kHeads], sum[kHeads], largest[kHeads];
-    u64 valid[kTurns];             // bit t: key t of the block counts
+    u64 valid[kTurns];             // bit t: key t of the block is valid
     u64 full[Shape::kRing], empty[Shape::kRing];
     u64 side_empty[Shape::kSides];
     u64 weighted[kSteps], scored[kSteps];
     u64 final_full, final_empty;
 };
 
-// One thread calls this before the barrier of the block. A full quarter has one arrival per fetching thread for its
-// copies, and one per warp for its direct writes.
+// Initialises the barriers; one thread calls it before __syncthreads. A full quarter has one arrival per fetching
+// thread for its copies, and one per warp for its direct writes.
 template <int Tiles>
 __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     constexpr u32 kWarps = 4, kGroup = 128;
@@ -93,7 +94,7 @@ __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     ptx::barrier_init_fence();
 }
 
-// Arrives for all lanes of a warp at once, after the work of all of them.
+// Arrives at a barrier with the count of a whole warp, after the reads of all its lanes.
 __device__ __forceinline__ void arrive_lanes(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -104,10 +105,10 @@ __device__ __forceinline__ void arrive_lanes(u64& barrier) {
 // A unit of work over one stream, with the division of rows into units of storage.cuh. Every group iterates over the
 // units itself and keeps only the number of the unit while it runs, to save registers.
 struct HeldUnit {
-    i32 first, blocks;  // blocks of the row: [first, first + blocks)
-    bool fresh;         // the queries are not those of the thread block's unit before
+    i32 first, blocks;  // key blocks [first, first + blocks) of the row
+    bool fresh;         // the unit needs other queries than the previous unit of this thread block
 
-    // length is the length of the row's list.
+    // length is the number of keys in the row's list.
     __device__ __forceinline__ HeldUnit(const SparseAttendArgs& args, u32 u, i32 length) {
         const u32 segment = segment_of(args, u);
         const i32 all = (clipped(args.streams[0], length) + kKeys - 1) / kKeys, each = segment_blocks(args, all);
@@ -117,7 +118,7 @@ struct HeldUnit {
     }
 };
 
-// Returns the length of the row of unit u, or 0 beyond the last unit.
+// Returns the number of keys of the row of unit u, or 0 beyond the last unit.
 __device__ __forceinline__ i32 held_length(const SparseAttendArgs& args, u32 u) {
     const SelectionView& s = args.streams[0];
     return u < Share(args).end ? s.lens[row_of(args, u) * s.len_stride] : 0;

@@ -7,7 +7,7 @@
 
 namespace sparrow_sparse {
 
-// Half 0 has columns 0-255, half 1 columns 256-511.
+// Half 0 has output columns 0-255, half 1 output columns 256-511.
 template <int Tiles, int Half>
 struct HeldValueGroup {
     using Shape = HeldShape<Tiles>;
@@ -17,12 +17,12 @@ struct HeldValueGroup {
     const TensorMap* outputs;
     Storage& shared;
     Corner at;
-    u32 entry = 0, units = 0;  // of the ring, and units with keys
+    u32 entry = 0, units = 0;  // ring entries (key blocks or queries) and units with keys that were processed
 
     __device__ __forceinline__ HeldValueGroup(const SparseAttendArgs& a, const TensorMap* o, Storage& s)
         : args(a), outputs(o), shared(s) {}
 
-    // Return the group's first and second quarter of an entry.
+    // Return the ring index of the first and the second quarter of an entry that this group multiplies.
     static __device__ __forceinline__ u32 first_quarter(u32 entry) {
         return typename Storage::Quarter(entry * kQuarters + 2 * Half).at;
     }
@@ -40,7 +40,7 @@ struct HeldValueGroup {
         ptx::barrier_wait(ptx::shared_address(&shared.scored[step.at]), step.parity);
     }
 
-    // Multiplies the weights by the 128 columns of a quarter and adds to o, starting at o[From].
+    // Multiplies the weights p by the 128 columns of a quarter and adds the product to o[From] to o[From + 63].
     template <int From>
     __device__ __forceinline__ void multiply(float (&o)[128], u32 quarter, u64 p, bool first) {
         const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.ring[quarter]), kTileBytes);
@@ -51,17 +51,17 @@ struct HeldValueGroup {
         ptx::mma_commit();
     }
 
-    // A block is multiplied shortly before the scores of the next one are complete, so that the product overlaps its
-    // softmax. If a row has one segment, the last quarters of a unit are not freed, because its output passes through
-    // them.
+    // Adds the products of all key blocks of a unit to o. A block is multiplied shortly before the scores of the next
+    // block are complete, so that the product overlaps the softmax of the next block. If a row has one segment, the
+    // last two quarters of a unit are not freed, because the output is staged in them.
     __device__ __forceinline__ void run_unit(i32 blocks, float (&o)[128]) {
 #pragma unroll 1
         for (i32 left = blocks - 1; left >= 0; --left, ++entry) {
             wait_weighted();
-            ptx::fence_async_proxy();  // threads wrote the weights
+            ptx::fence_async_proxy();  // threads wrote the weights to shared memory
             const bool first = left == blocks - 1;
             if (first) {
-                wait_scored(entry);  // long done
+                wait_scored(entry);  // completed earlier; the wait only advances the phase
             } else {
                 const u32 turn = typename Storage::Turn(entry).at;
                 const float f0 = read(shared.factor[turn][at.row]), f1 = read(shared.factor[turn][at.row + 8]);
@@ -74,7 +74,7 @@ struct HeldValueGroup {
             }
             const u32 side = typename Storage::Side(entry).at;
             const u64 p = ptx::operand_128b(ptx::shared_address(shared.side[side]));
-            const bool kept = left == 0 && args.segments == 1;  // for the output
+            const bool kept = left == 0 && args.segments == 1;  // the quarters stage the output
             const u32 quarter = first_quarter(entry), second = second_quarter(entry);
             ptx::mma_pin(o);
             ptx::mma_fence();
@@ -89,14 +89,15 @@ struct HeldValueGroup {
             if (!kept) {
                 arrive_lanes(shared.empty[second]);
             }
-            ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));  // each thread read factors, too
+            // every thread arrives, because every thread has read factors
+            ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));
         }
     }
 
     __device__ __forceinline__ void run() {
         each_held_unit(args, [&](u32 u, const HeldUnit& unit) {
             if (unit.blocks == 0) {
-                if (args.segments == 1) {  // the combine looks only at segments that have keys
+                if (args.segments == 1) {  // the combine kernel reads only segments that have keys
                     Unit empty;
                     empty.row = row_of(args, u);
                     empty.head = head_of(args, u);
@@ -106,7 +107,7 @@ struct HeldValueGroup {
                 return;
             }
             if (unit.fresh) {
-                wait_weighted();  // the queries: every phase is waited for
+                wait_weighted();  // the entry holds queries; every phase of its barriers must be waited for
                 wait_scored(entry);
                 ++entry;
             }
@@ -132,7 +133,7 @@ struct HeldValueGroup {
 
     __device__ __forceinline__ bool leads() const { return at.warp == 0 && at.lane == 0; }
 
-    // Writes the softmax statistics for heads row and row + 8. One of the groups writes them.
+    // Writes the softmax statistics for heads row and row + 8. Only the group of half 0 writes them.
     __device__ __forceinline__ void save(u32 u, float m0, float m1, float largest0, float largest1, float sum0,
         float sum1) const {
         if (Half == 0 && at.lane % 4 == 0) {
@@ -160,7 +161,8 @@ struct HeldValueGroup {
             write_part<ptx::Bf16>(Parts<ptx::Bf16>::at(args, row, segment, head, Half * kHalfColumns), o, f0, f1);
             return;
         }
-        // The output is staged in the memory of the last block's keys, after no warp's product reads them any more.
+        // The output is staged in the quarters of the last block's keys, after the products of all warps have read
+        // them.
         const u32 quarter = first_quarter(entry - 1), second = second_quarter(entry - 1);
         const u32 place = tile_byte(at.warp * 16 + at.lane % 16, at.lane / 16);
         ptx::group_sync<2 + Half, 128>();

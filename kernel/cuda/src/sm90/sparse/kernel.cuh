@@ -24,7 +24,7 @@ __device__ void attend(const SparseAttendArgs& args) {
     }
     __syncthreads();
     if constexpr (kEvery) {
-        list_units(args, head_groups(args));  // lengths are older than the kernel before
+        list_units(args, head_groups(args));  // lengths were written before the previous kernel
     }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (!kEvery || group < 2) {

@@ -5,8 +5,8 @@
 // group (value.cuh), which has columns 256-511. The product of the value group overlaps the softmax of the next
 // block.
 //
-// Bits: The result of a unit depends only on its row, its keys and their order. The same holds for the sum over
-// segments (combine.cuh), because the end of a segment depends only on the position.
+// Bits: The result of a unit depends only on its row, its keys and their order. The combine kernel's sum over segments
+// also depends only on these, because the end of a segment depends only on the position.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -14,12 +14,13 @@
 
 namespace sparrow_sparse {
 
-// Exponents are relative to a base, which is raised to the largest score only when that exceeds it by this much, in
-// base 2. The output is therefore rescaled in few blocks, and weights are at most 2^8. The decision for a row depends
-// only on the row.
+// Exponents are relative to a base, which is raised to the largest score only when the score exceeds the base by more
+// than kSlack, in base 2. The output is therefore rescaled in few blocks, and weights are at most 2^8. The decision for
+// a row depends only on the row.
 constexpr float kSlack = 8.0f;
 
-// Multiplies the accumulator's two rows. A warp whose factors are all one skips it, which does not change the bits.
+// Multiplies accumulator rows row and row + 8 by f0 and f1. A warp whose factors are all one skips the multiplication,
+// which does not change the bits.
 template <int N>
 __device__ __forceinline__ void rescale(float (&o)[N], float f0, float f1) {
 #pragma unroll
@@ -31,7 +32,7 @@ __device__ __forceinline__ void rescale(float (&o)[N], float f0, float f1) {
     }
 }
 
-// Declares accumulators that the first product overwrites.
+// Declares accumulators as uninitialised registers, which the first product overwrites.
 template <int N>
 __device__ __forceinline__ void declare(float (&o)[N]) {
 #pragma unroll
@@ -40,8 +41,8 @@ __device__ __forceinline__ void declare(float (&o)[N]) {
     }
 }
 
-// Issues the products of tiles [From, To) of queries and keys. Rows defines the type of the tiles. Tile 0 overwrites
-// the scores.
+// Issues the products of tiles [From, To) of queries and keys. Rows defines the type of the tiles. The product of tile
+// 0 overwrites the scores; later products are added.
 template <class Rows, int From, int To>
 __device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries, const u8* keys) {
     const u64 q = ptx::operand_128b(ptx::shared_address(queries)), k = ptx::operand_128b(ptx::shared_address(keys));
@@ -57,8 +58,8 @@ __device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries
     ptx::mma_commit();
 }
 
-// Returns the valid bits of a block. One lane reads the word for its warp, so that its arrival also marks the word as
-// read.
+// Returns the 64 valid bits of a block. One lane reads the word for its warp, so that the warp's arrival also marks the
+// word as read.
 __device__ __forceinline__ u64 valid_keys(const u64& valid) {
     u64 v = 0;
     if (threadIdx.x % 32 == 0) {
@@ -67,7 +68,7 @@ __device__ __forceinline__ u64 valid_keys(const u64& valid) {
     return __shfl_sync(ptx::kFullMask, v, 0);
 }
 
-// One arrival per warp, after the reads of all its lanes.
+// Arrives once per warp at a barrier, after the reads of all lanes of the warp.
 __device__ __forceinline__ void arrive(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {

@@ -31,8 +31,8 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
-// The destination of a lane's part of a [64, 256] accumulator: heads row and row + 8, and columns 2*(lane%4) and
-// 2*(lane%4) + 1 of every 8 columns.
+// The position of a lane in a [64, 256] accumulator: heads row and row + 8, and columns 2*(lane%4) and 2*(lane%4) + 1
+// of every 8 columns.
 struct Corner {
     i32 warp, lane, row;
 
@@ -43,7 +43,7 @@ struct Corner {
     }
 };
 
-// Writes columns [column, column + 2 * N) of 64 heads of a row, o times the factors, in bf16.
+// Multiplies o by the factors and writes it to columns [column, column + 2 * N) of 64 heads of a row, in bf16.
 template <int N>
 __device__ __forceinline__ void write_whole(const SparseAttendArgs& args, i32 row, i32 first_head, const Corner& at,
     i32 column, const float (&o)[N], float f0, float f1) {
@@ -73,16 +73,16 @@ constexpr int kPartBytes = 2;
 template <>
 constexpr int kPartBytes<ptx::Bf16> = 4;
 
-// A partial result as the combine kernel reads it: the values of a lane, 16 bytes at a time, in the order of the
-// lanes, so that it is written and read in whole cache lines: [rows, segments, head groups, column halves, heads row
-// and row + 8, eighths, chunks][128 lanes][16 bytes]. An eighth is four times eight columns of a head. Half precision
-// has eight times the resolution of the result; bf16 rows have a wider range and use fp32.
+// Layout of a partial result, in the order in which the lanes hold it, so that writes and reads are whole cache lines:
+// [rows, segments, head groups, column halves, heads row and row + 8, eighths, chunks][128 lanes][16 bytes]. An eighth
+// is four times eight columns of a head. Half precision has eight times the resolution of the bf16 result; bf16 rows
+// have a wider range and use fp32.
 template <class Type>
 struct Parts {
-    static constexpr int kChunks = kPartBytes<Type> / 2;  // of an eighth
+    static constexpr int kChunks = kPartBytes<Type> / 2;  // 16-byte chunks per eighth and lane
     static constexpr int kEighths = 8;
     static constexpr i64 kEighthBytes = kChunks * 128 * 16;
-    static constexpr i64 kHalfBytes = 2 * kEighths * kEighthBytes;  // of 64 heads and 256 columns
+    static constexpr i64 kHalfBytes = 2 * kEighths * kEighthBytes;  // bytes for 64 heads and 256 columns
 
     static __device__ __forceinline__ u8* at(const SparseAttendArgs& args, i32 row, i32 segment, i32 head, i32 column) {
         const i64 unit = (static_cast<i64>(row) * args.segments + segment) * head_groups(args) + head / kHeads;
@@ -125,7 +125,7 @@ __device__ __forceinline__ void write_output(const SparseAttendArgs& args, const
     }
 }
 
-// Writes zeros for a row without keys.
+// Writes zeros to 64 heads and 256 columns of a row without keys.
 __device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
     i32 column) {
 #pragma unroll 1
@@ -146,8 +146,8 @@ __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, floa
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
-// The same for heads row and row + 8 of a unit. For a partial result it is the inverse of the sum; the combine kernel
-// applies sink and value scale.
+// Computes the final factors f0 and f1 for heads row and row + 8 of a unit. For a partial result, a factor is the
+// inverse of the sum; the combine kernel applies sink and value scale.
 __device__ __forceinline__ void unit_factors(const SparseAttendArgs& args, float sink0, float sink1, float m0, float m1,
     float sum0, float sum1, float& f0, float& f1) {
     if (args.segments == 1) {
@@ -159,7 +159,7 @@ __device__ __forceinline__ void unit_factors(const SparseAttendArgs& args, float
     }
 }
 
-// Writes the log-sum-exp and the largest score of a row and head. sum is relative to m.
+// Writes the log-sum-exp and the largest score of a row and head. sum is relative to base m.
 __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest,
     float sum) {
     const float infinity = __int_as_float(0x7F800000);
@@ -171,7 +171,8 @@ __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 ro
     }
 }
 
-// The same for the combine kernel. segment is row * segments + the segment of the row.
+// Writes base m, sum and largest score of a segment and head for the combine kernel. segment is row * segments + the
+// number of the segment in the row.
 __device__ __forceinline__ void write_part_stats(const SparseAttendArgs& args, i64 segment, i32 head, float m,
     float largest, float sum) {
     *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);

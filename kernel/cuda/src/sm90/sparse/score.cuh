@@ -19,12 +19,13 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
     using Base = Softmax<Type>;
     using Base::args, Base::at, Base::m0, Base::m1, Base::max0, Base::max1, Base::sum0, Base::sum1;
     Storage<Tiles>& shared;
-    u32 done = 0, units = 0, queries = 0;  // blocks, units with keys, and queries of 64 heads
-    float sink0, sink1;  // in base 2, asked for before a unit's last block
+    u32 done = 0, units = 0, queries = 0;  // key blocks, units with keys, and queries of 64 heads that were processed
+    float sink0, sink1;  // sinks of heads row and row + 8, base 2, loaded before the last block of a unit
 
     __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : Base(a), shared(s) {}
 
-    // Issues the scores of the block in buffer b: ask_left the tiles of the first part, ask_right the others.
+    // Issue the scores of the block in buffer b: ask_left the products of tiles 0-3, ask_right the products of the
+    // other tiles.
     __device__ __forceinline__ void ask_left(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][0]), parity);
         ptx::fence_async_proxy();
@@ -60,7 +61,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::mma_commit();
 #pragma unroll
         for (int i = 16; i < 32; ++i) {
-            asm volatile("" : "+f"(s[i]));  // what follows is not to be done before
+            asm volatile("" : "+f"(s[i]));  // keeps the compiler from scheduling the following code earlier
         }
         this->template weigh_keys<2>(s, p[2], t0, t1);
         this->template weigh_keys<3>(s, p[3], t0, t1);
@@ -75,7 +76,8 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
     // Publishes weights and factors to the value group.
     __device__ __forceinline__ void publish(const u32 (&p)[4][4], float f0, float f1, u32 b) {
         if constexpr (Tiles == 9) {
-            ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
+            // the weights overwrite the rotary tile of the keys, which the scores of other warps may still read
+            ptx::group_sync<1, 128>();
         }
         const u32 row = at.warp * 16 + at.lane % 16, base = shared.weights_at(b);
 #pragma unroll
@@ -90,7 +92,8 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
     }
 
-    // The score group's part of a unit. The value group is notified shortly before the next scores are complete.
+    // Computes the scores, weights and left output columns of a unit. It publishes the weights of a block to the value
+    // group shortly before the scores of the next block are complete.
     __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
         float s[32], f0, f1;
         u32 p[4][4];
@@ -151,7 +154,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
                 const Unit unit = unit_of(args, share, u, lengths);
                 if (unit.blocks == 0) {
                     lengths = Lengths(args, share, u + share.step);
-                    if (args.segments == 1) {  // the combine looks only at segments that have keys
+                    if (args.segments == 1) {  // the combine kernel reads only segments that have keys
                         write_zeros(args, unit, at, 0);
                         save(unit);
                     }

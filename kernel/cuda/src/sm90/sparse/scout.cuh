@@ -19,17 +19,18 @@ __device__ __forceinline__ void prefetch_lines(const u8* row, u32 half) {
 
 template <class Rows>
 struct Scout {
-    static constexpr i32 kAhead = 5;  // blocks between what is being multiplied and what is looked up
+    // key blocks between the block that is multiplied and the block whose slots are loaded
+    static constexpr i32 kAhead = 5;
     static constexpr u32 kLine = 128;
 
-    i32 slot = -1;   // of key t / 2 of the block looked at last, or its page; below zero: none
-    i32 second = 0;  // 1: of the second stream
+    i32 slot = -1;   // slot of key t / 2 of the block looked up last, or its page with kEvery; negative: no row
+    i32 second = 0;  // 1: the slot belongs to the second stream
 
     __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const {
         return args.streams[Rows::kTwoStreams ? second : 0]; }
 
     // Loads the slots of the block that is kAhead blocks after `block` of the unit. After the last block of the row,
-    // it loads those of next_row; a negative next_row means none.
+    // loads the slots of the first blocks of next_row; a negative next_row means there is no next row.
     __device__ __forceinline__ void look(const SparseAttendArgs& args, const Unit& unit, i32 block, i32 next_row) {
         const i32 key = static_cast<i32>(threadIdx.x % 128 / 2), b = block + kAhead;
         const BlockPlace place = place_of(unit, b);

@@ -1,25 +1,26 @@
-// Rows of DeepSeek-V4.1: the window has 528 bytes, 512 e4m3 codes and an exponent for each 32 of them; entries that
-// layers share have 288 bytes, 512 e2m1 codes and an e4m3 scale for each 16 of them. Half precision holds every value
-// of both: an entry's has 6 bits and is at least 2^-10, or zero.
+// Rows of DeepSeek-V4.1. A row of the window has 528 bytes: 512 e4m3 codes and one exponent per 32 codes. An entry that
+// layers share has 288 bytes: 512 e2m1 codes and one e4m3 scale per 16 codes. Half precision holds every value of both
+// exactly: a value of an entry has 6 significant bits and is zero or at least 2^-10.
 //
-// A lane has 16 values of every tile: of an entry that is one scale's.
+// A lane has 16 values of every tile; in an entry, these 16 values share one scale.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"
 
 namespace sparrow_sparse {
 
-// Four codes of e2m1, the lower 16 bits of a word, as half precision. The values of e2m1 have no low byte there.
+// Converts four e2m1 codes, the lower 16 bits of word, to half precision: two values each in low and high. The low byte
+// of such a half is zero, so only the high bytes are computed.
 __device__ __forceinline__ void widen_e2m1(u32 word, u32& low, u32& high) {
     u32 bytes, spread;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(0x3E3C3800u), "r"(0x46444240u), "r"(word & 0x7777u));
     asm("prmt.b32 %0, %1, 0, 0x4140;" : "=r"(spread) : "r"(word));
-    bytes |= (spread << 4 & 0x00800080u) | (spread << 8 & 0x80008000u);  // signs
+    bytes |= (spread << 4 & 0x00800080u) | (spread << 8 & 0x80008000u);  // sign bits
     asm("prmt.b32 %0, %1, 0, 0x1404;" : "=r"(low) : "r"(bytes));
     asm("prmt.b32 %0, %1, 0, 0x3424;" : "=r"(high) : "r"(bytes));
 }
 
-// Eight codes times a scale, to a chunk.
+// Multiplies eight e2m1 codes by a scale and stores them to a 16-byte chunk.
 __device__ __forceinline__ void store_e2m1(u32 address, u32 word, u32 scale) {
     u32 v[4];
     widen_e2m1(word, v[0], v[1]);
@@ -33,8 +34,8 @@ struct SharedFormat {
     static constexpr bool kApart = false;
     static constexpr bool kMixed = true;
     static constexpr i64 kRowBytes = 528, kSecondBytes = 288;
-    uint4 left, right;           // scales: 8 exponents, or 16 of e4m3
-    bool left_entry, right_entry;  // which of the two
+    uint4 left, right;           // scales of each half: 8 exponents, or 16 e4m3 scales
+    bool left_entry, right_entry;  // whether each half belongs to an entry
 
     static __device__ __forceinline__ uint2 load_8(const u8* p) {
         uint2 v;
@@ -42,7 +43,7 @@ struct SharedFormat {
         return v;
     }
 
-    // Asks for half of a row.
+    // Loads half of a row: the codes of quarter q of its tiles, and its scales.
     template <bool Left>
     __device__ __forceinline__ void load(const u8* row, u32 q, bool entry, uint4 (&codes)[kCodeTiles]) {
         constexpr int kFrom = Left ? 0 : 4;

@@ -1,17 +1,17 @@
-// Converts the scores of a block to weights, for the two heads of a lane, which are rows of the tensor-core tile.
+// Softmax over the scores of a block: converts scores to weights, for the two heads (tile rows) of a lane.
 #pragma once
 
 #include "sm90/sparse/math.cuh"
 
 namespace sparrow_sparse {
 
-// Type is the type of the weights.
+// Type is the type of the weights: half precision or bf16.
 template <class Type>
 struct Softmax {
     const SparseAttendArgs& args;
     Corner at;
-    // For heads row and row + 8: the base of the exponents and the largest score, both in base 2, and this lane's
-    // part of the sum.
+    // For heads row and row + 8: the base of the exponents and the largest score, both in base 2, and the sum of this
+    // lane's weights.
     float m0, m1, max0, max1, sum0, sum1;
 
     __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
@@ -28,7 +28,8 @@ struct Softmax {
         }
     }
 
-    // The same; it also sets high0 and high1 to the largest scores of this lane.
+    // Masks the scores as mask does, and sets high0 and high1 to the largest scores of this lane, for heads row and row
+    // + 8.
     __device__ __forceinline__ void peaks(float (&s)[32], u64 valid, float& high0, float& high1) const {
         mask(s, valid);
         high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
@@ -41,8 +42,8 @@ struct Softmax {
         high1 *= args.score_scale;
     }
 
-    // Updates the bases of the exponents for a block. f0 and f1 become the factors of the output so far. Returns
-    // false if they are one in the whole warp.
+    // Updates the bases of the exponents for a block. Sets f0 and f1 to the factors by which the previous output must
+    // be multiplied. Returns false if all factors of the warp are one.
     __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
         float high0, high1;
         peaks(s, valid, high0, high1);
@@ -53,7 +54,7 @@ struct Softmax {
             return false;
         }
 #pragma unroll
-        for (int d = 1; d < 4; d *= 2) {  // some head of the warp has outgrown its base
+        for (int d = 1; d < 4; d *= 2) {  // at least one head of the warp has exceeded its base
             high0 = fmaxf(high0, __shfl_xor_sync(ptx::kFullMask, high0, d));
             high1 = fmaxf(high1, __shfl_xor_sync(ptx::kFullMask, high1, d));
         }
@@ -65,7 +66,8 @@ struct Softmax {
         return true;
     }
 
-    // Converts the scores of keys [16 * Step, 16 * Step + 16) to weights, as an operand, and adds them to the sums.
+    // Converts the scores of keys [16 * Step, 16 * Step + 16) to weights, as an A operand, and adds them to sums t0 and
+    // t1.
     template <int Step>
     __device__ __forceinline__ void weigh_keys(const float (&s)[32], u32 (&p)[4], float& t0, float& t1) const {
         float w[8];
@@ -81,7 +83,7 @@ struct Softmax {
         }
     }
 
-    // Adds the sums of the lanes that share a head.
+    // Replaces sum0 and sum1 by the sums over the four lanes that share a head.
     __device__ __forceinline__ void gather() {
 #pragma unroll
         for (int d = 1; d < 4; d *= 2) {

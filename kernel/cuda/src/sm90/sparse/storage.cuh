@@ -17,22 +17,22 @@ struct WeightTiles {
 template <>
 struct WeightTiles<9> {};
 
-// Barriers. The fetchers fill q and k; the parts of k have separate barriers. The score group frees q after the last
-// scores that need it, and the first part of k after its product. The value group frees the other parts together with
-// the weights, and final. Phases count the blocks of a buffer (k, scores, weights), queries (q) and every second unit
-// with keys (final).
+// Barriers. The fetching threads arrive at q_full and, for each part of a key buffer, at k_full. The score group
+// arrives at q_empty after the last scores of the queries, and at k_empty[b][0] after its product. The value group
+// arrives at k_empty[b][1], which also frees the weights, and at final_empty. Phases count the key blocks of a buffer
+// (k, scores, weights), queries (q), and every second unit with keys (final).
 template <int Tiles>
 struct Storage {
     u8 q[Tiles * kTileBytes];
     u8 k[2][Tiles * kTileBytes];
     WeightTiles<Tiles> weights;
-    float factor[2][kHeads];  // what a block multiplies the output so far by
-    float final[2][kHeads];   // what a unit multiplies its output by in the end
-    u64 valid[2];             // bit t: key t of the block counts
+    float factor[2][kHeads];  // [buffers][heads] factor by which a block rescales the output
+    float final[2][kHeads];   // [buffers][heads] final factor of a unit's output
+    u64 valid[2];             // bit t: key t of the block is valid
     u64 q_full, q_empty;
     u64 k_full[2][kParts], k_empty[2][kParts];
-    // The first three quarters of a block's keys, for the columns of the value group. They are free before k_empty
-    // completes for all keys (Rows::kQuarters).
+    // The value group arrives here when it has multiplied the first, second and third quarter of a block's keys, before
+    // k_empty completes for all keys (used with Rows::kQuarters).
     u64 quarter_empty[2][3];
     u64 scores_done[2];
     u64 weights_full[2];
@@ -50,7 +50,7 @@ struct Storage {
 // Returns the dynamic shared memory of a launch, in bytes.
 template <class Shared>
 constexpr u32 shared_bytes() {
-    return sizeof(Shared) + 1024;  // room to align it to a swizzle atom
+    return sizeof(Shared) + 1024;  // 1024 bytes of padding, to align Shared to a swizzle atom
 }
 
 template <class Shared>
@@ -61,7 +61,7 @@ __device__ __forceinline__ Shared& shared_memory() {
     return *reinterpret_cast<Shared*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// One thread calls this before the barrier of the block. k_full has one arrival per fetching thread.
+// Initialises the barriers; one thread calls it before __syncthreads. k_full has one arrival per fetching thread.
 template <int Tiles>
 __device__ __forceinline__ void init_barriers(Storage<Tiles>& shared) {
     constexpr u32 kWarps = 4, kGroup = 128;
@@ -89,17 +89,17 @@ struct Unit {
     i32 block, blocks;
     i32 first_blocks;  // blocks of the first stream
     i32 first_len, second_len;
-    bool fresh;  // the queries are not those of the block's unit before
-    bool last;   // nor are those of the next
+    bool fresh;  // the unit needs other queries than the previous unit of the thread block
+    bool last;   // the next unit of the thread block needs other queries
 };
 
 __device__ __forceinline__ u32 head_groups(const SparseAttendArgs& args) {
     return (static_cast<u32>(args.heads) + kHeads - 1) / kHeads;
 }
 
-// Returns the number of blocks of 64 keys in each segment of a row with the given number of blocks. If every key is
-// attended to, the segments of a row have about equal lengths, so that units do too: a row of n blocks has n /
-// segment_blocks segments, rounded up. The ends of segments depend only on the length of the row.
+// Returns the number of blocks of 64 keys in each segment of a row with the given number of blocks. With kEvery, the
+// segments of a row have about equal lengths, to balance the units: a row of n blocks has n / segment_blocks segments,
+// rounded up. The ends of segments depend only on the length of the row.
 __device__ __forceinline__ i32 segment_blocks(const SparseAttendArgs& args, i32 blocks) {
     if constexpr (kEvery) {
         const i32 segments = max((blocks + args.segment_blocks - 1) / args.segment_blocks, 1);
@@ -108,8 +108,8 @@ __device__ __forceinline__ i32 segment_blocks(const SparseAttendArgs& args, i32 
     return args.segment_blocks;
 }
 
-// The units that a thread block takes if rows that attend to every key are cut into segments. Sequences differ in
-// length, so most of the possible units have no keys.
+// The units of a thread block if rows attend to every key and are cut into segments. Sequences differ in length, so
+// most of the possible units have no keys and are not listed.
 struct UnitList {
     static constexpr u32 kMost = 32;
     u32 count;
@@ -123,7 +123,7 @@ __device__ __forceinline__ UnitList& unit_list() {
 
 __device__ __forceinline__ bool listed(const SparseAttendArgs& args) { return kEvery && args.segments > 1; }
 
-// Returns the number, among the units of a launch, of the u-th unit of this thread block.
+// Returns the number, among all units of the launch, of the u-th unit of this thread block.
 __device__ __forceinline__ u32 number_of(const SparseAttendArgs& args, u32 u) {
     if constexpr (kEvery) {
         if (listed(args)) {
@@ -183,7 +183,7 @@ __device__ __forceinline__ u32 segment_of(const SparseAttendArgs& args, u32 u) {
     return number_of(args, u) % static_cast<u32>(args.segments);
 }
 
-// Which list is a row's.
+// Returns the number of the list that a row uses.
 __device__ __forceinline__ i32 list_row(const SparseAttendArgs& args, i32 row) {
     return kEvery ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
 }
@@ -196,10 +196,10 @@ __device__ __forceinline__ const i32* list_of(const SparseAttendArgs& args, cons
 // Returns the index in a row's list of the key at a position.
 __device__ __forceinline__ i32 entry_of(i32 position) { return kEvery ? position / kKeys : position; }
 
-// The distance between the list entries of consecutive blocks.
+// The number of list entries between consecutive blocks.
 constexpr i32 kEntries = kEvery ? 1 : kKeys;
 
-// Returns the slot of a key of a block from its list entry; negative means none.
+// Returns the slot of key `key` of a block from its list entry; negative: no row.
 __device__ __forceinline__ i32 slot_of(i32 entry, i32 key) {
     return !kEvery || entry < 0 ? entry : entry * kKeys + key;
 }
@@ -232,9 +232,9 @@ __device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row)
     return blocks;
 }
 
-// Lists the units with keys that this thread block takes: its share of the units of all rows, in order. All threads
-// of the block must call it before any other use of units. A launch has at most kMost times as many units as thread
-// blocks. groups is the number of groups of heads of a row.
+// Lists the units with keys that this thread block takes: its share of the units of all rows, in order. All threads of
+// the block must call it before any other function of units. A launch has at most kMost * (number of thread blocks)
+// units. groups is the number of head groups of a row.
 __device__ __forceinline__ void list_units(const SparseAttendArgs& args, u32 groups) {
     if (!listed(args)) {
         return;
@@ -251,7 +251,7 @@ __device__ __forceinline__ void list_units(const SparseAttendArgs& args, u32 gro
     for (u32 row = from; row < to; ++row) {
         own += units(row);
     }
-    u32 at = own;  // units of this thread's rows and of all before them
+    u32 at = own;  // units of the rows of this thread and of all lower threads
 #pragma unroll
     for (u32 d = 1; d < 32; d *= 2) {
         const u32 n = __shfl_up_sync(ptx::kFullMask, at, d);
@@ -308,7 +308,7 @@ __device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, const Shar
     return unit_of(args, share, u, Lengths(args, share, u));
 }
 
-// The selection to which a block belongs, and the position of its first key in it.
+// The stream that a key block belongs to, and the position of its first key in that stream.
 struct BlockPlace {
     i32 stream;
     i32 position, length;
@@ -324,7 +324,7 @@ __device__ __forceinline__ const u8* page_of(const SelectionView& s, i32 slot) {
     return s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
 }
 
-// Reads a word of shared memory that other threads write.
+// Reads a word of shared memory that other threads write; the read is not cached in a register.
 template <class Word>
 __device__ __forceinline__ Word read(const Word& word) {
     return *const_cast<const volatile Word*>(&word);

@@ -34,7 +34,7 @@ struct ValueGroup {
                 rescale(o, f0, f1);
             }
             if (first) {
-                // It has completed long before; every phase must be waited for.
+                // These scores have already completed; the wait is only needed because every phase must be waited for.
                 ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b]), parity);
             }
             if (left > 0) {
@@ -54,7 +54,7 @@ struct ValueGroup {
             }
             scout.fetch(args);
             scout.look(args, unit, unit.blocks - 1 - left, next_row);
-            if constexpr (Rows::kQuarters) {  // a step has a quarter of the keys
+            if constexpr (Rows::kQuarters) {  // each product takes a quarter of the keys
                 ptx::mma_wait<3>();
                 arrive(shared.quarter_empty[b][0]);
                 ptx::mma_wait<2>();
@@ -85,7 +85,7 @@ struct ValueGroup {
             }
             float o[128];
             declare(o);
-            // The first unit of other heads or of another row.
+            // The first later unit with other heads or another row.
             const u32 after = args.segments == 1 || kEvery ? u + share.step : u - unit.segment + args.segments;
             run_unit(unit, after < share.end ? row_of(args, after) : -1, o);
             const u32 b = units & 1;

@@ -1,4 +1,4 @@
-// Down of bf16 experts.
+// The down projection of bf16 experts.
 #include "sm90/experts/product.cuh"
 
 namespace {

@@ -1,4 +1,4 @@
-// Down of e2m1 experts.
+// The down projection of e2m1 experts.
 #include "sm90/experts/product.cuh"
 
 namespace {

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(Few::Threads, 1)
 extern "C" __device__ const u32 sparrow_experts_down_folded_single_shared = sparrow_experts::shared_bytes<Single>();
 extern "C" __device__ const u32 sparrow_experts_down_folded_few_shared = sparrow_experts::shared_bytes<Few>();
 
-// Fewer items than SMs: a block has two sets of accumulators, and weights are widened while products run.
+// For fewer items than SMs: a thread block has two sets of accumulators, and weights are widened while products run.
 using Lone = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kDown, 16, 10, 5, true>;
 
 extern "C" __global__ void __launch_bounds__(Lone::Threads, Lone::Blocks)

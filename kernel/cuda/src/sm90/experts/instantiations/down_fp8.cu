@@ -1,4 +1,4 @@
-// Down of e4m3 experts.
+// The down projection of e4m3 experts.
 #include "sm90/experts/product.cuh"
 
 namespace {

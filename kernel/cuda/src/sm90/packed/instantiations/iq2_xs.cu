@@ -1,4 +1,4 @@
-// Products with IQ2_XS.
+// Matrix products with IQ2_XS weights.
 #include "sm90/packed/decode_lattice.cuh"
 #include "sm90/packed/product.cuh"
 

@@ -1,4 +1,4 @@
-// Products with IQ3_S.
+// Matrix products with IQ3_S weights.
 #include "sm90/packed/decode_lattice.cuh"
 #include "sm90/packed/product.cuh"
 

@@ -1,4 +1,4 @@
-// Products with IQ3_XXS.
+// Matrix products with IQ3_XXS weights.
 #include "sm90/packed/decode_lattice.cuh"
 #include "sm90/packed/product.cuh"
 

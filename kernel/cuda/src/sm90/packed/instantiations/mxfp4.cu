@@ -1,4 +1,4 @@
-// Products with MXFP4.
+// Matrix products with MXFP4 weights.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(mxfp4, sparrow_packed::Mxfp4)

@@ -1,4 +1,4 @@
-// Products with NVFP4.
+// Matrix products with NVFP4 weights.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(nvfp4, sparrow_packed::Nvfp4)

@@ -1,4 +1,4 @@
-// Packing of all formats.
+// Packs weights into all formats except the lattice types and IQ4.
 #include "sm90/packed/pack.cuh"
 
 PACKED_PACK(nvfp4, sparrow_packed::Nvfp4)

@@ -1,4 +1,4 @@
-// Packing of lattice types and of IQ4.
+// Packs weights of the lattice types and of IQ4.
 #include "sm90/packed/pack_lattice.cuh"
 
 PACKED_PACK(iq2_xxs, sparrow_packed::IQ2XXS)

@@ -1,4 +1,4 @@
-// Products of many rows with packed weights by pairs of blocks.
+// Matrix products of many rows with packed weights: pairs of thread blocks share the tokens.
 #include "sm90/packed/pair.cuh"
 
 PACKED_PAIR(nvfp4, sparrow_packed::Nvfp4)

@@ -1,4 +1,4 @@
-// Products with Q2_K.
+// Matrix products with Q2_K weights.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_FINE(q2_k, sparrow_packed::Q2K)

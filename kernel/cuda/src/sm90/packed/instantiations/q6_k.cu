@@ -1,4 +1,4 @@
-// Products with Q6_K.
+// Matrix products with Q6_K weights.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(q6_k, sparrow_packed::Q6K)

@@ -12,6 +12,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_sparse_shared_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();
