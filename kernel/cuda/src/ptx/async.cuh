@@ -30,13 +30,13 @@ __device__ __forceinline__ void copies_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// Orders writes to shared memory by threads before later reads by the tensor cores. The writing thread calls it
-// before its barrier. The reading thread calls it after the barrier if the writes were asynchronous copies.
+// Orders writes to shared memory by threads before later reads by the tensor cores. The writing thread executes it
+// before it arrives at a barrier; the reading thread executes it after the wait if the writes were asynchronous copies.
 __device__ __forceinline__ void fence_async_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A named barrier for Threads threads of the block. It is independent of __syncthreads, which is barrier 0.
+// Waits at a named barrier for Threads threads of the block. It is independent of __syncthreads, which is barrier 0.
 template <int Number, int Threads>
 __device__ __forceinline__ void group_sync() {
     asm volatile("bar.sync %0, %1;" ::"n"(Number), "n"(Threads) : "memory");

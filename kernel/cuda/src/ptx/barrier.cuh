@@ -27,7 +27,7 @@ __device__ __forceinline__ void barrier_arrive(u32 bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
-// Several arrivals at once.
+// Arrives `count` times at a barrier.
 __device__ __forceinline__ void barrier_arrive(u32 bar, u32 count) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
@@ -59,14 +59,14 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
-// A flag in shared memory: one thread sets it and other threads poll it. A thread that reads the set flag also sees
-// all writes made before the flag was set. Both sides use atomic operations because the word is read while it is
-// written.
+// Sets a flag in shared memory. Other threads poll it with read_acquire; a thread that reads the set flag also sees all
+// writes made before the flag was set. Both sides use atomic operations because the word is read while it is written.
 __device__ __forceinline__ void raise_release(u32 address) {
     asm volatile("red.release.cta.shared::cta.add.u32 [%0], 1;" ::"r"(address) : "memory");
 }
 
-// One lane reads the word for all active lanes of the warp, because atomic operations on one word are serialised.
+// Returns the word of a flag. One lane reads it for all active lanes of the warp, because atomic operations on one word
+// are serialised.
 __device__ __forceinline__ u32 read_acquire(u32 address) {
     const u32 here = __activemask();
     const i32 reader = __ffs(here) - 1;
@@ -77,7 +77,7 @@ __device__ __forceinline__ u32 read_acquire(u32 address) {
     return __shfl_sync(here, value, reader);
 }
 
-// A barrier for only the first N threads of the block. Other warps can do other work meanwhile.
+// Waits at a named barrier for the first N threads of the block. Other warps can do other work meanwhile.
 template <int N>
 __device__ __forceinline__ void threads_sync() {
     asm volatile("bar.sync 1, %0;" ::"n"(N) : "memory");

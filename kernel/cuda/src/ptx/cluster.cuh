@@ -7,7 +7,7 @@
 
 namespace ptx {
 
-// A launch without clusters has clusters of one block.
+// Returns the number of blocks of the cluster. A launch without clusters has clusters of one block.
 __device__ __forceinline__ u32 cluster_blocks() {
     u32 n;
     asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
@@ -30,8 +30,8 @@ __device__ __forceinline__ void cluster_sync() {
             : "memory");
 }
 
-// The same barrier in two halves. They order only mbarriers that were initialised and fenced before; they order no
-// other memory.
+// The cluster barrier in two halves. They order only mbarriers that were initialised and fenced before; they do not
+// order other memory accesses.
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -51,8 +51,8 @@ __device__ __forceinline__ void peer_store(u32 address, u32 v) {
     asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
 
-// Stores whose bytes are counted by an mbarrier in the same peer. A thread that has waited on that mbarrier sees the
-// stored data.
+// Stores to a peer; their bytes are counted by an mbarrier in that peer. A thread that has waited on that mbarrier sees
+// the stored data.
 __device__ __forceinline__ void peer_send(u32 address, u32 v, u32 bar) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"
         ::"r"(address), "r"(v), "r"(bar) : "memory");

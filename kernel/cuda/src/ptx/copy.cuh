@@ -40,7 +40,7 @@ __device__ __forceinline__ void load_3d(u32 dst, const TensorMap* map, u32 bar, 
         : "memory");
 }
 
-// Copies contiguous bytes. Source, destination and size are multiples of 16.
+// Copies contiguous bytes from global to shared memory. Source, destination and size are multiples of 16.
 __device__ __forceinline__ void load_bytes(u32 dst, const void* src, u32 bytes, u32 bar, u64 policy) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"

@@ -5,7 +5,7 @@
 
 namespace ptx {
 
-// Loads from memory that only this thread writes and soon reads again. The data is cached in L2, not in L1.
+// Loads 16 bytes from memory that only this thread writes and reads. The data is cached in L2, not in L1.
 __device__ __forceinline__ float4 load_own(const float4* src) {
     float4 v;
     asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"

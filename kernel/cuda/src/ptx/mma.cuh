@@ -5,10 +5,10 @@
 
 namespace ptx {
 
-// Computes d [16, 8] += a [16, 16] * b [16, 8] in bf16. Lane l holds these pairs of a: row l / 4 and column 2 (l %
-// 4); the same 8 rows below; the same 8 columns to the right; and both. Of b [k, n] it holds the pairs at (2 (l % 4),
-// l / 4) and at k + 8. Of d it holds two columns of rows l / 4 and l / 4 + 8. The result has the same bits as the
-// warpgroup instruction; tests compare them.
+// Computes d [16, 8] += a [16, 16] * b [16, 8] in bf16. Lane l holds pairs of adjacent columns of a: in a[0] row l / 4,
+// columns 2 (l % 4) and 2 (l % 4) + 1; in a[1] 8 rows below; in a[2] 8 columns to the right; in a[3] both. Of b [k, n]
+// it holds pairs of k at (2 (l % 4), l / 4) in b0 and at k + 8 in b1. Of d it holds two columns of rows l / 4 and l / 4
+// + 8. The result is bitwise equal to that of the warpgroup instruction; tests compare them.
 __device__ __forceinline__ void multiply_16x8(float* d, const u32 (&a)[4], u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"

@@ -5,7 +5,7 @@
 // Lane l of warp w of the warpgroup holds in d[i] the element
 //     row    16w + l/4 + 8*((i/2) % 2)
 //     column 8*(i/4) + 2*(l%4) + i%2
-// D must not be accessed between the first product of a batch and the wait that covers it.
+// D must not be accessed between the first product of a committed group and the wait that covers the group.
 #pragma once
 
 #include "ptx/types.h"
@@ -21,7 +21,7 @@ __device__ __forceinline__ u64 operand_128b(u32 address) {
     return kSwizzle128 | (kEightRows << 32) | (1ull << 16) | static_cast<u64>((address & 0x3FFFF) >> 4);
 }
 
-// Orders earlier register accesses before the first product of a batch.
+// Orders earlier register accesses before the first product of a group.
 __device__ __forceinline__ void mma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -30,7 +30,7 @@ __device__ __forceinline__ void mma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most Pending committed batches of this warpgroup are incomplete.
+// Waits until at most Pending committed groups of products of this warpgroup are incomplete.
 template <int Pending>
 __device__ __forceinline__ void mma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");

@@ -49,7 +49,7 @@ struct Bf16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // The same product with a in registers.
+    // Computes d [64, 64] (+)= a * b over 16 columns of K, with a in registers and b K-major in shared memory.
     static __device__ __forceinline__ void multiply_64(float (&d)[32], const u32 (&a)[4], u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -107,9 +107,10 @@ struct Bf16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     }
 
-    // Computes d[From..From + 63], [64, 128] (+)= a * b as above, with a K-major in shared memory. This is half of a
-    // product of 256 columns. It is for kernels that launch with too few registers for the whole product, for which
-    // the compiler needs 158 registers per thread.
+    // Computes the 128 columns of d that are in d[From] to d[From + 63]: [64, 128] (+)= a * b over 16 rows of K, with a
+    // K-major in shared memory and b as operand_128b_across describes. This is half of a product of 256 columns. It is
+    // for kernels that launch with fewer than the 158 registers per thread that the compiler needs for the whole
+    // product.
     template <int From>
     static __device__ __forceinline__ void multiply_128(float (&d)[128], u64 a, u64 b, i32 accumulate) {
         asm volatile(
@@ -207,7 +208,8 @@ struct F16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     }
 
-    // The same product with a K-major in shared memory.
+    // Computes d [64, 256] (+)= a * b over 16 rows of K, with a K-major in shared memory and b as operand_128b_across
+    // describes.
     static __device__ __forceinline__ void multiply_256(float (&d)[128], u64 a, u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -247,7 +249,8 @@ struct F16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // Computes d[From..From + 63], [64, 128] (+)= a * b as above, with a K-major in shared memory.
+    // Computes the 128 columns of d that are in d[From] to d[From + 63]: [64, 128] (+)= a * b over 16 rows of K, with a
+    // K-major in shared memory and b as operand_128b_across describes.
     template <int From>
     static __device__ __forceinline__ void multiply_128(float (&d)[128], u64 a, u64 b, i32 accumulate) {
         asm volatile(

@@ -1,6 +1,6 @@
-// Warpgroup matrix products of bf16 with the first operand in registers. Operand a [64, 16] is distributed over the
-// lanes as in wgmma_half.cuh; b [N, 16] is K-major in shared memory with the 128-byte swizzle. The registers of a
-// must not change before the wait that covers the product.
+// Warpgroup matrix products of bf16 with operand a in registers. a [64, 16] is distributed over the lanes as in
+// wgmma_half.cuh; b [N, 16] is K-major in shared memory with the 128-byte swizzle. The registers of a must not change
+// before the wait that covers the product.
 #pragma once
 
 #include "ptx/wgmma.cuh"

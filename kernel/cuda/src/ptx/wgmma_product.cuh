@@ -66,9 +66,9 @@ PTX_PRODUCT(E4m3Pair, 176, "m64n176k32.f32.e4m3.e4m3",
             PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80_8, "%88", "%89", "%90", "1, 1", PTX_D64(0),
             PTX_D16(64), PTX_D8(80))
 
-// HeldProduct<N>::run computes the same in e4m3 with a in registers. Lane l of warp w holds rows 16w + l/4 (a[0],
-// a[2]) and 16w + l/4 + 8 (a[1], a[3]). Of these rows it holds the four columns from 4 (l%4) in a[0] and a[1], and
-// the four columns from 16 + 4 (l%4) in a[2] and a[3].
+// HeldProduct<N>::run computes d [64, N] (+)= a [64, 32] * b [N, 32] in e4m3, with a in registers. Lane l of warp w
+// holds rows 16w + l/4 (a[0], a[2]) and 16w + l/4 + 8 (a[1], a[3]). Of these rows it holds the four columns from 4
+// (l%4) in a[0] and a[1], and the four columns from 16 + 4 (l%4) in a[2] and a[3].
 template <int N>
 struct HeldProduct;
 

@@ -1,13 +1,13 @@
-// Warpgroup matrix products of 16-bit floats whose first operand is in registers, a [64, 16] spread over the lanes as
-// in wgmma_half.cuh. Registers of a must not change before the wait that covers the product.
+// Warpgroup matrix products of 16-bit floats with operand a in registers. a [64, 16] is distributed over the lanes as
+// in wgmma_half.cuh. The registers of a must not change before the wait that covers the product.
 #pragma once
 
 #include "ptx/wgmma.cuh"
 
 namespace ptx {
 
-// Turned<N>: d [64, N] (+)= a * b; accumulate 0 overwrites d. half and bf16 have b [N, 16] K-major, across has half
-// precision and b as operand_128b_across describes it, of which it reads the first N columns.
+// Turned<N> computes d [64, N] (+)= a * b. If accumulate is 0, it overwrites d. half (half precision) and bf16 take b
+// [N, 16] K-major; across (half precision) takes b as operand_128b_across describes and reads its first N columns.
 template <int N>
 struct Turned;
 

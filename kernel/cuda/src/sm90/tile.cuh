@@ -16,8 +16,8 @@
 
 namespace sparrow_tile {
 
-constexpr int kBlockBytes = 128;  // of k in a row of an operand: one row of the swizzle
-constexpr int kSteps = 4;         // instructions of a block
+constexpr int kBlockBytes = 128;  // bytes of k per row of an operand in a stage: one row of the 128-byte swizzle
+constexpr int kSteps = 4;         // matrix instructions per block of k
 constexpr u32 kSharedLimit = 232448;
 
 struct E4m3 {
@@ -32,7 +32,7 @@ struct Bf16 {
     static constexpr int Bytes = 2, BlockColumns = 64;
 };
 
-// A position in a ring and the parity of its current use.
+// A position in a ring of stages, and the parity of the current phase of the barriers of that stage.
 struct Cursor {
     u32 stage = 0, parity = 0;
 
@@ -44,7 +44,7 @@ struct Cursor {
     }
 };
 
-// Issues the four matrix instructions of a block. The first one overwrites d unless go_on is set.
+// Issues the four matrix instructions of a block of k. The first one overwrites d unless go_on is set.
 template <class T, int N>
 __device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 left, u64 right, bool go_on) {
 #pragma unroll
@@ -53,7 +53,7 @@ __device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 left, u64 
     }
 }
 
-// Reports whether the phase of a barrier is complete, without waiting.
+// Reports whether the phase of a barrier with the given parity is complete, without waiting.
 __device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
     u32 done;
     asm volatile(
@@ -64,7 +64,7 @@ __device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
     return done != 0;
 }
 
-// One arrival for a warp.
+// Arrives once for a warp at a barrier, after the reads of all lanes of the warp.
 __device__ __forceinline__ void arrive_warp(u32 barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {

@@ -11,17 +11,20 @@
 //   value  as key,                                   box {64, K, values / 64}
 struct DenseAttendArgs {
     TensorMap query_map;  // over q [rows, heads * (nope + 64)], rotated
-    TensorMap key_map;    // over kv [keys, heads * (nope + values)]: per head keys, then values
-    TensorMap rope_map;   // over rotated keys [keys, 64] that all heads share
+    // Over kv [keys, heads * (nope + values)]: for each head the key columns, then the value columns.
+    TensorMap key_map;
+    TensorMap rope_map;   // over rotated keys [keys, 64], shared by all heads
     TensorMap value_map;  // over kv
-    const i32* start;     // [rows, start_stride]: the first key that a row sees
-    const i32* lens;      // [rows, len_stride]: how many it sees; neighbours with the same start share tiles
-    u16* out;             // bf16 [rows, out_stride]: heads of `values` columns each, multiple of 16 bytes
-    float* lse;           // f32 [rows, lse_stride], natural logarithm, +inf for a row that sees no key; or null
+    const i32* start;     // [rows, start_stride] first key that a row attends to
+    // [rows, len_stride] number of keys that a row attends to; adjacent rows with equal start share tiles.
+    const i32* lens;
+    u16* out;             // bf16 [rows, out_stride]: `values` columns per head; a multiple of 16 bytes
+    float* lse;           // f32 [rows, lse_stride] natural logarithm, +inf for a row without keys; or null
     // The output of plan.cuh: 4 words, then 4 words for each tile of rows and for one last record; at most rows + 1
     // records.
     u32* plan;
-    // one word: bit 2 is set when a row sees keys outside [0, keys), and the row counts as one that sees none; or null
+    // One word: bit 2 is set if a row has keys outside [0, keys), and such a row is treated as a row without keys; or
+    // null.
     u32* faults;
     i64 start_stride;     // elements between rows
     i64 len_stride;
@@ -30,6 +33,6 @@ struct DenseAttendArgs {
     i32 rows;
     i32 keys;
     i32 heads;
-    float score_scale;  // of q . k, times log2(e), positive
+    float score_scale;  // factor of q . k, includes log2(e); positive
 };
 static_assert(sizeof(DenseAttendArgs) == 640, "mirrored in Go");

@@ -1,9 +1,9 @@
 // Shapes of the dense-attention kernels.
 //
-// A unit of work is one head of a tile of 128 query rows that see the same keys from the same first key. Each of two
-// math warpgroups has 64 of the rows. Tiles of keys are counted from the first key, so that a row adds the same
-// numbers in the same order whatever other rows are in its tile. All operands are in shared memory as bf16 tiles of
-// [rows][64 columns], in rows of 128 bytes with the 128-byte swizzle.
+// A unit of work is one head of a tile of 128 query rows with a common first key. Each of two math warpgroups has 64 of
+// the rows. Tiles of keys are counted from the first key, so that a row adds its products in an order that does not
+// depend on the other rows of its tile. All operands are in shared memory as bf16 tiles of [rows][64 columns], in rows
+// of 128 bytes with the 128-byte swizzle.
 #pragma once
 
 #include "sm90/dense/args.h"
@@ -11,13 +11,13 @@
 namespace sparrow_dense {
 
 constexpr int kGroupRows = 64;                // query rows of a math warpgroup
-constexpr int kUnitRows = 2 * kGroupRows;     // of a unit
+constexpr int kUnitRows = 2 * kGroupRows;     // query rows of a unit
 constexpr int kColumnTile = 64;               // columns of a tile in shared memory
 constexpr int kTileRowBytes = kColumnTile * 2;
-constexpr int kStages = 2;                    // tiles of keys, and of values, in shared memory
-constexpr int kRecords = 4;                   // units in work and known ahead
+constexpr int kStages = 2;                    // stages of keys, and stages of values, one tile each
+constexpr int kRecords = 4;                   // records: units in progress, and units known ahead
 
-// Warpgroups 0 and 1 do the arithmetic. In warpgroup 2 one warp issues copies and one warp finds units.
+// Warpgroups 0 and 1 are the math warpgroups. In warpgroup 2 one warp issues copies and one warp finds units.
 constexpr int kThreads = 384;
 
 // NopeTiles and ValueTiles are the numbers of tiles of 64 columns in a head's keys (without the 64 rotary columns)
@@ -26,11 +26,11 @@ constexpr int kThreads = 384;
 template <int NopeTiles, int ValueTiles, int TileKeys, int HeldTiles>
 struct Shape {
     static constexpr int Nope = NopeTiles, Value = ValueTiles, Keys = TileKeys, Held = HeldTiles;
-    static constexpr int Query = NopeTiles + 1;               // tiles of a query
-    static constexpr int Columns = ValueTiles * kColumnTile;  // of the result
+    static constexpr int Query = NopeTiles + 1;               // tiles of 64 columns of a query
+    static constexpr int Columns = ValueTiles * kColumnTile;  // columns of the result of a head
     static constexpr int KeyTileBytes = Keys * kTileRowBytes;
     static constexpr int QueryTileBytes = kGroupRows * kTileRowBytes;
-    static constexpr int Steps = Keys / 16;  // products of a tile of values
+    static constexpr int Steps = Keys / 16;  // products of 16 keys per tile of values
     static_assert(Keys % 16 == 0, "products take 16 keys");
 };
 

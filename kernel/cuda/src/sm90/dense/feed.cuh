@@ -8,7 +8,7 @@
 
 namespace sparrow_dense {
 
-constexpr u32 kFaultKeys = 4;  // a row sees keys outside the tensor
+constexpr u32 kFaultKeys = 4;  // fault bit: a row has keys outside the tensor
 
 // Prefetches a box of a tensor map into L2.
 __device__ __forceinline__ void prefetch_3d(const TensorMap* map, i32 c0, i32 c1, i32 c2) {
@@ -16,14 +16,15 @@ __device__ __forceinline__ void prefetch_3d(const TensorMap* map, i32 c0, i32 c1
         ::"l"(map), "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
 
-// One head of a tile of rows.
+// The head and the tile of rows of a unit.
 struct Place {
     i32 tile, head;
 };
 
-// Returns the place of unit u of the plan. The units of a run are consecutive. Inside a run, heads are grouped so
-// that the tiles of a group occupy all blocks; blocks that run at the same time then read the same keys and values
-// from L2. Within a group, the tiles of the last rows come first, because they see the most keys.
+// Returns the tile and head of unit u of the plan. The units of a run are consecutive. Inside a run, heads are grouped
+// so that the tiles of a group occupy all thread blocks; thread blocks that run at the same time then read the same
+// keys and values from L2. Within a group, the tiles of the last rows come first, because these rows have the most
+// keys.
 __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
     const u32 first = plan.tile(u / heads)->first;
     const u32 count = plan.tile(first)->count;
@@ -36,8 +37,9 @@ __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
         static_cast<i32>(section * group + rest - position * members)};
 }
 
-// The warp that finds units. Every block starts with the unit of its own number and takes further units from a global
-// counter, so that a slow block takes fewer. The bits of a unit do not depend on the block that computes it.
+// The warp that finds units. Every thread block starts with the unit of its own number and takes further units from a
+// global counter, so that a slow thread block takes fewer. The bits of a unit do not depend on the thread block that
+// computes it.
 template <class S>
 __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<S>& shared) {
     const u32 lane = threadIdx.x % 32, heads = args.heads;
@@ -92,7 +94,8 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
             record.whole[0] = least0 / S::Keys;
             record.whole[1] = least1 / S::Keys;
         }
-        ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane for what it has written
+        // Each lane arrives, for its own writes.
+        ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));
         ring.advance();
         if (lane < 2) {
             prefetch_3d(&args.query_map, 0, row + lane * kGroupRows, place.head * S::Query);
@@ -103,11 +106,11 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
     if (lane == 0) {
         shared.records[ring.stage].tiles = -1;
     }
-    ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane for what it has written
+    ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane arrives, for its own writes
 }
 
-// The thread that issues copies. It loads the tiles of a unit from the last keys to the first, and keys before the
-// queries, whose buffer is freed later.
+// The copy thread. It loads the tiles of a unit from the last keys to the first. It loads the last keys before the
+// queries, because the buffer of the queries is freed later.
 template <class S>
 __device__ __forceinline__ void load_units(const DenseAttendArgs& args, Storage<S>& shared) {
     Cursor<kRecords> ring;

@@ -15,7 +15,7 @@
 
 namespace sparrow_dense {
 
-// Declares accumulators that the first product overwrites.
+// Declares accumulators as uninitialised registers, which the first product overwrites.
 template <int N>
 __device__ __forceinline__ void declare(float (&d)[N]) {
 #pragma unroll
@@ -24,8 +24,8 @@ __device__ __forceinline__ void declare(float (&d)[N]) {
     }
 }
 
-// Returns the descriptor moved by some bytes. Only the lower word changes; the assembly makes this visible to the
-// compiler.
+// Returns the operand descriptor advanced by `bytes`. Only the lower word changes; the assembly makes this visible to
+// the compiler.
 __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     u64 r;
     asm("mov.b64 %0, {%1, %2};" : "=l"(r)
@@ -33,17 +33,17 @@ __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     return r;
 }
 
-// A unit as one math warpgroup uses it. All other fields stay in the record.
+// The fields of a unit that a math warpgroup keeps in registers. All other fields stay in the record.
 struct Unit {
-    u32 slot;   // of its record
-    i32 last;   // the last tile of which a row of this warpgroup sees keys, or -1
-    i32 skip;   // tiles behind that one, for the other warpgroup alone; -1: there is no further unit
-    i32 whole;  // leading tiles that all rows of this warpgroup see in full
+    u32 slot;   // slot of the unit's record in the ring
+    i32 last;   // last tile in which a row of this warpgroup attends to keys; -1: none
+    i32 skip;   // tiles after `last`, which only the other warpgroup needs; -1: there is no further unit
+    i32 whole;  // leading tiles of which all rows of this warpgroup attend to every key
 };
 
 template <class S>
 struct MathGroup {
-    static constexpr int Scores = S::Keys / 2;  // of a thread
+    static constexpr int Scores = S::Keys / 2;  // scores per thread
     static constexpr int Outputs = S::Columns / 2;
 
     const DenseAttendArgs& args;
@@ -53,8 +53,8 @@ struct MathGroup {
     Cursor<kStages> keys, values;
     Softmax softmax;
     Cursor<kRecords> ring;
-    u32 units = 0;             // with keys
-    u32 held[S::Held * 4][4];  // the first columns of this unit's queries
+    u32 units = 0;             // units with keys that were processed
+    u32 held[S::Held * 4][4];  // A operands of the first columns of this unit's queries
 
     __device__ __forceinline__ MathGroup(const DenseAttendArgs& a, Storage<S>& s, i32 group) : args(a), shared(s),
         at(group), scale(a.score_scale) {}
@@ -70,7 +70,7 @@ struct MathGroup {
         }
     }
 
-    // Issues the scores of the next tile of keys. Held tiles of the queries come from registers.
+    // Issues the scores of the next tile of keys. The first Held tiles of the queries come from registers.
     template <int Held>
     __device__ __forceinline__ void multiply_scores(float (&s)[Scores]) {
         const u64 q = ptx::operand_128b(ptx::shared_address(shared.q[at.group])),
@@ -118,7 +118,7 @@ struct MathGroup {
         at.group == 0 ? ptx::group_sync<1, 128>() : ptx::group_sync<2, 128>();
     }
 
-    // The two warpgroups take turns to issue matrix products. Both take the same number of turns.
+    // The two warpgroups take turns issuing matrix products. Both take the same number of turns.
     __device__ __forceinline__ void take_turn() const {
         at.group == 0 ? ptx::group_sync<3, 256>() : ptx::group_sync<4, 256>();
     }
@@ -171,8 +171,8 @@ struct MathGroup {
 
     __device__ __forceinline__ void release(const Unit& u) { arrive(shared.record_empty[u.slot]); }
 
-    // Returns the number of visible keys in the last tile of this warpgroup, over all rows of the unit. It exceeds a
-    // tile if the unit continues after this tile.
+    // Returns the number of keys from the start of this warpgroup's last tile to the last key of any row of the unit.
+    // It exceeds S::Keys if the other warpgroup has later tiles.
     __device__ __forceinline__ i32 seen(const Unit& u) const { return max(record(u).most[0], record(u).most[1]) -
         u.last * S::Keys; }
 
@@ -192,9 +192,9 @@ struct MathGroup {
         }
     }
 
-    // Advances from n to the next unit with keys for this warpgroup and issues its first scores. Returns false if
-    // there is none. Units in which the rows of this warpgroup see no key are skipped, and so are last tiles that
-    // only the other warpgroup sees; their turns are taken too.
+    // Advances n to the next unit with keys for this warpgroup and issues its first scores. Returns false if there is
+    // none. Skips units in which the rows of this warpgroup have no key, and last tiles that only the other warpgroup
+    // needs; it takes turns for skipped tiles too.
     __device__ __forceinline__ bool start(float (&s)[Scores], Unit& n) {
 #pragma unroll 1
         while (true) {
@@ -226,10 +226,10 @@ struct MathGroup {
         return true;
     }
 
-    // Processes the tiles of a unit that rows of this warpgroup see. The first scores have been issued before the
-    // call; the product of the last weights is issued at the end. The wait for a product is at the start of the loop,
-    // and the softmax that overlaps the product is at the end: within one basic block the compiler would move the
-    // wait first.
+    // Processes the tiles of a unit that this warpgroup needs. The first scores have been issued before the call; the
+    // product of the last weights is issued at the end. The wait for a product is at the start of the loop, and the
+    // softmax that overlaps the product is at its end: within one basic block the compiler would move the wait before
+    // the softmax.
     __device__ __forceinline__ void run_unit(float (&s)[Scores], float (&o)[Outputs], const Unit& u) {
         u32 p[S::Steps][4];
         softmax.reset();
@@ -287,7 +287,7 @@ struct MathGroup {
         declare(s);
         declare(o);
         Unit n = next_unit();
-        bool begun = false;  // the scores of the last tile are there
+        bool begun = false;  // the scores of the last tile were issued
 #pragma unroll 1
         while (true) {
             if (!begun && !start(s, n)) {

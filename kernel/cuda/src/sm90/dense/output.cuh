@@ -60,7 +60,7 @@ __device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Co
     }
 }
 
-// Writes the log-sum-exp of a lane's two rows. base and sum are in base 2.
+// Writes the log-sum-exp of a lane's two rows. base and sum are relative to base-2 exponents.
 __device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head,
     const float (&base)[2], const float (&sum)[2]) {
     if (args.lse == nullptr || at.pair != 0) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Cor
     }
 }
 
-// Writes the rows of a unit without keys.
+// Writes zeros, and lse +inf, for the rows of a unit without keys.
 template <class S>
 __device__ __forceinline__ void write_zeros(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows,
     i32 head) {

@@ -1,10 +1,9 @@
-// Assigns rows to tiles. Consecutive rows that see keys from the same first key form a run; a run is cut into tiles
-// of 128 rows.
+// Assigns rows to tiles. Consecutive rows with the same first key form a run; a run is cut into tiles of 128 rows.
 //
 // In:    start i32 [rows, start_stride].
 // Out:   plan: words {next unit, tiles, 0, 0}, then a record for each tile and a last record whose row is the number
 //        of rows.
-// Block: one, 1024 threads. Each thread reads a range of adjacent rows three times, about 16 bytes per row.
+// Block: one, 1024 threads. Each thread reads a range of adjacent rows three times, about 16 bytes per row in all.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -12,17 +11,17 @@
 
 namespace sparrow_dense {
 
-// A tile of rows, from `row` up to the row of the next record.
+// A tile of rows, from `row` to the row of the next record, exclusive.
 struct TileRecord {
     i32 row;
-    i32 first;  // the first tile of its run
-    i32 count;  // tiles of its run; only the first tile of a run says it
+    i32 first;  // number of the first tile of its run
+    i32 count;  // tiles of its run; set only in the first tile of a run
     i32 unused;
 };
 static_assert(sizeof(TileRecord) == 16, "as the launcher allocates");
 
 struct Plan {
-    u32 next;   // the next unit that nobody has taken, beyond the one that every block begins with
+    u32 next;   // number of units taken from the counter, in addition to the first unit of every thread block
     i32 tiles;
     u32 unused[2];
 
@@ -32,8 +31,8 @@ static_assert(sizeof(Plan) == 16, "as the launcher allocates");
 
 constexpr int kPlanThreads = 1024;
 
-// Block-wide exclusive scan of one value per thread: the maximum, or the sum, of the threads before this one. total
-// gets the result over all threads.
+// Block-wide exclusive scan: returns the maximum, or the sum, of the values of all lower threads. total gets the result
+// over all threads.
 template <bool Sum>
 __device__ __forceinline__ i32 scan_before(i32 v, i32 none, i32 (&warps)[32], i32& total) {
     const i32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -73,7 +72,7 @@ __device__ __forceinline__ void plan_tiles(const DenseAttendArgs& args) {
     const auto begins_run = [&](i32 r) { return r == 0 || start(r) != start(r - 1); };
 
     i32 total;
-    i32 run = -1;  // the row at which the run of row `begin` - 1 begins
+    i32 run = -1;  // first row of the run that contains row `begin` - 1
     for (i32 r = begin; r < end; ++r) {
         run = begins_run(r) ? r : run;
     }
@@ -88,7 +87,7 @@ __device__ __forceinline__ void plan_tiles(const DenseAttendArgs& args) {
     run = inherited;
     for (i32 r = begin; r < end; ++r) {
         if (begins_run(r)) {
-            if (r > 0) {  // the run before this row is over
+            if (r > 0) {  // the previous run ends here
                 const i32 first = tile - 1 - (r - 1 - run) / kUnitRows;
                 plan.tile(first)->count = tile - first;
             }
@@ -100,7 +99,7 @@ __device__ __forceinline__ void plan_tiles(const DenseAttendArgs& args) {
             ++tile;
         }
     }
-    if (end == rows && begin < end) {  // the last row is this thread's
+    if (end == rows && begin < end) {  // this thread has the last row
         const i32 first = total - 1 - (rows - 1 - run) / kUnitRows;
         plan.tile(first)->count = total - first;
         plan.tile(total)->row = rows;

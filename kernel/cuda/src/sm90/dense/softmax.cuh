@@ -1,19 +1,19 @@
 // Softmax in registers: masks, the running softmax of a lane's two rows, and the rescaling of the accumulator.
 //
-// In a [64, N] accumulator, s[i] of a lane is row (i / 2) % 2 of its two rows and column 8 * (i / 4) + 2 * pair + i %
-// 2.
+// In a [64, N] accumulator, s[i] of a lane belongs to row (i / 2) % 2 of its two rows and to column 8 * (i / 4) + 2 *
+// pair + i % 2.
 #pragma once
 
 #include "sm90/dense/output.cuh"
 
 namespace sparrow_dense {
 
-// Exponents are relative to a base, which is raised to the row's largest score only when that exceeds it by this
-// much, in base 2. The output is therefore rescaled in few tiles, and weights are at most 2^8. The decision for a row
-// depends only on the row.
+// Exponents are relative to a base, which is raised to the row's largest score only when the score exceeds the base by
+// more than kSlack, in base 2. The output is therefore rescaled in few tiles, and weights are at most 2^8. The decision
+// for a row depends only on the row.
 constexpr float kSlack = 8.0f;
 
-// The base of a row that has seen no key. It is finite so that no NaN arises.
+// The base of a row before its first key. It is finite, so that no NaN arises.
 constexpr float kLowest = -1e30f;
 
 __device__ __forceinline__ float exp2_fast(float x) {
@@ -38,7 +38,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[N], i32 seen0, i32 seen1,
     }
 }
 
-// Packs the weights as bf16 operands of products over 16 keys each.
+// Packs the weights as bf16 A operands, one per 16 keys.
 template <int Steps>
 __device__ __forceinline__ void pack_weights(u32 (&p)[Steps][4], const float (&s)[Steps * 8]) {
 #pragma unroll
@@ -49,9 +49,9 @@ __device__ __forceinline__ void pack_weights(u32 (&p)[Steps][4], const float (&s
 
 // The running softmax of a lane's two rows.
 struct Softmax {
-    float base[2], sum[2];  // what exponents are relative to, in base 2, and this lane's part of the sum
-    float factor[2];        // what the last tile multiplied sums by
-    bool moved;             // some factor of the warp is not one
+    float base[2], sum[2];  // per row: base of the exponents (base 2), and sum of this lane's weights
+    float factor[2];        // factor by which the last tile rescales the output and the sum
+    bool moved;             // at least one factor of the warp is not one
 
     __device__ __forceinline__ void reset() {
         base[0] = base[1] = kLowest;
@@ -71,7 +71,7 @@ struct Softmax {
         high1 *= scale;
         factor[0] = factor[1] = 1.0f;
         moved = false;
-        // Some row of the warp has exceeded its base.
+        // At least one row of the warp has exceeded its base.
         if (__any_sync(ptx::kFullMask, high0 > base[0] + kSlack || high1 > base[1] + kSlack)) {
             moved = true;
 #pragma unroll
@@ -102,8 +102,8 @@ struct Softmax {
         sum[1] = fmaf(sum[1], factor[1], sum1);
     }
 
-    // Rescales the accumulator of the previous tiles to the current bases. A warp whose factors are all one skips it,
-    // which does not change the bits.
+    // Multiplies the accumulator of the previous tiles by the factors of the current tile. A warp whose factors are all
+    // one skips the multiplication, which does not change the bits.
     template <int N>
     __device__ __forceinline__ void rescale(float (&o)[N]) const {
         if (!moved) {
@@ -118,7 +118,8 @@ struct Softmax {
         }
     }
 
-    // Computes the sums of whole rows and their inverses, which are zero for a row that sees no key.
+    // Replaces sum by the sums over all lanes of a row, and computes their inverses, which are zero for a row without
+    // keys.
     __device__ __forceinline__ void finish(float (&inverse)[2]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

@@ -8,20 +8,20 @@
 
 namespace sparrow_dense {
 
-// A unit of work as the warps of a block pass it on.
+// A unit of work. The warp that finds units writes the record, and the other warps read it.
 struct Record {
-    i32 row, rows;  // query rows, at most 128; tiles tells whether there are any
+    i32 row, rows;  // query rows [row, row + rows), at most 128; valid if tiles >= 0
     i32 head;
-    i32 key;       // the first key
-    i32 tiles;     // tiles of keys; 0: no row sees a key, below 0: there is no further unit
-    i32 most[2];   // the most keys that a row of each math warpgroup sees
-    i32 whole[2];  // leading tiles that every row of each math warpgroup sees in full
+    i32 key;       // first key
+    i32 tiles;     // tiles of keys; 0: no row has a key; negative: there is no further unit
+    i32 most[2];   // maximum number of keys of a row of each math warpgroup
+    i32 whole[2];  // leading tiles of which every row of each math warpgroup attends to all keys
     i32 lens[kUnitRows];
 };
 
-// Copies fill q (one half per math warpgroup), k and v. Each math warpgroup releases its half of q after its last
-// scores, k after the scores of a tile, and v after the product with the tile. Phases count units with keys (q),
-// tiles (k, v) and units (records).
+// Copies fill q (one half per math warpgroup), k and v. Each math warpgroup frees its half of q after its last scores,
+// k after the scores of a tile, and v after the product with the tile. Phases count units with keys (q), tiles (k, v)
+// and units (records).
 template <class S>
 struct Storage {
     u8 q[2][S::Query * S::QueryTileBytes];
@@ -36,7 +36,7 @@ struct Storage {
 
 template <class S>
 constexpr u32 shared_bytes() {
-    return sizeof(Storage<S>) + 1024;  // room to align it to a swizzle atom
+    return sizeof(Storage<S>) + 1024;  // 1024 bytes of padding, to align Storage to a swizzle atom
 }
 
 template <class S>
@@ -47,7 +47,7 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// One thread calls this before the barrier of the block.
+// Initialises the barriers; one thread calls it before __syncthreads.
 template <class S>
 __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     constexpr u32 kWarps = 4, kMathWarps = 2 * kWarps, kLoader = 1;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     ptx::barrier_init_fence();
 }
 
-// One arrival per warp, after the reads and writes of all its lanes.
+// Arrives once per warp at a barrier, after the reads and writes of all lanes of the warp.
 __device__ __forceinline__ void arrive(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -80,19 +80,19 @@ __device__ __forceinline__ void wait(u64& barrier, u32 parity) {
     ptx::barrier_wait(ptx::shared_address(&barrier), parity);
 }
 
-// Arrives at a barrier of Threads threads of the block (ptx::group_sync) without waiting for the other threads.
+// Arrives at the named barrier of ptx::group_sync<Number, Threads> without waiting for the other threads.
 template <int Number, int Threads>
 __device__ __forceinline__ void group_arrive() {
     asm volatile("bar.arrive %0, %1;" ::"n"(Number), "n"(Threads) : "memory");
 }
 
-// Returns the number of tiles that a number of keys needs.
+// Returns the number of tiles that contain `keys` keys.
 template <class S>
 __device__ __forceinline__ i32 tiles_of(i32 keys) {
     return (keys + S::Keys - 1) / S::Keys;
 }
 
-// A position in a ring of N stages and the parity of its current use.
+// A position in a ring of N stages, and the parity of the current phase of its barriers.
 template <int N>
 struct Cursor {
     u32 stage = 0, parity = 0;

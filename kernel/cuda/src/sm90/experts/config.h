@@ -3,10 +3,10 @@
 // An item is 256 weight rows by up to 128 tokens of an expert. The weight rows are two halves of 128: gate and up of
 // the same inner columns, or rows of down.
 //
-//   up to 64 tokens  Weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns, so no row is
-//                    wasted. Each of the two math warpgroups has 64 weight rows of each half. For e2m1 weights that
-//                    are widened to e4m3 there is also a kernel for up to 16 tokens, with two blocks per SM.
-//   more             Tokens are the rows, 64 per warpgroup, and the 128 weight rows of each half are the columns. A
+//   up to 64 tokens  Weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns, to multiply
+//                    little padding. Each of the two math warpgroups has 64 weight rows of each half. For e2m1 weights
+//                    that are widened to e4m3 there is also a kernel for up to 16 tokens, with two blocks per SM.
+//   more than 64     Tokens are the rows, 64 per warpgroup, and the 128 weight rows of each half are the columns. A
 //                    lane then has two tokens and needs two scales. With tokens as columns it would need 32 scales,
 //                    and reading them would take a third of the shared-memory bandwidth.
 //
@@ -24,14 +24,14 @@ constexpr int kOperandRows = 64;
 constexpr int kOperandBytes = kOperandRows * kBlockBytes;
 constexpr int kTileRows = 256;
 constexpr int kTileBytes = kTileRows * kBlockBytes;
-constexpr int kGroups = 2;  // warpgroups that multiply
+constexpr int kGroups = 2;  // math warpgroups
 constexpr int kMathThreads = 128 * kGroups;
-constexpr int kThreads = kMathThreads + 128;  // and one that copies
+constexpr int kThreads = kMathThreads + 128;  // and one copy warpgroup
 constexpr int kMaxExperts = 512;
 // Bytes of a staged token: 64 values of 16 bits, and padding so that accesses to eight tokens have no bank conflicts.
 constexpr int kPitch = 144;
 
-// What is multiplied.
+// The matrix product: gate and up with the activation, or down.
 enum class Step { kGateUp, kDown };
 
 // The storage format of a weight type, and the registers of the warpgroups (Shape).
@@ -48,8 +48,8 @@ struct E2m1 : Bf16 {};
 template <>
 struct Stored<E2m1> {
     static constexpr bool Widened = true, Folds = false;
-    static constexpr int CodeBytes = kTileRows * 32;             // 64 values of four bits a row
-    static constexpr int TileBytes = CodeBytes + kTileRows * 2;  // and two scales
+    static constexpr int CodeBytes = kTileRows * 32;             // 64 values of four bits per row
+    static constexpr int TileBytes = CodeBytes + kTileRows * 2;  // codes, and two scale bytes per row
     static constexpr int MathRegisters = 208, CopyRegisters = 88;
 };
 
@@ -59,9 +59,9 @@ struct Folded : E4m3 {};
 template <>
 struct Stored<Folded> {
     static constexpr bool Widened = true, Folds = true;
-    static constexpr int Pieces = 16;                      // of a tile
+    static constexpr int Pieces = 16;                      // pieces of 16 rows per tile
     static constexpr int CodeBytes = 16 * 64;              // 16 rows of 128 values of four bits
-    static constexpr int PieceBytes = CodeBytes + 16 * 4;  // and four scales a row
+    static constexpr int PieceBytes = CodeBytes + 16 * 4;  // codes, and four scale bytes per row
     static constexpr int TileBytes = Pieces * PieceBytes;
     static constexpr int MathRegisters = 224, CopyRegisters = 56;
 };
@@ -79,30 +79,30 @@ struct Incoming<E2m1, Ahead> {
 
 template <int Ahead>
 struct Incoming<Folded, Ahead> {
-    alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
+    alignas(8) u8 codes[15][8];  // e4m3 codes of the eight magnitudes, for each relative exponent from -8 to 6
 };
 
-// Alone: a block has an SM for itself even where two would fit.
+// Tokens: maximum tokens of an item. Alone: a thread block does not share its SM, even if two would fit.
 template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5, bool Alone = false>
 struct Shape {
     using Type = T;
     static constexpr Step kStep = Which;
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
-    static constexpr int Ahead = AheadTiles;  // stored tiles on their way, where weights are widened
-    static constexpr bool Held = Stored<T>::Folds;  // weights are widened by the warps that multiply, in registers
+    static constexpr int Ahead = AheadTiles;  // stored tiles in flight, if weights are widened into stages
+    static constexpr bool Held = Stored<T>::Folds;  // the math warps widen the weights in registers
     static constexpr int Threads = kThreads;
     // Two blocks share an SM. Widening is a dependent chain of instructions, and twice as many warps hide more of its
     // latency.
     static constexpr int Blocks = Held && Tokens == 16 && !Alone ? 2 : 1;
-    // Registers per thread of the math warpgroups and of the copy warpgroup. Their sum is at most 504 = 3 x 168, the
-    // registers at launch; with two blocks per SM, 240 = 3 x 80.
+    // Registers per thread of the math warpgroups and of the copy warpgroup. Over all three warpgroups, at most 504 = 3
+    // x 168, the registers at launch; with two blocks per SM, 240 = 3 x 80.
     static constexpr int MathRegisters = Blocks == 2 ? 96 : Stored<T>::MathRegisters;
     static constexpr int CopyRegisters = Blocks == 2 ? 48 : Stored<T>::CopyRegisters;
-    static constexpr int Columns = Tokens < 64 ? Tokens : 64;  // most tokens that are columns of a tile
-    static constexpr int StageBytes = Held ? Stored<T>::TileBytes : kTileBytes;  // of weights in a stage
+    static constexpr int Columns = Tokens < 64 ? Tokens : 64;  // maximum tokens that are columns of a tile
+    static constexpr int StageBytes = Held ? Stored<T>::TileBytes : kTileBytes;  // bytes of weights per stage
     static constexpr int InputBytes = Tokens * kBlockBytes;
-    static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
+    static constexpr int PassTokens = Tokens / 2;  // tokens that are staged for the output at a time
     // Floats for the tokens of a lane, and padding so that four lanes have no bank conflicts.
     static constexpr int ScalePitch = Tokens / 4 + 4;
 };
@@ -121,19 +121,22 @@ struct Storage {
     uint2 list[kMaxExperts + 2];
     // Scales of tokens (scale_at), then two scales, one for each half of the weights.
     float scales[S::Stages][4 * S::ScalePitch + 4];
-    // If tokens are columns. Gate and up: the maximum of a warp's 16 inner columns. Down: the pairs of the tokens.
+    // Used if tokens are columns. Gate and up: the maximum of a warp's 16 inner columns per token. Down: the pair of
+    // each token.
     float largest[4 * kGroups][S::Columns];
     i32 pairs[kGroups][S::Columns];
-    i32 warp_pairs[4 * kGroups][16];  // down, more tokens: the pairs of a warp's 16, which no other warp touches
-    float inverse[kGroups][S::Columns];  // gate and up: the inverse of the scale of the tokens' 128 columns
+    i32 warp_pairs[4 * kGroups][16];  // down, tokens are rows: the pairs of a warp's 16 tokens, read only by that warp
+    // [groups][tokens] gate and up: inverse of the scale of a token's 128 inner columns.
+    float inverse[kGroups][S::Columns];
     u64 full[S::Stages], empty[S::Stages];
-    i32 listed;  // entries of list
+    i32 listed;  // number of entries of list
     Incoming<typename S::Type, S::Ahead> incoming;
 };
 
 template <class S>
 constexpr u32 shared_bytes() {
-    constexpr u32 kLimit = S::Blocks == 2 ? (kSharedLimit + 1024) / 2 - 1024 : kSharedLimit;  // each takes 1024 more
+    // The driver reserves 1024 bytes for each block.
+    constexpr u32 kLimit = S::Blocks == 2 ? (kSharedLimit + 1024) / 2 - 1024 : kSharedLimit;
     static_assert(sizeof(Storage<S>) + 1024 <= kLimit, "more shared memory than a Hopper block can have");
     return sizeof(Storage<S>) + 1024;
 }
@@ -145,18 +148,18 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// A ListedView in eight bytes. Its count is the difference between the next entry's first row and its own; there are
-// at most 512 + 131072 / 16 groups.
+// Packs a ListedView into eight bytes. Its count is the first row of the next entry minus its own first row. before
+// fits 16 bits, because there are at most 512 + 131072 / 16 groups.
 __device__ __forceinline__ uint2 pack_listed(i32 expert, i32 first, i32 before) {
     return make_uint2(static_cast<u32>(expert) | static_cast<u32>(before) << 16, static_cast<u32>(first));
 }
 
-// One item: a tile of an expert's weights by a group of its tokens.
+// One work item: a tile of an expert's weights, multiplied by a group of the expert's tokens.
 struct Item {
     i32 expert;
     i32 tile;
     i32 first;  // place of the group's first token in the sorted order
-    i32 count;  // tokens
+    i32 count;  // tokens of the group
 };
 
 // Returns the index of the scale of token t. With up to 64 tokens, the scales of a lane (two of every eight tokens)
@@ -166,19 +169,19 @@ __device__ __forceinline__ u32 scale_at(u32 t, i32 columns) {
     return columns > 64 ? t : t / 2 % 4 * S::ScalePitch + t / 8 * 2 + t % 2;
 }
 
-// Returns the number of columns of the instruction that multiplies a group of this many tokens.
+// Returns the number of columns of the instruction that multiplies a group of count tokens.
 __device__ __forceinline__ i32 columns_of(i32 count) {
     return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128;
 }
 
-// Iterates over the items of a block: every gridDim-th item. The items of an expert are ordered by tile, then by
-// group, so that blocks that share a tile of weights run at the same time.
+// Iterates over the items of a thread block: every gridDim-th item. The items of an expert are ordered by tile, then by
+// group, so that thread blocks that share a weight tile run at the same time.
 template <class S>
 struct Walk {
     i32 at = 0;
     i32 item = blockIdx.x;
 
-    // Returns false if no items are left.
+    // Sets out to the next item and returns true, or returns false if no items are left.
     __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
         constexpr i32 group_rows = S::MaxTokens;
         for (; at < shared.listed; ++at) {
@@ -205,7 +208,7 @@ __device__ __forceinline__ void copy_4(void* dst, const void* src, bool valid = 
                  : "memory");
 }
 
-// A barrier for one math warpgroup, and one for both.
+// Barriers: group_barrier for one math warpgroup, both_barrier for both.
 __device__ __forceinline__ void group_barrier(u32 group) {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }

@@ -10,16 +10,16 @@
 
 namespace sparrow_index {
 
-constexpr int kHeadBytes = 128;      // e4m3 values, and bytes, of one key or one query head
-constexpr int kTileKeys = 64;        // keys of one pipeline stage; one page of the paged cache
+constexpr int kHeadBytes = 128;      // e4m3 values (bytes) of one key or one query head
+constexpr int kTileKeys = 64;        // keys per pipeline stage, which is one page of the paged cache
 constexpr int kTileBytes = kTileKeys * kHeadBytes;
-constexpr int kMathGroups = 4;       // warpgroups that multiply and reduce
+constexpr int kMathGroups = 4;       // math warpgroups, which multiply and reduce
 constexpr int kThreads = 128 * (kMathGroups + 1);
-constexpr int kMathRegisters = 112;  // 4 x 112 + 32 = 480 = 5 x 96, what 640 threads are launched with
+constexpr int kMathRegisters = 112;  // 4 x 112 + 32 = 480 = 5 x 96, the registers at launch with 640 threads
 constexpr int kCopyRegisters = 32;
-constexpr int kCopyWarps = 4;        // warps of the copy warpgroup that ask for pages
+constexpr int kCopyWarps = 4;        // warps of the copy warpgroup that issue page copies
 constexpr int kItemStages = 2;       // query tiles in flight
-constexpr int kMaxRows = 8;          // query rows of one item at most: 256 columns of 32 heads
+constexpr int kMaxRows = 8;          // maximum query rows per item: 256 columns / 32 heads
 
 // An item is a set of query rows that share a query tile: Rows query rows of Heads heads each, Columns = Heads * Rows
 // columns in all. An instruction has at most 128 columns, so 256 columns are two column groups with separate math
@@ -30,7 +30,7 @@ struct Shape {
     static constexpr int Rows = RowCount;
     static constexpr int Columns = Heads * Rows;
     static constexpr int ColumnGroups = Columns > 128 ? 2 : 1;
-    static constexpr int TileGroups = kMathGroups / ColumnGroups;  // math groups that take turns on key tiles
+    static constexpr int TileGroups = kMathGroups / ColumnGroups;  // math groups that take key tiles in turn
     static constexpr int N = Columns / ColumnGroups;
     static constexpr int GroupRows = N / Heads;
     static constexpr int KeyStages = 16;

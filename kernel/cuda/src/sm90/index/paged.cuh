@@ -41,9 +41,9 @@ struct PagedSource {
 // Reads the page numbers of a request, 32 at a time, with the next 32 loaded ahead of use. Each warp has one reader.
 struct PageReader {
     const i32* table;
-    i32 last;  // last page that may be read
+    i32 last;  // index of the last page-table entry that may be read
     u32 lane;
-    i32 base;  // page of lane 0
+    i32 base;  // index of the page-table entry of lane 0
     i32 now, ahead;
 
     __device__ __forceinline__ PageReader(const i32* row, i32 first, i32 pages)
@@ -71,8 +71,8 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
     Cursor<kItemStages> items;
     i64 left = share.count;
     const i32 columns = args.next_n * S::Heads;
-    u32 tile_count = worker;  // tiles of the share up to this warp's next one
-    i32 t = worker;           // the same, from the start of the item
+    u32 tile_count = worker;  // number of this warp's next tile in the share of the thread block
+    i32 t = worker;           // number of this warp's next tile in the item
     for (i32 item = share.item, skip = share.tile; left > 0; ++item, skip = 0) {
         const i32 length = lane < static_cast<u32>(args.next_n) ? source.length(item, lane) : 0;
         const i32 pages = (ptx::warp_max_signed(length) + kTileKeys - 1) / kTileKeys;
@@ -123,7 +123,7 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
         t -= tiles;
         left -= tiles;
     }
-    if (worker == 0) {  // the end mark
+    if (worker == 0) {  // publishes the record that ends the work
         ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
         if (lane == 0) {
             shared.records[items.stage].tiles = 0;

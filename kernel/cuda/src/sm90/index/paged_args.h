@@ -17,7 +17,8 @@ struct IndexPagedArgs {
     TensorMap keys_map;
     TensorMap scales_map;        // over the scales of the cache
     const float* weights;        // f32 [requests * next_n, H], 16-byte aligned
-    const i32* context_lengths;  // i32 [requests, next_n]: keys visible to each row; 0 or less is an empty row
+    // i32 [requests, next_n]: number of keys of each query row; 0 or less: the row is empty.
+    const i32* context_lengths;
     // i32 [tables, table_stride]: the physical page of each logical page. A page outside the pool reads as zeros.
     const i32* block_table;
     // i32 [requests, next_n]: the row of block_table for each query row; the first entry of a request is used. Null:
@@ -28,11 +29,11 @@ struct IndexPagedArgs {
     float* scores;
     i64 stride;                  // floats between rows of scores
     i64 table_stride;            // entries between rows of block_table
-    i32 requests;                // any number
-    i32 next_n;                  // query rows per request, at most the kernel's rows
-    i32 max_context;             // columns of scores: lengths are clipped to it
-    i32 max_blocks;              // entries of a row of block_table: lengths are clipped to 64 times it
-    i32 skip;                    // rows of at most this many keys are empty rows
+    i32 requests;                // number of requests
+    i32 next_n;                  // query rows per request, at most Rows of the kernel
+    i32 max_context;             // columns of scores; context lengths are clipped to it
+    i32 max_blocks;              // entries of a row of block_table; context lengths are clipped to 64 * max_blocks
+    i32 skip;                    // rows with at most this many keys are treated as empty
     i32 reserved;
 };
 static_assert(sizeof(IndexPagedArgs) == 512, "mirrored in Go");

@@ -120,7 +120,7 @@ __device__ void ragged_copy(const IndexRaggedArgs& args, Storage<S>& shared, Sha
     }
     ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
     if (lane == 0) {
-        shared.records[items.stage].tiles = 0;  // the end mark
+        shared.records[items.stage].tiles = 0;  // ends the work
     }
     ptx::barrier_arrive(ptx::shared_address(&shared.item_full[items.stage]));
 }

@@ -17,13 +17,13 @@ struct IndexRaggedArgs {
     // i32 [rows]: one past the last key of the row or, with `lengths`, its number of keys. A row without keys is
     // empty.
     const i32* key_end;
-    float* scores;         // f32 [rows, stride], only columns of keys in [key_start, key_end) are written
+    float* scores;         // f32 [rows, stride]; only columns of keys in [key_start, key_end) are written
     i64 stride;            // floats between rows of scores
-    i32 rows;              // query rows, any number
-    i32 keys;              // keys; ranges are clipped to [0, keys)
+    i32 rows;              // number of query rows
+    i32 keys;              // number of keys; key ranges are clipped to [0, keys)
     i32 relative;          // 1: column c holds key key_start + c; 0: column c holds key c
-    i32 lengths;           // 1: key_end holds numbers of keys
-    i32 skip;              // rows of at most this many keys are empty rows
+    i32 lengths;           // 1: key_end holds the number of keys of each row
+    i32 skip;              // rows with at most this many keys are treated as empty
     i32 reserved;
 };
 static_assert(sizeof(IndexRaggedArgs) == 448, "mirrored in Go");

@@ -19,13 +19,13 @@
 
 namespace sparrow_index {
 
-// Describes one item; the copy warp writes it for the math groups. Every lane of the copy warp arrives on item_full
-// after its own writes.
+// The record of an item, which the copy warp writes for the math groups. Every lane of the copy warp arrives on
+// item_full after its own writes.
 struct Record {
     i32 item;          // output rows item*rows_per_item + j
     i32 key;           // first key of the first tile
-    i32 tiles;         // 0 ends the work
-    i32 origin[kMaxRows];  // key that lands in column 0 of row j
+    i32 tiles;         // key tiles of the item; 0 ends the work
+    i32 origin[kMaxRows];  // key whose score is column 0 of row j
     i32 lo[kMaxRows];      // keys in [lo, hi) are stored for row j
     i32 hi[kMaxRows];
 };
@@ -56,7 +56,7 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// One thread calls this before the barrier of the whole block.
+// Initialises the barriers; one thread calls it before __syncthreads.
 template <class S>
 __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     constexpr u32 kWarps = kMathGroups * 4;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     ptx::barrier_init_fence();
 }
 
-// A position in a ring of Stages buffers.
+// A position in a ring of Stages buffers, and the parity of the current phase of its barriers.
 template <int Stages>
 struct Cursor {
     i32 stage = 0;
@@ -86,12 +86,12 @@ struct Cursor {
     }
 };
 
-// relu in two ways. max(x, 0) runs in the integer pipe at half rate. A multiplication that saturates to [0, 1] runs
-// in the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Both are used so
-// that neither pipe is the bottleneck. The weights of the columns that use max contain the factor 2^-25, and the
-// scale of the key removes it.
+// ReLU in two ways. max(x, 0) runs in the integer pipe at half rate. A multiplication that saturates to [0, 1] runs in
+// the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Both are used so that
+// neither pipe is the bottleneck. The weights of the columns that use max contain the factor 2^-25, and the key scale
+// contains the inverse factor.
 constexpr float kShrink = 0x1p-25f, kGrow = 0x1p25f;
-constexpr int kMaxEvery = 2;  // one of this many octets of heads goes through max
+constexpr int kMaxEvery = 2;  // one of kMaxEvery octets of heads uses max
 
 __device__ constexpr bool through_max(int octet) {
     return octet % kMaxEvery == kMaxEvery - 1;
@@ -164,13 +164,13 @@ struct MathGroup {
 
     Storage<S>& shared;
     const u32 group, half, lane;
-    const u32 in_tile;          // the key of a tile that this lane stores
+    const u32 in_tile;          // index in a tile of the key whose score this lane stores
     float weight[S::N / 4];
     u64 query;                  // operand descriptor of this group's columns
-    float* to[kScores];         // where this lane stores the next tile's scores
-    u32 at[kScores];            // their column in the row's stored range [0, span)
+    float* to[kScores];         // addresses at which this lane stores the scores of the next tile
+    u32 at[kScores];            // columns of these scores in the stored range of their row, [0, span)
     u32 span[kScores];
-    u32 tile_count;             // tiles of the block's share up to this group's next one
+    u32 tile_count;             // number of this group's next tile in the share of the thread block
 
     __device__ __forceinline__ MathGroup(Storage<S>& s, u32 g)
         : shared(s),
@@ -241,7 +241,7 @@ struct MathGroup {
 
     __device__ void run(const Output& out) {
         Cursor<kItemStages> items;
-        i32 tile = group / S::ColumnGroups;  // this group's next tile, counted from the start of the item
+        i32 tile = group / S::ColumnGroups;  // number of this group's next tile in the item
         for (;;) {
             ptx::barrier_wait(ptx::shared_address(&shared.item_full[items.stage]), items.parity);
             const Record& record = shared.records[items.stage];

@@ -1,6 +1,6 @@
-// The schedule. Every block computes which contiguous run of key tiles it owns. The tiles of all items are
-// concatenated, and every block takes an equal part, so shares differ by at most one tile and an empty item costs
-// nothing. There is no table that could be out of date or too small.
+// The schedule: every thread block computes the contiguous run of key tiles that it owns. The tiles of all items are
+// concatenated and divided evenly, so shares differ by at most one tile and an empty item costs nothing. No table in
+// memory is needed that could be out of date or too small.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -8,11 +8,11 @@
 
 namespace sparrow_index {
 
-// The first tile of a block and the number of tiles it owns.
+// The first tile of a thread block and the number of tiles that it owns.
 struct Share {
     i32 item;   // first item
-    i32 tile;   // first tile inside it
-    i64 count;  // tiles, possibly over many items; 0 when there is nothing to do
+    i32 tile;   // first tile inside the first item
+    i64 count;  // number of tiles, possibly over many items; 0: no work
 };
 
 // Scratch of find_share in shared memory.
@@ -21,8 +21,8 @@ struct ShareScratch {
     Share share;
 };
 
-// All threads of the block call find_share. tiles_of(item) must be cheap: it is called once per item, and again for
-// the items that one thread searches.
+// Returns the share of this thread block. All threads of the block must call it. tiles_of(item) must be cheap: it is
+// called once per item, and again for the items that one thread searches.
 template <class TilesOf>
 __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& scratch) {
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -30,7 +30,7 @@ __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& sc
     const i32 first = min(static_cast<i64>(thread) * run, static_cast<i64>(items));
     const i32 last = min(first + run, items);
 
-    u32 own = 0;  // 2^32 tiles would write a terabyte of scores
+    u32 own = 0;  // no overflow: 2^32 tiles would write a terabyte of scores
     for (i32 i = first; i < last; ++i) {
         own += tiles_of(i);
     }
@@ -45,7 +45,8 @@ __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& sc
 
     const u32 of_warp = lane < kThreads / 32 ? scratch.warp_totals[lane] : 0;
     const u32 before = ptx::warp_sum(lane < warp ? of_warp : 0) + upto - own, total = ptx::warp_sum(of_warp);
-    const u32 each = total / gridDim.x, more = total - each * gridDim.x;  // the first blocks own one tile more
+    // The first `more` thread blocks own one tile more.
+    const u32 each = total / gridDim.x, more = total - each * gridDim.x;
     const u32 begin = each * blockIdx.x + min(blockIdx.x, more), count = each + (blockIdx.x < more);
     if (count > 0 && before <= begin && begin - before < own) {
         i32 item = first;

@@ -1,14 +1,15 @@
-// Attention over every key of paged sequences of 656-byte FP8 rows, scores and outputs turned: keys and columns of
-// values are the rows of the tensor cores' tile, heads its columns.
+// Attention over every key of paged sequences with 656-byte FP8 rows. Scores and outputs are transposed: keys (scores)
+// and value columns (outputs) are the rows of the tensor-core tile, heads its columns.
 //
 // In:    q bf16 [rows, heads * 576]; pages of 64 rows: 512 e4m3 codes, 4 f32 scales, 64 bf16 values of the rotary part.
-// Out:   bf16 [rows, heads * 512] with lse and max, or parts of segments for combine.cuh.
-// Block: one per SM, 512 threads. A unit of work is N heads of a row over a segment of its keys. Pages come whole, by
-//        the copy engine, to a ring. One warpgroup computes scores and softmax, two have 256 output columns each, and a
-//        warp asks for pages. Codes become half precision on their way from shared memory to the registers that are
-//        the left operands of products: nobody stores them again, and rows of 656 bytes meet no bank twice.
+// Out:   bf16 [rows, heads * 512] with lse, or partial results of segments for combine.cuh.
+// Block: one per SM, 512 threads. A unit of work is N heads of a row over a segment of its keys. The copy engine loads
+//        whole pages into a ring. One warpgroup computes scores and softmax, two have 256 output columns each, and one
+//        thread issues the page copies. Codes are converted to half precision when they are loaded from shared memory
+//        to the registers that hold the A operands, so converted rows are never stored. Rows of 656 bytes are read
+//        without bank conflicts.
 // Bytes: every row is read once per N heads.
-// Bits:  of a head depend neither on N nor on other rows.
+// Bits:  the result of a head depends neither on N nor on other rows.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -22,31 +23,33 @@ using namespace sparrow_sparse;
 
 constexpr u32 kTurnedThreads = 512;
 constexpr int kScoreRegisters = 136, kValueRegisters = 176, kFetchRegisters = 24;
-constexpr u32 kStages = 3;  // pages of the ring
+constexpr u32 kStages = 3;  // stages of the ring, one page each
 constexpr u32 kRowBytes = 656, kScalesAt = 512, kRopeAt = 528;
 constexpr u32 kPageBytes = kKeys * kRowBytes;
 constexpr int kCodeTiles = 8, kAllTiles = 9;
 constexpr u64 kEvictNormal = 0x1000000000000000ull;
-constexpr u32 kLag = 3;  // bit h: value group h waits for the next scores
-// A little less than 2^kSlack: exponentials are approximate, and no head that has outgrown its base may go unseen, or
-// it would depend on the heads beside it whether it is moved.
+constexpr u32 kLag = 3;  // if bit h is set, value group h waits for the scores of the next block before its products
+// The limit of the weights at which a head has exceeded its base. It is slightly below 2^kSlack, because exponentials
+// are approximate: a head that exceeds its base must always be detected, otherwise its rescaling would depend on the
+// other heads of the unit.
 constexpr float kOutgrown = 255.0f;
-constexpr u32 kFaultPage = 1;  // a page beyond the pool
+constexpr u32 kFaultPage = 1;  // fault bit: a page lies beyond the pool
 
-// Who waits for whom: the copy engine fills keys (full); the score group hands weights, scales and factors to the value
-// groups (weights_full), who free them (weights_empty) and the page (empty); final is of a unit.
+// Barriers. full: the copy engine has filled a page of keys. weights_full: the score group has written weights, scales
+// and factors for the value groups. weights_empty, empty: the value groups have read them, and the page. scores_done:
+// the scores of a block are almost complete. final_full, final_empty: final factors of a unit.
 template <int N>
 struct TurnedStorage {
     u8 q[kAllTiles * N * 128];        // tiles [N heads][64 columns]
     u8 weights[2][kTileBytes];        // half precision [64 keys][64 heads]
     u8 keys[kStages][kPageBytes];
-    u16 scales[2][4][kKeys];          // half precision, of 128 columns of each key
-    float factor[2][N];               // what a block multiplies the output so far by
-    float final[N];                   // what a unit multiplies its output by in the end
-    float peaks[4][N], sums[4][N];    // of the score group's warps: largest scores of a block, sums of a unit
+    u16 scales[2][4][kKeys];          // half precision [buffers][128 columns each][keys]
+    float factor[2][N];               // [buffers][heads] factor by which a block rescales the output
+    float final[N];                   // [heads] final factor of a unit's output
+    float peaks[4][N], sums[4][N];    // [warps of the score group][heads]: largest scores of a block, sums of a unit
     float base[N];
-    u32 moved[2];                     // some factor is not one
-    i32 valid[kStages];               // keys of the page that count
+    u32 moved[2];                     // 1: at least one factor of the block is not one
+    i32 valid[kStages];               // leading keys of the page that are valid
     u64 full[kStages], empty[kStages];
     u64 weights_full[2], weights_empty[2], scores_done[2];
     u64 final_full, final_empty;
@@ -69,7 +72,7 @@ __device__ __forceinline__ void init_barriers(TurnedStorage<N>& shared) {
     ptx::barrier_init_fence();
 }
 
-// A place in the ring of pages.
+// A stage of the ring of pages, and the parity of the current phase of its barriers.
 struct Stage {
     u32 at = 0, parity = 0;
 
@@ -79,10 +82,10 @@ struct Stage {
     }
 };
 
-// One unit: heads [head, head + N) of a row over its blocks [block, block + blocks).
+// One unit: heads [head, head + N) of a row over the row's key blocks [block, block + blocks).
 struct Piece {
     i32 row, head, segment, block, blocks, length;
-    bool fresh;  // the queries are not those of the unit before
+    bool fresh;  // the unit needs other queries than the previous unit of this thread block
 };
 
 // The units of a thread block.
@@ -117,7 +120,7 @@ struct Walk {
     }
 };
 
-// Two of four codes, the lower ones or the upper ones, in half precision.
+// Convert two of the four e4m3 codes of a word, the lower two or the upper two, to half precision.
 __device__ __forceinline__ u32 widen_low(u32 codes) {
     u32 halves;
     asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; cvt.rn.f16x2.e4m3x2 %0, lo; }" : "=r"(halves) : "r"(codes));
@@ -133,7 +136,7 @@ __device__ __forceinline__ u32 times(u32 halves, u32 scale) {
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(halves), "r"(scale));
     return r;
 }
-// A scale twice, in half precision.
+// Returns a scale in both halves of a word, in half precision.
 __device__ __forceinline__ u32 half_scale(float scale) {
     u32 r;
     asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(r) : "f"(scale));
@@ -149,12 +152,12 @@ __device__ __forceinline__ void store_shared_16(u32 address, u32 a, u32 b, u32 c
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-// Stores what a warp holds of [16, 8] elements; lane l below 16 names the address of row l.
+// Stores a [16, 8] matrix of 16-bit elements from the registers of a warp; lane l < 16 passes the address of row l.
 __device__ __forceinline__ void store_eight(u32 address, u32 a, u32 b) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
 }
 
-// True for all threads of the score group when it is true for one.
+// Returns true in all threads of the score group if `mine` is true in at least one of them.
 __device__ __forceinline__ bool any_of_group(bool mine) {
     u32 r;
     asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.cta.red.or.pred q, 1, 128, p; "
@@ -162,9 +165,9 @@ __device__ __forceinline__ bool any_of_group(bool mine) {
     return r != 0;
 }
 
-// Queries of a unit to shared memory, by thread t of Threads. Of 16 columns of codes the operand in registers has
-// columns 4t, 4t + 1 in step 2t and 4t + 2, 4t + 3 in step 8 + 2t (a lane has four neighbouring codes), so queries
-// are stored in that order. Heads beyond the last are zeros.
+// Copies the queries of a unit to shared memory, by thread t of Threads. Of each 16 columns of codes, lane t of four
+// loads the adjacent codes 4t to 4t + 3 and uses them as columns 2t, 2t + 1, 8 + 2t and 9 + 2t of the A operand.
+// Queries are therefore stored in that order. Heads beyond the last are zeros.
 template <int N, u32 Threads>
 __device__ __forceinline__ void take_queries(const SparseAttendArgs& args, TurnedStorage<N>& shared, const Piece& p,
     u32 t) {
@@ -209,22 +212,23 @@ __device__ __forceinline__ void take_queries(const SparseAttendArgs& args, Turne
     ptx::fence_async_proxy();
 }
 
-// Scores and softmax. Thread: keys 16 warp + lane / 4 and eight more, heads 8j + 2 (lane % 4) and the next.
+// The score group: scores and softmax. A lane has keys 16 * warp + lane / 4 and 16 * warp + lane / 4 + 8, and heads 8j
+// + 2 (lane % 4) and 8j + 2 (lane % 4) + 1.
 template <int N>
 struct TurnedScores {
-    static constexpr int kOwn = N / 4;  // heads of a lane
+    static constexpr int kOwn = N / 4;  // heads per lane
     const SparseAttendArgs& args;
     TurnedStorage<N>& shared;
     Corner at;
     Stage stage;
     u32 done = 0, units = 0;
-    float base[kOwn], sum[kOwn];  // what exponents are relative to, and the sums of the lane's keys
+    float base[kOwn], sum[kOwn];  // per head: base of the exponents, and sum of the weights of the lane's keys
 
     __device__ __forceinline__ TurnedScores(const SparseAttendArgs& a, TurnedStorage<N>& s) : args(a), shared(s) {}
 
     __device__ __forceinline__ i32 head_at(int k) const { return k / 2 * 8 + at.lane % 4 * 2 + k % 2; }
 
-    // Codes of 32 columns of 16 keys as left operands of two steps.
+    // Converts the codes of 16 keys and 32 columns to the A operands of two steps of 16 columns.
     static __device__ __forceinline__ void convert(u32 (&a)[4], u32 (&b)[4], const u32 (&r)[4], u32 scale0,
         u32 scale1) {
         a[0] = times(widen_low(r[0]), scale0);
@@ -237,7 +241,8 @@ struct TurnedScores {
         b[3] = times(widen_high(r[3]), scale1);
     }
 
-    // Scores of the page in the ring's place. Rows that do not count become zeros: they may hold anything.
+    // Computes the scores of the page in the current stage and returns its number of valid keys. Rows beyond the valid
+    // keys are set to zero, because they may contain anything, and 0 * NaN is NaN.
     __device__ __forceinline__ i32 multiply(float (&s)[N / 2]) {
         ptx::barrier_wait(ptx::shared_address(&shared.full[stage.at]), stage.parity);
         const i32 valid = read(shared.valid[stage.at]);
@@ -255,10 +260,10 @@ struct TurnedScores {
             half_scale(__uint_as_float(f0.z)), half_scale(__uint_as_float(f0.w))};
         const u32 scale1[4] = {half_scale(__uint_as_float(f1.x)), half_scale(__uint_as_float(f1.y)),
             half_scale(__uint_as_float(f1.z)), half_scale(__uint_as_float(f1.w))};
-        // Matrices of a load: keys 0-7 and 8-15 of 16 bytes, then of the next 16.
+        // The four matrices of a load: keys 0-7 and 8-15 of one 16-byte chunk, then of the next 16-byte chunk.
         const u32 row = keys + (at.warp * 16 + at.lane % 16) * kRowBytes + at.lane / 16 * 16;
         const u64 q = ptx::operand_128b(ptx::shared_address(shared.q));
-        // Codes of a tile of 64 columns are loaded and converted while the tile before is multiplied.
+        // The codes of a tile of 64 columns are loaded and converted while the previous tile is multiplied.
         u32 a[2][4][4], r[2][4];
         ptx::load_matrices(r[0], row);
         ptx::load_matrices(r[1], row + 32);
@@ -294,8 +299,8 @@ struct TurnedScores {
             ptx::mma_commit();
             ptx::mma_wait<1>();
         }
-        arrive(shared.scores_done[done & 1]);  // all but the last products are
-        // Scales for the value groups: of a place that they have left.
+        arrive(shared.scores_done[done & 1]);  // all products of the scores except the last are complete
+        // Writes the scales for the value groups, to the buffer that they have freed.
         const u32 b = done & 1;
         ptx::barrier_wait(ptx::shared_address(&shared.weights_empty[b]), (done >> 1 & 1) ^ 1);
         if (at.lane % 4 == 0) {
@@ -310,7 +315,7 @@ struct TurnedScores {
         return valid;
     }
 
-    // Scores to weights.
+    // Converts the scores of a block to weights and passes them to the value groups.
     __device__ __forceinline__ void weigh(float (&s)[N / 2], i32 valid) {
         const u32 b = done & 1;
         if (valid < kKeys) {
@@ -320,8 +325,8 @@ struct TurnedScores {
                 s[i] = at.row + (i & 2 ? 8 : 0) < valid ? s[i] : never;
             }
         }
-        // With the base as it is first: a weight of 2^kSlack says that a head has outgrown it; then all are worked out
-        // again.
+        // Computes the weights relative to the current bases. If a weight exceeds kOutgrown, a head has exceeded its
+        // base; the bases are then updated and all weights are computed again.
         u32 p[N / 4];
         float t[kOwn], most = weights(s, p, t);
         const bool moved = any_of_group(most > kOutgrown);
@@ -351,8 +356,8 @@ struct TurnedScores {
         ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
     }
 
-    // Weights of the lane's keys as pairs of neighbouring heads, and their sums t by head, of which the largest is
-    // returned.
+    // Computes the weights p of the lane's keys as pairs of adjacent heads, and their sums t per head. Returns the
+    // largest sum.
     __device__ __forceinline__ float weights(const float (&s)[N / 2], u32 (&p)[N / 4], float (&t)[kOwn]) const {
         float most = 0.0f;
 #pragma unroll
@@ -371,7 +376,8 @@ struct TurnedScores {
         return most;
     }
 
-    // Some head of the unit has outgrown its base. What becomes of a head depends on that head alone.
+    // Updates the bases after at least one head of the unit has exceeded its base. The new base of a head depends only
+    // on that head.
     __device__ __forceinline__ void rebase(const float (&s)[N / 2], u32 b) {
 #pragma unroll
         for (int k = 0; k < kOwn; ++k) {
@@ -399,7 +405,7 @@ struct TurnedScores {
         }
     }
 
-    // Adds what lanes and warps have of a unit's sums.
+    // Sums the weights of a unit over lanes and warps, and publishes the final factors.
     __device__ __forceinline__ void finish(const Piece& p) {
 #pragma unroll
         for (int k = 0; k < kOwn; ++k) {
@@ -436,7 +442,8 @@ struct TurnedScores {
         ++units;
     }
 
-    // Nobody asks for the largest score.
+    // Writes the softmax statistics of a head. This kernel does not track the largest score and writes the base m in
+    // its place, so a launch must not use args.max.
     __device__ __forceinline__ void save(const Piece& p, i32 head, float m, float all) const {
         if (args.segments == 1) {
             write_stats(args, p.row, head, m, m, all);
@@ -450,7 +457,7 @@ struct TurnedScores {
 #pragma unroll 1
         for (u32 u = walk.first; u < walk.end; u += walk.step) {
             const Piece p = walk.at(args, u);
-            if (p.blocks == 0) {  // the combine looks only at segments that have keys
+            if (p.blocks == 0) {  // the combine kernel reads only segments that have keys
                 const u32 h = threadIdx.x % 128;
                 if (args.segments == 1 && h < N && p.head + static_cast<i32>(h) < args.heads) {
                     write_stats(args, p.row, p.head + static_cast<i32>(h), kLowest, kLowest, 0.0f);
@@ -458,7 +465,7 @@ struct TurnedScores {
                 continue;
             }
             if (p.fresh && u != walk.first) {
-                ptx::group_sync<1, 128>();  // all have the last scores of the queries before
+                ptx::group_sync<1, 128>();  // all warps have finished the scores that read the previous queries
                 take_queries<N, 128>(args, shared, p, threadIdx.x % 128);
                 ptx::group_sync<1, 128>();
             }
@@ -481,8 +488,8 @@ struct TurnedScores {
     }
 };
 
-// Columns 256 * half and following of the output, [256 columns, N heads]. Row r of a tile of 64 columns is column
-// 16 (r / 16) + 2 (r % 8) + r / 8 % 2, as codes of two columns come together.
+// A value group: output columns 256 * half to 256 * half + 255, as [256 columns, N heads]. Row r of a tile of 64
+// columns is column 16 (r / 16) + 2 (r % 8) + r / 8 % 2, because the codes of two adjacent columns are loaded together.
 template <int N>
 struct TurnedValues {
     const SparseAttendArgs& args;
@@ -495,7 +502,7 @@ struct TurnedValues {
     __device__ __forceinline__ TurnedValues(const SparseAttendArgs& a, TurnedStorage<N>& s, i32 h)
         : args(a), shared(s), half(h) {}
 
-    // Codes of 32 keys of 16 columns as left operands of two steps of 16 keys.
+    // Converts the codes of 32 keys and 16 columns to the A operands of two steps of 16 keys.
     static __device__ __forceinline__ void convert(u32 (&a)[2][4], const u32 (&r)[4], const u32 (&scale)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -508,8 +515,7 @@ struct TurnedValues {
     __device__ __forceinline__ void block(float (&o)[4][N / 2], bool first, bool last) {
         const u32 b = done & 1, parity = done >> 1 & 1;
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[b]), parity);
-        // The products of values are to fill the time of the next softmax, not to take tensor cores from the next
-        // scores.
+        // The products with values should overlap the next softmax and not delay the next scores.
         if ((kLag >> half & 1) && !last) {
             ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b ^ 1]), (done + 1) >> 1 & 1);
         }
@@ -527,10 +533,10 @@ struct TurnedValues {
         }
         const u32 row = ptx::shared_address(shared.keys[stage.at]) + at.lane * kRowBytes + half * 256 + at.warp * 16;
         const u64 weights = ptx::operand_128b_across(ptx::shared_address(shared.weights[b]), kTileBytes);
-        // Codes are converted while those before are multiplied.
+        // Codes are loaded and converted while the previous codes are multiplied.
         u32 a[2][2][4], r[4], scale[4];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {  // 128 columns, 32 keys, 64 columns
+        for (int i = 0; i < 8; ++i) {  // i: 128 columns (bit 2), 32 keys (bit 1), 64 columns (bit 0)
             const int m = i / 4 * 2 + i % 2, pair = i / 2 % 2;
             if (i % 2 == 0) {
 #pragma unroll
@@ -589,7 +595,8 @@ struct TurnedValues {
                         to[kValues / 2] = ptx::Bf16::pack(x[1] * f1, x[3] * f1);
                     }
                 } else {
-                    // As combine.cuh reads them (Parts): lanes with g below 4 take the even head, others the odd one.
+                    // The layout that combine.cuh reads (Parts): lanes with g < 4 take the even head, the others the
+                    // odd head.
                     const u32 even = ptx::F16::pack(x[0] * f0, x[2] * f0), odd = ptx::F16::pack(x[1] * f1, x[3] * f1);
                     const u32 got = __shfl_xor_sync(ptx::kFullMask, g < 4 ? odd : even, 16);
                     const u32 own = static_cast<u32>(p.head % kHeads + h) + (g < 4 ? 0 : 1);
@@ -622,7 +629,7 @@ struct TurnedValues {
                     block(o, i == 0, i + 1 == p.blocks);
                 }
             }
-            asm volatile("" : "+r"(u));  // only the unit's number is kept while it runs
+            asm volatile("" : "+r"(u));  // only the number of the unit is kept in a register while the unit runs
             write(walk.at(args, u), o);
         }
     }
@@ -639,17 +646,17 @@ struct TurnedValues {
     }
 };
 
-// Pages to the ring, by one thread. Entries of tables are read a page ahead.
+// Loads pages into the ring, by one thread. Page-table entries are read one page ahead.
 template <int N>
 __device__ __forceinline__ void fetch_pages(const SparseAttendArgs& args, TurnedStorage<N>& shared) {
     const SelectionView& s = args.streams[0];
     Stage stage;
-    ptx::wait_for_previous_kernel();  // the last row of a sequence may be new
+    ptx::wait_for_previous_kernel();  // the previous kernel may have written the last row of a sequence
     const Walk<N> walk(args);
 #pragma unroll 1
     for (u32 u = walk.first; u < walk.end; u += walk.step) {
         const i32* table;
-        i32 keys, left;  // from the unit's first block on
+        i32 keys, left;  // keys and blocks from the unit's first block to its end
         {
             const Piece p = walk.at(args, u);
             table = list_of(args, s, p.row) + p.block;
@@ -689,10 +696,10 @@ __device__ __forceinline__ void attend_turned(const SparseAttendArgs& args) {
         init_barriers(shared);
     }
     __syncthreads();
-    list_units(args, Walk<N>::groups(args));  // lengths are older than the kernel before
+    list_units(args, Walk<N>::groups(args));  // lengths were written before the previous kernel
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group < 3) {
-        // The first queries are taken by all groups: there is nothing else to do until keys are there.
+        // All three math groups load the first queries, because they are idle until the first keys arrive.
         const Walk<N> walk(args);
         ptx::wait_for_previous_kernel();
         if (walk.first < walk.end) {

@@ -1,13 +1,13 @@
 // Matrix products with weights that stay packed: tile shapes, the ring of stages and the order of summation.
 //
-// Weights are stored in tiles of 256 rows, a tile in units of F::K columns, a unit in four stripes of 64 rows. The
-// codes of a stripe are in the order in which the lanes of a warpgroup take the first operand of the tensor cores
+// Weights are stored in tiles of 256 rows; a tile has units of F::K columns, and a unit has four stripes of 64 rows.
+// The codes of a stripe are in the order in which the lanes of a warpgroup hold the A operand of the tensor cores
 // (decode.cuh). A lane widens its eight values of a step of 16 columns to bf16 in registers; widened values are never
 // written to memory.
 //
-// Bits: k is cut into args.parts parts of whole units; their number depends on the shape of the weight. The sum of a
-// part starts at zero and adds steps of 16 columns in order; parts are added in order. The bits of an element depend
-// only on its row, its column and the weight, not on the number of tokens.
+// Bits: k is cut into args.parts parts of whole units; the number of parts depends only on the shape of the weight. The
+// sum of a part starts at zero and adds steps of 16 columns in order; parts are added in order. The bits of an element
+// depend only on its token row, its column and the weight, not on the number of tokens.
 #pragma once
 
 #include "sm90/packed/args.h"
@@ -38,11 +38,11 @@ __device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
     return format;
 }
 
-constexpr int kStripes = 4;  // of a tile
-constexpr int kMaxListed = 512;  // experts that have rows: all there can be
+constexpr int kStripes = 4;  // stripes per tile
+constexpr int kMaxListed = 512;  // maximum number of experts that have rows
 
-// MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential means that one block sums all
-// parts of k.
+// Shapes of a kernel in which MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential: one
+// thread block sums all parts of k.
 template <class Format, int N, int MathGroups, bool Sequential>
 struct Shape {
     using F = Format;
@@ -50,9 +50,10 @@ struct Shape {
     static constexpr bool Whole = Sequential;
     static constexpr int Threads = 128 * (Groups + 1);
     static constexpr bool Wide = N == 256;
-    static constexpr int Columns = Wide ? 64 : 128;  // of a stage of inputs: one swizzled tile, or two
+    // Columns of k per stage of inputs: one or two swizzled tiles of 64.
+    static constexpr int Columns = Wide ? 64 : 128;
     static constexpr int InputBytes = N * Columns * 2, WeightBytes = Groups * F::Bytes;
-    // The numbers of stages for inputs and for weights, which have separate rings.
+    // Stages of the ring of inputs; the ring of weights is separate.
     static constexpr int Inputs = N <= 16 ? 8 : N <= 64 || Wide ? 5 : 4;
     static constexpr int Fixed = 1024 + kMaxListed * 16 + 512 + Table<F>::TableBytes;
     static constexpr int Fit = (sparrow_tile::kSharedLimit - Fixed - Inputs * InputBytes) / WeightBytes;
@@ -64,13 +65,13 @@ struct Shape {
 
 template <class S>
 struct Storage {
-    u8 inputs[S::Inputs][S::InputBytes];  // first: the swizzle wants multiples of 1024
+    u8 inputs[S::Inputs][S::InputBytes];  // first member, because swizzled tiles must be aligned to 1024 bytes
     u8 weights[S::Weights][S::WeightBytes];
     alignas(128) u8 table[Table<typename S::F>::TableBytes + 16];
     ListedView list[kMaxListed];
     u64 inputs_full[S::Inputs], inputs_empty[S::Inputs], weights_full[S::Weights], weights_empty[S::Weights];
     i32 listed;
-    u32 last;  // the block's part was the last to arrive
+    u32 last;  // 1: the part of this thread block was the last to arrive
 };
 
 template <class S>
@@ -86,22 +87,23 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// One item: some stripes of an expert's weights by a group of its tokens, over a part of k.
+// One work item: Stripes stripes of an expert's weights, multiplied by a group of the expert's tokens, over a part of
+// k.
 struct Item {
     i32 expert;
-    i32 tile;   // of Stripes stripes
-    i32 first;  // place of the group's first token
-    i32 count;  // tokens
+    i32 tile;   // tile of Stripes stripes in the expert's weights
+    i32 first;  // place of the group's first token in order
+    i32 count;  // tokens of the group
     i32 part;
-    i32 slot;  // of sums
+    i32 slot;  // row of PackedArgs::sums and arrived
 };
 
-// Many tokens are processed in bands of this many. The 132 SMs of an H200 then process 11 tiles by 12 groups at a time,
-// or 22 tiles by 6 wide groups, which minimises the bytes read from memory.
+// Tokens per band. Products of many tokens are processed band by band. The 132 SMs of an H200 then process 11 tiles by
+// 12 groups at a time, or 22 tiles by 6 wide groups, which minimises the bytes read from memory.
 constexpr i32 kBandTokens = 1536;
 
-// Iterates over the items of a block: every gridDim-th item. Groups of tokens are the innermost index, so that blocks
-// that share weights run at the same time.
+// Iterates over the items of a thread block: every gridDim-th item. Groups of tokens are the innermost index, so that
+// thread blocks that share weights run at the same time.
 template <class S>
 struct Walk {
     i32 at = 0;
@@ -118,7 +120,7 @@ struct Walk {
             if (local < groups * tiles * parts) {
                 i32 tile = local / (groups * parts), rest = local - tile * groups * parts;
                 i32 part = rest / groups, group = rest - part * groups;
-                if constexpr (S::Whole) {  // by bands of tokens
+                if constexpr (S::Whole) {  // by bands of kBandTokens tokens
                     constexpr i32 kBand = kBandTokens / S::Tokens;
                     const i32 band = local / (kBand * tiles), inside = local - band * kBand * tiles;
                     const i32 width = min(kBand, groups - band * kBand);

@@ -1,9 +1,10 @@
 // Packs weights into the units that decode.cuh describes. This runs once, when the weights are loaded. A matrix has
-// tiles of 256 rows. Gate and up share tiles: of every 16 rows, the first eight are rows of gate and the others the
-// same rows of up, so that a lane has both values of a column. Rows and columns beyond the matrix are zeros.
+// tiles of 256 rows. Gate and up share tiles: of every 16 tile rows, the first eight are rows of gate and the other
+// eight are the corresponding rows of up, so that a lane has both values of an output column. Rows and columns beyond
+// the matrix are zeros.
 //
-// Block    256 threads, the four stripes of a unit.
-// Bytes    the matrix is read once and written once.
+// Block: 256 threads, for the four stripes of a unit.
+// Bytes: the matrix is read once and written once.
 #pragma once
 
 #include "sm90/packed/args.h"
@@ -12,15 +13,15 @@
 
 namespace sparrow_packed {
 
-// How codes are stored.
+// Storage formats of the codes.
 enum Source {
     kNibbles = 0,  // two values of a row in a byte, the first in the lower half
     kBytes = 1,
-    kOffset = 2,  // signed bytes, which are packed plus 128
+    kOffset = 2,  // signed bytes; 128 is added to them when they are packed
     kQ4_0 = 3,    // blocks of GGUF files: 18 bytes for 32 values, an f16 scale, then low and high nibbles
     kQ8_0 = 4,    // 34 bytes for 32 values, an f16 scale in front
     kMXFP4 = 5,   // 17 bytes for 32 values, an e8m0 scale, then low and high nibbles
-    kBlocks = 6,  // of 256 values, which the format's own packer reads
+    kBlocks = 6,  // blocks of 256 values, which Packer of the format reads
 };
 
 // Scale types in addition to the types of floats.cuh.
@@ -28,7 +29,7 @@ constexpr i32 kScaleE4m3 = 3, kScaleE8m0 = 4;
 
 constexpr int kTileRows = 256, kPackThreads = 256;
 
-// A row of a tile in its stored format.
+// A row of a tile in the storage format.
 struct Row {
     const u8* codes;
     const u8* scales;
@@ -93,7 +94,7 @@ struct Row {
     }
 };
 
-// Returns the row and the column, within the stripe, of value j of a lane's pairs.
+// Return, within the stripe, the row of word a[j] of a lane, and the column of value `half` of the word.
 __device__ __forceinline__ i32 row_of(u32 warp, u32 lane, int j) { return 16 * warp + lane / 4 + 8 * (j & 1); }
 template <bool Turned>
 __device__ __forceinline__ i32 column_of(u32 step, u32 lane, int j, int half) {
@@ -157,7 +158,7 @@ __device__ __forceinline__ void pack_8(const PackPackedArgs& args, u8* to, i32 t
     }
 }
 
-// Packs the scales of groups, times separate powers of two for the upper and the lower eight of 16 rows.
+// Packs the scales of groups, times one power of two for the upper eight and another for the lower eight of 16 rows.
 template <class S, int Groups, bool General>
 __device__ __forceinline__ void pack_groups(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first,
                                             f32 upper, f32 lower) {
@@ -182,7 +183,7 @@ struct Packer;
 
 template <>
 struct Packer<Nvfp4> {
-    // The sign of a scale is moved to the codes.
+    // Returns a code whose sign is inverted if the scale is negative, because stored scales are positive.
     static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 column) {
         return row.code(args, first + column) ^ row.scale_byte(args, first + column) >> 7 << 3;
     }
@@ -248,7 +249,7 @@ __device__ __forceinline__ const u8* block_of(const PackPackedArgs& args, const 
 }
 
 // Packs two bits of each code in words of two steps, [warp][batch][half][lane]; Packer::two(args, row, first column,
-// column) returns them.
+// column) returns the two bits of a code.
 template <class Packer>
 __device__ __forceinline__ void pack_2(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1
@@ -268,7 +269,7 @@ __device__ __forceinline__ void pack_2(const PackPackedArgs& args, u8* to, i32 t
 }
 
 // Packs one bit of each code in words of a batch, [warp][batch][lane]; Packer::bit(args, row, first column, column)
-// returns it.
+// returns the bit of a code.
 template <class Packer>
 __device__ __forceinline__ void pack_1(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1
@@ -338,7 +339,7 @@ struct Packer<Q45K<Five>> {
 
 template <>
 struct Packer<Q6K> {
-    static constexpr i32 kBytes = 210;  // 128 of lower codes, 64 of upper ones, 16 signed scales, d
+    static constexpr i32 kBytes = 210;  // bytes: 128 of lower bits of codes, 64 of upper bits, 16 signed scales, d
 
     static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
         const u8* block = block_of(args, row, first, kBytes);
@@ -360,7 +361,7 @@ struct Packer<Q6K> {
 
 template <>
 struct Packer<Q3K> {
-    static constexpr i32 kBytes = 110;  // 32 of third bits, 64 of codes, 12 of scales, d
+    static constexpr i32 kBytes = 110;  // bytes: 32 of third bits of codes, 64 of lower bits, 12 of scales, d
 
     static __device__ __forceinline__ u32 two(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
         const u8* block = block_of(args, row, first, kBytes);
@@ -384,7 +385,7 @@ struct Packer<Q3K> {
 
 template <>
 struct Packer<Q2K> {
-    static constexpr i32 kBytes = 84;  // 16 of scales, 64 of codes, d, dmin
+    static constexpr i32 kBytes = 84;  // bytes: 16 of scales, 64 of codes, d, dmin
 
     static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1

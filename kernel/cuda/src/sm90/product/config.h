@@ -15,7 +15,7 @@ namespace sparrow_product {
 
 using namespace sparrow_tile;
 
-constexpr int kScaleRows = 128;  // weight rows that share a scale
+constexpr int kScaleRows = 128;  // weight rows per scale
 constexpr int kMaxStages = 32;
 
 // Division of small numbers (below 2^22) by a constant divisor, without the long instruction sequence of an integer
@@ -26,7 +26,7 @@ struct Divisor {
 
     __device__ __forceinline__ explicit Divisor(i32 n) : by(n), inverse(1.0f / static_cast<float>(n)) {}
     __device__ __forceinline__ i32 divide(i32 n) const {
-        i32 q = __float2int_rz(__fmul_rn(static_cast<float>(n), inverse));  // off by one at most
+        i32 q = __float2int_rz(__fmul_rn(static_cast<float>(n), inverse));  // at most 1 too small or too large
         const i32 rest = n - q * by;
         q += rest >= by ? 1 : 0;
         q -= rest < 0 ? 1 : 0;
@@ -34,9 +34,10 @@ struct Divisor {
     }
 };
 
-// A product whose inputs are older than the kernel in front (another product of the same inputs) does not wait for it
-// before it reads them, but before it ends: the kernel behind waits for this one alone, and so has waited for both. The
-// kernel in front waits for its own inputs before it lets this one in; what it reads has been written when this begins.
+// With args.beside, the inputs of a product were written before the previous kernel (another product of these inputs).
+// It then reads the inputs without waiting for the previous kernel, and waits for it only before it ends: the next
+// kernel waits for this kernel alone, and so for both. The previous kernel waits for its own inputs before it releases
+// this one, so the inputs are complete when this kernel starts.
 __device__ __forceinline__ void wait_for_inputs(const ProductArgs& args) {
     if (args.beside == 0) {
         ptx::wait_for_previous_kernel();
@@ -49,7 +50,7 @@ __device__ __forceinline__ void end_after_previous(const ProductArgs& args) {
     }
 }
 
-// The range of blocks of k in part `part`.
+// The range of blocks of k in a part.
 struct Span {
     i32 begin, end;
 };
@@ -59,7 +60,7 @@ __device__ __forceinline__ Span span_of(const ProductArgs& args, i32 part) {
     return {part * each, min(args.blocks, (part + 1) * each)};
 }
 
-// Issues the products of one block, with operands at addresses in shared memory, as one batch.
+// Issues the products of one block of k, with operands at addresses in shared memory, as one committed group.
 template <class T, int N>
 __device__ __forceinline__ void ask_block(float (&d)[N / 2], u32 left, u32 right, bool go_on) {
     ptx::mma_pin(d);
@@ -68,15 +69,15 @@ __device__ __forceinline__ void ask_block(float (&d)[N / 2], u32 left, u32 right
     ptx::mma_commit();
 }
 
-// The factors of two columns of the result from an even one on, where there are factors.
+// Returns the factors of result columns `column` (even) and column + 1. args.factors must not be null.
 __device__ __forceinline__ float2 factors_of(const ProductArgs& args, i32 column) {
     return __ldg(reinterpret_cast<const float2*>(args.factors + min(column, args.columns - 2)));
 }
 
-// The scales of one row of weight blocks. The lanes of a warp hold 32 blocks at a time while the next 32 are being
-// loaded.
+// The weight scales of one row of 128 x 128 blocks. The lanes of a warp hold 32 scales at a time while the next 32 are
+// being loaded.
 struct WeightScales {
-    const float* row = nullptr;  // of the first block
+    const float* row = nullptr;  // address of the scale of the first block
     i32 count = 0;
     float now = 0, next = 0;
 
@@ -85,7 +86,7 @@ struct WeightScales {
         return i < count ? __ldg(row + i) : 0.0f;
     }
 
-    // Starts a row; its first 32 scales have already been loaded.
+    // Starts a row of `blocks` scales. fetched: the first 32 scales, which have already been loaded, one per lane.
     __device__ __forceinline__ void begin(const float* scales, i32 blocks, float fetched) {
         row = scales;
         count = blocks;
@@ -93,7 +94,7 @@ struct WeightScales {
         next = fetch(row, 32, count);
     }
 
-    // Returns the scale of block i. Calls must be in the order of blocks.
+    // Returns the scale of block i. Must be called in ascending order of i.
     __device__ __forceinline__ float at(i32 i) {
         if (i % 32 == 0 && i > 0) {
             now = next;

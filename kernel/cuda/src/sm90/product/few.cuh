@@ -11,45 +11,47 @@
 //        member. Weights do not depend on the previous kernel, so the first stages are filled with weights before
 //        waiting for that kernel.
 // Bytes: weights are read once from memory; inputs once per tile from L2.
-// H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x
-//        7168, 15 MB: 7.2 us, 49 %. 64 rows of the same: 33.8, 473 and 10.7 us.
+// H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; output head of 129280 x 7168 bf16: 430 us, 100 %;
+//        2112 x 7168 e4m3, 15 MB: 7.2 us, 49 %. 64 rows of these three: 33.8, 473 and 10.7 us.
 #pragma once
 
 #include "sm90/product/config.h"
 
 namespace sparrow_product {
 
-// How the weights of a type lie in a stage: as rows of an operand, or Held, as what is widened to one in registers.
+// How 64 weight rows are stored in a stage: as rows of an operand or, if Held, as e2m1 codes that are widened to an
+// operand in registers.
 template <class T>
 struct FewWeights {
     static constexpr bool Held = false;
     static constexpr int StripeBytes = 64 * kBlockBytes, RoomBytes = StripeBytes;
 };
 
-// Turned means that 64 inputs are the rows of the tensor-core tile, and TurnedRows weight rows of a warpgroup its
-// columns. A lane then needs the scales of two inputs instead of 16. k has one part.
+// Turned: the 64 inputs are the rows of the tensor-core tile, and TurnedRows weight rows per warpgroup its columns. A
+// lane then needs the scales of two inputs instead of 16. k has one part.
 template <class T, int Inputs, int WeightGroups, int TurnedRows = 0>
 struct FewShape {
     using Type = T;
     static constexpr int N = Inputs, Groups = WeightGroups;
     static constexpr bool Turned = TurnedRows > 0;
-    static constexpr int GroupRows = Turned ? TurnedRows : 64;  // of the weight, of a warpgroup
-    static constexpr int Rows = GroupRows * Groups;      // of the weight
-    static constexpr int Sums = Turned ? GroupRows / 2 : N / 2;  // of a lane
+    static constexpr int GroupRows = Turned ? TurnedRows : 64;  // weight rows per warpgroup
+    static constexpr int Rows = GroupRows * Groups;      // weight rows per tile
+    static constexpr int Sums = Turned ? GroupRows / 2 : N / 2;  // sums per lane
     static constexpr bool Held = FewWeights<T>::Held;
     static constexpr int WeightBytes = Held ? Groups * FewWeights<T>::RoomBytes : Rows * kBlockBytes;
     static constexpr int InputBytes = N * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
-    static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // of a block of k
+    static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // input scales of a block of k
     static constexpr int Eights = N / 8;                      // groups of 8 input rows
     static constexpr int Threads = 128 * Groups + 32;
-    static constexpr int SumBytes = Groups * 2048;        // of a part and a group of 8 input rows
-    static constexpr int OutBytes = Turned ? 0 : 4 * Groups * N * 32;  // a warp's 16 columns of N rows, bf16
+    static constexpr int SumBytes = Groups * 2048;        // sums of a part for a group of 8 input rows
+    // bf16 results of a warp: 16 columns of N input rows.
+    static constexpr int OutBytes = Turned ? 0 : 4 * Groups * N * 32;
     static_assert(!Turned || (N == 64 && 128 % GroupRows == 0), "64 input rows, and one scale of the weight");
     static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
-constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy fetches
+constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy loads
 
 // Shared memory holds the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole
 // boxes][N] and, if k has several parts, their sums.
@@ -78,20 +80,20 @@ struct FewPlaces {
     __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
 };
 
-// Returns the part of k of this block, which is its rank in the cluster. blockIdx is used because the compiler treats
-// it as uniform over the lanes and keeps derived values in uniform registers; it does not do so with the cluster
-// rank.
+// Returns the part of k of this thread block, which is its rank in the cluster. The rank is computed from blockIdx,
+// because the compiler treats blockIdx as uniform over the lanes and keeps derived values in uniform registers; it does
+// not do so with the cluster rank.
 __device__ __forceinline__ u32 part_of(const ProductArgs& args) {
     return blockIdx.x % static_cast<u32>(args.parts);
 }
 
-// A tile: weight rows starting at `column` of the result, input rows starting at `row`, and an element of the batch.
+// A tile of the result: its first column (weight row), its first input row, and the element of the batch.
 struct FewTile {
     i32 column, row, batch;
 };
 
-// The tiles of a block, in order. If k has several parts, a block has one tile; there may be several tiles of input
-// rows, and the tiles of the same weights are adjacent. If k has one part, one tile has all input rows.
+// The tiles of a thread block, in order. If k has several parts, a thread block has one tile; there may be several
+// tiles of input rows, and tiles of the same weights are adjacent. If k has one part, one tile has all input rows.
 template <class S>
 struct FewTiles {
     i32 next, step, count, input_tiles;
@@ -111,7 +113,7 @@ struct FewTiles {
     }
 };
 
-// The blocks of k of all tiles, in the order in which they are loaded.
+// Iterates over the blocks of k of all tiles, in the order in which they are loaded.
 template <class S>
 struct FewWalk {
     FewTiles<S> tiles;
@@ -134,7 +136,8 @@ struct FewWalk {
 template <class S>
 __device__ __forceinline__ void ask_weights(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk,
                                             u32 stage) {
-    if constexpr (S::Held) {  // of the inputs no row is copied that is not there: it would take time
+    // Only the args.copied input rows that exist are copied, because copies of missing rows take time.
+    if constexpr (S::Held) {
         static_assert(S::Groups == 1, "a stripe of 64 rows");
         ptx::barrier_expect(at.full(stage), FewWeights<typename S::Type>::StripeBytes + args.copied * kBlockBytes);
         const i64 tile = static_cast<i64>(walk.tile.column / 256) * args.blocks + walk.block;
@@ -169,9 +172,9 @@ __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPla
     }
 }
 
-// The thread that issues copies, after the first weights have been issued: first the inputs for those weights, then
-// weights and inputs of the following blocks. Inputs that are issued after a whole ring of weights would arrive after
-// all of them.
+// The copy thread, after it has issued the first weights: first loads the inputs of those stages, then weights and
+// inputs of the following blocks of k. Inputs that are issued after a whole ring of weights would arrive after all of
+// them.
 template <class S>
 __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>& at, FewWalk<S> walk, Span span) {
     const u32 stages = args.stages;
@@ -198,11 +201,11 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
         ask_inputs(args, at, walk, ring.stage);
         ring.advance(stages);
     }
-    ptx::release_next_kernel();  // its weights come behind all of these
+    ptx::release_next_kernel();  // the weights of the next kernel are then loaded after all weights of this kernel
     end_after_previous(args);
 }
 
-// A math warpgroup: 64 weight rows of each tile.
+// A math warpgroup: GroupRows weight rows of each tile.
 template <class S>
 struct FewMath {
     static constexpr int N = S::N, Sums = S::Sums;
@@ -212,9 +215,9 @@ struct FewMath {
     const Span span;
     const i32 group;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
+    Cursor ask, done;  // ask: stage whose products are issued next; done: stage whose products complete next
     WeightScales scales;
-    u32 table = 0;  // of codes, Held
+    u32 table = 0;  // Held: address of the table of e4m3 codes in shared memory
 
     __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s, i32 g)
         : args(a), at(p), span(s), group(g) {}
@@ -237,12 +240,13 @@ struct FewMath {
         done.advance(args.stages);
     }
 
-    // Waits until at most Pending products are incomplete, releases the stage of the completed ones, and adds them
-    // times their scales, which are those of block i of the part.
+    // Waits until at most Pending groups of products are incomplete, releases the stage of the completed group, and
+    // adds its products times the scales of block i of the part to sum.
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
         const float weight = scales.at(i);
-        float factor[S::Turned ? 2 : N / 4];  // of the lane's two input rows, or of two in each group of 8
+        // Input scale * weight scale: for the lane's two input rows, or for two in each group of 8.
+        float factor[S::Turned ? 2 : N / 4];
         if constexpr (S::Turned) {
             const u32 inputs = at.scales + i * S::ScaleBytes + (warp * 16 + lane / 4) * 4;
             factor[0] = __fmul_rn(ptx::load_float(inputs), weight);
@@ -271,7 +275,7 @@ struct FewMath {
         return args.weight_scales + static_cast<i64>(tile.batch * (last + 1) + row) * args.blocks + span.begin;
     }
 
-    // Computes the sum of a part for a tile in e4m3.
+    // Computes the sum of a part for a tile in e4m3, with two sets of accumulators.
     __device__ __forceinline__ void sum_scaled(float (&sum)[Sums]) {
         float d0[Sums], d1[Sums];
         const i32 count = span.end - span.begin;
@@ -297,7 +301,7 @@ struct FewMath {
         }
     }
 
-    // The same in bf16.
+    // Computes the sum of a part for a tile in bf16.
     __device__ __forceinline__ void sum_plain(float (&sum)[Sums]) {
         const i32 count = span.end - span.begin;
         ask_products(sum, false);
@@ -312,10 +316,11 @@ struct FewMath {
         free_stage();
     }
 
-    // Returns the member of the cluster that adds the parts of a group of 8 input rows.
+    // Returns the rank in the cluster of the thread block that adds the parts of a group of 8 input rows.
     __device__ __forceinline__ u32 owner_of(u32 eight) const { return eight % static_cast<u32>(args.parts); }
 
-    // Sends the sums of this part to the members that add them, and adds the parts that this member owns.
+    // Sends the sums of this part to the thread blocks that own them, and adds the parts of the groups that this one
+    // owns.
     __device__ __forceinline__ void add_parts(float (&sum)[Sums]) {
         const u32 parts = args.parts, rank = part_of(args);
         const u32 mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
@@ -349,7 +354,7 @@ struct FewMath {
         }
     }
 
-    // Writes the groups of 8 input rows that this member owns. A warp has 16 columns of the result.
+    // Writes the groups of 8 input rows that this thread block owns. A warp has 16 columns of the result.
     __device__ __forceinline__ void write(float (&sum)[Sums], const FewTile& tile) {
         const u32 rank = part_of(args);
         const i32 column = tile.column + group * 64 + warp * 16;
@@ -361,7 +366,7 @@ struct FewMath {
                 sum[i] = __fmul_rn(sum[i], i / 2 % 2 == 0 ? upper : lower);
             }
         }
-        const i32 rows = column < args.columns ? args.rows - tile.row : 0;  // of the tile, that are there
+        const i32 rows = column < args.columns ? args.rows - tile.row : 0;  // input rows of the tile that exist
         if (args.out_f32) {
             float* out = static_cast<float*>(args.out) + tile.row * args.out_stride + tile.batch * args.out_batch +
                          column + lane / 4;
@@ -395,7 +400,7 @@ struct FewMath {
         __syncwarp();
     }
 
-    // The same for a turned tile: a warp has 16 input rows and GroupRows columns of the result.
+    // Writes a turned tile: a warp has 16 input rows and GroupRows columns of the result.
     __device__ __forceinline__ void write_turned(float (&sum)[Sums], const FewTile& tile) {
         const i32 column = tile.column + group * S::GroupRows + static_cast<i32>(lane % 4) * 2;
         if (args.factors != nullptr) {
@@ -431,7 +436,7 @@ struct FewMath {
     __device__ __forceinline__ void run() {
         FewTiles<S> tiles(args);
         const i32 count = span.end - span.begin;
-        float ahead = 0;  // the first scales of the next tile
+        float ahead = 0;  // the first weight scales of the next tile
         if constexpr (S::Type::Scaled) {
             ahead = WeightScales::fetch(scale_row(tiles.tile()), 0, count);
             ptx::barrier_wait(at.scales_arrived(), 0);
@@ -475,7 +480,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
         table = ptx::shared_address(codes);
     }
     if (warp == 4 * S::Groups) {
-        if (lane == 1) {  // the weights' map is used at once
+        if (lane == 1) {  // lane 1 prefetches the other maps; the map of the weights is used at once
             ptx::prefetch_map(&args.input_map);
         }
         if (S::Type::Scaled && lane == 2) {

@@ -1,9 +1,9 @@
-// Products with e2m1 weights whose scales fold into codes of e4m3 (experts/folded.cuh): the same bits as products with
-// those codes in blocks of 128 x 128.
+// Products with e2m1 weights whose scales fold into e4m3 codes (experts/folded.cuh). Results are bitwise equal to
+// products with those codes as e4m3 weights in blocks of 128 x 128.
 //
-// Up to 64 rows: the kernel of few rows; a stage has the stored pieces of 64 weight rows, which the warps that multiply
-// widen in registers. More rows: the codes of a band of weight rows are written to scratch memory, and multiplied as
-// any e4m3. Writing them takes a twentieth of the time of a product of 4096 rows.
+// Up to 64 rows: the kernel of few rows; a stage has the stored pieces of 64 weight rows, which the math warps widen in
+// registers. More rows: the codes of a band of weight rows are written to scratch memory and multiplied as e4m3
+// weights. Writing them takes a twentieth of the time of a product of 4096 rows.
 #pragma once
 
 #include "sm90/experts/folded.cuh"
@@ -17,10 +17,11 @@ template <>
 struct FewWeights<Folded> {
     using Stored = sparrow_experts::Stored<sparrow_experts::Folded>;
     static constexpr bool Held = true;
-    static constexpr int StripeBytes = 4 * Stored::PieceBytes;         // of 64 rows
-    static constexpr int RoomBytes = (StripeBytes + 1023) / 1024 * 1024;  // in a stage
+    static constexpr int StripeBytes = 4 * Stored::PieceBytes;         // bytes of 64 weight rows
+    // Bytes of 64 weight rows in a stage, aligned to 1024.
+    static constexpr int RoomBytes = (StripeBytes + 1023) / 1024 * 1024;
 
-    // Fills the table of codes for scales that are small.
+    // Fills the table of e4m3 codes of the eight magnitudes for each relative exponent.
     static __device__ __forceinline__ void fill(u8 (&table)[128]) {
         if (threadIdx.x < sparrow_experts::kExponents * 8) {
             table[threadIdx.x] = static_cast<u8>(sparrow_experts::folded_code(
@@ -34,7 +35,7 @@ struct FewWeights<Folded> {
         sparrow_experts::Piece piece;
         piece.load(weights + warp * Stored::PieceBytes, lane);
         u32 a[kSteps][4];
-        // One branch for all: a load that is left out still makes what follows wait for it.
+        // One branch covers all steps, because code after a conditional load waits for it even if the load is skipped.
         if (__any_sync(ptx::kFullMask, sparrow_experts::small_scales(piece.scales))) {
 #pragma unroll
             for (int g = 0; g < kSteps; ++g) {
@@ -57,8 +58,8 @@ struct FewWeights<Folded> {
     }
 };
 
-// Writes the codes of stored tiles as e4m3 [rows, columns]. Block: 256 threads, a tile and block of 128 columns; a warp
-// has two pieces of 16 rows.
+// Writes the codes of stored tiles as e4m3 [rows, columns]. A thread block of 256 threads has a tile and a block of 128
+// columns; a warp has two pieces of 16 rows.
 __device__ __forceinline__ void unfold(const UnfoldArgs& args) {
     using Weights = FewWeights<Folded>;
     constexpr int kPitch = kBlockBytes + 16;

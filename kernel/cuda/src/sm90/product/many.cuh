@@ -22,16 +22,16 @@
 
 namespace sparrow_product {
 
-// A warpgroup has RowWaves times 64 rows. Apart means that k has several parts.
+// A math warpgroup has RowWaves waves of 64 rows. Apart: k has several parts.
 template <class T, int Columns, int RowWaves, bool Apart>
 struct ManyShape {
     using Type = T;
     static constexpr int N = Columns, Waves = RowWaves;
     static constexpr bool Parted = Apart;
-    static constexpr int Threads = 384;  // two warpgroups that multiply, and one of which a warp asks for copies
+    static constexpr int Threads = 384;  // two math warpgroups, and one warpgroup of which a warp issues copies
     // For e4m3: two sets of accumulators, if there are enough registers.
     static constexpr bool Deep = T::Scaled && N <= 128 && Waves == 1 && !Parted;
-    static constexpr int Rows = 128 * Waves;  // of the input
+    static constexpr int Rows = 128 * Waves;  // input rows per tile
     static constexpr int InputBytes = Rows * kBlockBytes, WeightBytes = N * kBlockBytes;
     static constexpr int StageBytes = InputBytes + WeightBytes;
     static constexpr int ScaleBytes = T::Scaled ? Rows * 4 : 0;
@@ -42,7 +42,8 @@ struct ManyShape {
     // float32 takes as many bytes as two waves in bf16.
     static constexpr int OutBytes = Rows * N * (Parted && !Kept && !Away ? 4 : 2);
     static constexpr int Stages = (kSharedLimit - 1024 - 256 - OutBytes) / (StageBytes + ScaleBytes);
-    static constexpr bool Boxes = N % 64 == 0;  // results are stored in boxes of 64 columns, else of N
+    // Results are stored in boxes of 64 columns, otherwise in boxes of N columns.
+    static constexpr bool Boxes = N % 64 == 0;
     static_assert(N % 16 == 0 && (!Away || T::Scaled), "columns of a part of a scale, and sums of waves");
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
 };
@@ -76,14 +77,15 @@ constexpr u32 many_shared_bytes() {
 }
 
 struct ManyTile {
-    i32 row, column, batch;  // of this block
+    i32 row, column, batch;  // of the tile of this thread block
 };
 
-// The tiles of a cluster: groups of kManyPairs pairs of row tiles process all columns.
+// The tiles of a cluster. Groups of kManyPairs pairs of row tiles process all columns, one group after the other.
 template <class S>
 struct ManyTiles {
     i32 next, step, count, pairs, across;
-    Divisor each, group, last;  // tiles of one of the batch, of a group of pairs, and pairs of the last group
+    // Each, group: tiles of an element of the batch, and of a group of pairs; last: pairs of the last group.
+    Divisor each, group, last;
 
     __device__ __forceinline__ explicit ManyTiles(const ProductArgs& args)
         : pairs((args.rows + 255) / 256),
@@ -111,8 +113,8 @@ struct ManyTiles {
     }
 };
 
-// The thread that issues copies. For data that the two blocks of a cluster share, it loads its half for both blocks;
-// for other data, it loads both halves.
+// The copy thread. It loads half of the operand that the two thread blocks of a cluster share, with a multicast copy to
+// both, and all of the other operand.
 template <class S>
 __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPlaces<S>& at, u32 rank) {
     constexpr u16 kBoth = 3;
@@ -152,7 +154,7 @@ __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPla
     }
 }
 
-// A math warpgroup: 64 rows of each tile.
+// A math warpgroup: S::Waves waves of 64 rows of each tile.
 template <class S>
 struct ManyMath {
     static constexpr int N = S::N, Sums = N / 2;
@@ -164,7 +166,7 @@ struct ManyMath {
     const u32 rank;
     const i32 group;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
+    Cursor ask, done;  // ask: stage whose products are issued next; done: stage whose products complete next
     WeightScales scales[ScaleBlocks];
 
     __device__ __forceinline__ ManyMath(const ProductArgs& a, const ManyPlaces<S>& p, u32 r, i32 g)
@@ -177,7 +179,7 @@ struct ManyMath {
         ask.advance(S::Stages);
     }
 
-    // Releases a stage: the warps of both blocks arrive at the barriers of both blocks.
+    // Releases a stage: each warp arrives at the empty barriers of both thread blocks of the cluster.
     __device__ __forceinline__ void free_stage() {
         __syncwarp();
         if (lane < 2) {
@@ -192,8 +194,8 @@ struct ManyMath {
         return args.weight_scales + static_cast<i64>(row) * args.blocks;
     }
 
-    // Waits until at most Pending products are incomplete, releases the stage of the completed ones, and adds them
-    // times their scales.
+    // Waits until at most Pending groups of products are incomplete, releases the stage of the completed group, and
+    // adds its products times their scales to sum.
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 block) {
         const u32 rows = at.scales(done.stage) + (group * 64 + warp * 16 + lane / 4) * 4;
@@ -209,8 +211,8 @@ struct ManyMath {
         }
     }
 
-    // Computes the sum of a part in e4m3 with two sets of accumulators: the products of a block run while the
-    // previous ones are added.
+    // Computes the sum of a part in e4m3 with two sets of accumulators: the products of a block of k run while the
+    // products of the previous block are added.
     __device__ __forceinline__ void sum_deep(float (&sum)[Sums], Span span) {
         float d0[Sums], d1[Sums];
 #pragma unroll
@@ -309,8 +311,8 @@ struct ManyMath {
         }
     }
 
-    // The same for a tile whose first column has the given offset in a weight scale block. The loop is instantiated
-    // for each offset that tiles can have.
+    // Computes the sum of a part in e4m3 for a tile whose first column is `offset` columns into a weight scale block.
+    // The loop is instantiated for each offset that tiles can have.
     template <int Offset>
     __device__ __forceinline__ void sum_from(float (&sum)[S::Waves][Sums], i32 offset, Span span) {
         constexpr int kNext = Offset + (N % 128 == 0 ? 128 : N % 64 == 0 ? 64 : 16);
@@ -321,7 +323,7 @@ struct ManyMath {
         }
     }
 
-    // The sum of one part.
+    // Computes the sum of one part.
     __device__ __forceinline__ void sum_part(float (&sums)[S::Waves][Sums], const ManyTile& tile, Span span) {
         float (&sum)[Sums] = sums[0];
         if constexpr (!S::Type::Scaled) {
@@ -342,7 +344,7 @@ struct ManyMath {
         }
     }
 
-    // Adds a part to the sum of the earlier parts, which is in shared memory, and stores the sum there unless this is
+    // Adds the sum of the earlier parts, which is in shared memory, to sum, and stores the new sum there unless this is
     // the last part.
     __device__ __forceinline__ void add_part(float (&sum)[Sums], bool is_first, bool is_last) {
         const u32 mine = at.out() + (group * 4 + warp) * (16 * N * 4) + lane * 16;
@@ -363,8 +365,8 @@ struct ManyMath {
         __syncwarp();
     }
 
-    // The same for two waves. The sums of the first wave use the warp's result memory of both waves; the sums of the
-    // second wave are in global memory, [Sums / 4][256 threads] of 16 bytes per block.
+    // Addresses of the sums of parts for two waves. The sums of the first wave use the warp's result memory of both
+    // waves; the sums of the second wave are in global memory, [Sums / 4][256 threads] of 16 bytes per thread block.
     __device__ __forceinline__ u32 place_of(int piece) const {
         return result_of(piece / (Sums / 8)) + piece % (Sums / 8) * 512 + lane * 16;
     }
@@ -382,8 +384,8 @@ struct ManyMath {
         }
     }
 
-    // Adds the earlier parts. The sums of the second wave are being loaded while `between` runs, which may write the
-    // first wave.
+    // Adds the sums of the earlier parts to the sums of both waves. The sums of the second wave are being loaded while
+    // `between` runs, which may write the first wave.
     template <class F>
     __device__ __forceinline__ void add_waves(float (&sum)[S::Waves][Sums], F between) {
         float4 before[Sums / 4];
@@ -412,7 +414,7 @@ struct ManyMath {
         }
     }
 
-    // Returns the address of a warp's results of a wave before they are stored.
+    // Returns the address in shared memory of a warp's results of a wave.
     __device__ __forceinline__ u32 result_of(int wave) const {
         return at.out() + ((group * S::Waves + wave) * 4 + warp) * (S::OutBytes / (8 * S::Waves));
     }
@@ -420,7 +422,8 @@ struct ManyMath {
     // A warp writes its 16 rows: float32 directly from registers, bf16 through shared memory and the copy engine in
     // boxes of 64 columns.
     __device__ __forceinline__ void write(float (&sum)[Sums], const ManyTile& tile, i32 wave) {
-        if (S::Type::Scaled && !S::Away && args.factors != nullptr) {  // registers do not allow it there
+        // For Away, there are not enough registers for factors.
+        if (S::Type::Scaled && !S::Away && args.factors != nullptr) {
 #pragma unroll
             for (int e = 0; e < N / 8; ++e) {
                 const float2 f = factors_of(args, tile.column + e * 8 + static_cast<i32>(lane % 4) * 2);
@@ -469,7 +472,7 @@ struct ManyMath {
 
     __device__ __forceinline__ void run() {
         ManyTiles<S> tiles(args);
-        float ahead[ScaleBlocks] = {};     // the first scales of the next tile
+        float ahead[ScaleBlocks] = {};     // the first weight scales of the next tile
         ManyTile tile = tiles.tile(rank);  // the next tile
         const auto fetch_ahead = [&] {
             if (S::Type::Scaled && tiles.more()) {
@@ -497,7 +500,7 @@ struct ManyMath {
 #pragma unroll 1
             for (i32 p = 0; p < parts; ++p) {
                 sum_part(sum, now, span_of(args, p));
-                if (p == 0) {  // the warp's shared memory is free when its last results are stored
+                if (p == 0) {  // the warp's shared memory is free when the copy engine has read its last results
                     if (lane == 0) {
                         ptx::stores_read();
                     }
@@ -564,7 +567,7 @@ __device__ __forceinline__ void multiply_many(const ProductArgs& args) {
         ptx::registers_grow<232>();
         ManyMath<S>(args, at, rank, warp / 4).run();
     }
-    ptx::cluster_sync();  // the other block still copies to this one and arrives at its barriers
+    ptx::cluster_sync();  // the other thread block may still copy to this one and arrive at its barriers
 }
 
 }  // namespace sparrow_product

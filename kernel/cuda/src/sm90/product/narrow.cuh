@@ -4,10 +4,10 @@
 // Out:   bf16 or f32 [rows, columns].
 // Block: 64 input rows per warpgroup are the rows of the tensor-core tile, and 32 weight rows its columns. Two blocks
 //        form a cluster; each sums two of the parts, one after the other. The kernel for few rows (few.cuh) has four
-//        blocks in a cluster for tiles of twice the weights. Only 32 such clusters fit on 132 SMs, so that the last
-//        of 33 has to share SMs with others. One warp issues copies into a ring of stages. It always loads the
-//        maximum number of input rows; the rows beyond the input are multiplied but not written. The blocks exchange
-//        sums: one adds those of the upper eight of every 16 rows, the other those of the lower eight.
+//        blocks in a cluster for tiles of 64 weight rows; only 32 such clusters fit on 132 SMs, so that the last of
+//        33 would have to share SMs with others. One warp issues copies into a ring of stages. It always loads
+//        args.copied input rows; rows beyond the input are multiplied but not written. The blocks exchange sums: one
+//        adds the upper eight of every 16 rows, the other the lower eight.
 // Bytes: weights are read once from memory; inputs once per tile from L2.
 #pragma once
 
@@ -18,19 +18,19 @@ namespace sparrow_product {
 template <int RowGroups>
 struct NarrowShape {
     static constexpr int Groups = RowGroups, Rows = 64 * Groups, Columns = 32;
-    static constexpr int Parts = 4, Each = 2;  // of k: all, and those of a block
+    static constexpr int Parts = 4, Each = 2;  // parts of k: all, and those of a thread block
     static constexpr int WeightBytes = Columns * kBlockBytes, InputBytes = Rows * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
     static constexpr int Threads = 128 * Groups + 32;
-    static constexpr int Sums = Columns / 2;                    // of a lane
-    static constexpr int SumBytes = 128 * Groups * Sums / 2 * 4;  // of a part, half of the rows
+    static constexpr int Sums = Columns / 2;                    // sums per lane
+    static constexpr int SumBytes = 128 * Groups * Sums / 2 * 4;  // sums of a part for half of the rows
     static_assert(StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
-constexpr int kNarrowScaleBox = 8;  // blocks of k whose input scales one copy fetches
+constexpr int kNarrowScaleBox = 8;  // blocks of k whose input scales one copy loads
 
-// Shared memory holds the ring of stages, the sums of the other block, barriers, and the scales of the inputs [blocks
-// of this block's parts, in whole boxes][copied rows].
+// Shared memory holds the ring of stages, the sums that the other thread block sends, barriers, and the scales of the
+// inputs [blocks of k of this thread block's parts, in whole boxes][copied rows].
 struct NarrowBarriers {
     u64 full[kMaxStages], empty[kMaxStages];
     u64 sums, scales;
@@ -39,7 +39,7 @@ struct NarrowBarriers {
 template <class S>
 struct NarrowPlaces {
     u32 ring, sums, barriers, scales;
-    u32 scale_bytes;  // of a block of k
+    u32 scale_bytes;  // bytes of the input scales of a block of k
 
     __device__ __forceinline__ explicit NarrowPlaces(const ProductArgs& args) : scale_bytes(args.copied * 4) {
         extern __shared__ u8 dynamic_shared[];
@@ -56,13 +56,13 @@ struct NarrowPlaces {
     __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
 };
 
-// The work of a block: its tile of weights, and its blocks of k.
+// The work of a thread block: its tile of weight rows, and its blocks of k.
 struct NarrowTile {
     i32 column;
-    Span span;  // of both parts
+    Span span;  // blocks of k of both parts
 
     __device__ __forceinline__ explicit NarrowTile(const ProductArgs& args) {
-        const i32 rank = blockIdx.x % 2;  // of the cluster
+        const i32 rank = blockIdx.x % 2;  // rank in the cluster
         column = static_cast<i32>(blockIdx.x) / 2 * 32;
         span = {span_of(args, 2 * rank).begin, span_of(args, 2 * rank + 1).end};
     }
@@ -83,7 +83,7 @@ __device__ __forceinline__ void ask_narrow_inputs(const ProductArgs& args, const
                  ptx::kEvictLast);
 }
 
-// The thread that issues copies, after the first weights have been issued.
+// The copy thread, after it has issued the first weights.
 template <class S>
 __device__ __forceinline__ void feed_narrow(const ProductArgs& args, const NarrowPlaces<S>& at,
                                             const NarrowTile& tile) {
@@ -129,7 +129,7 @@ struct NarrowMath {
     const NarrowTile tile;
     const u32 group;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
+    Cursor ask, done;  // ask: stage whose products are issued next; done: stage whose products complete next
     WeightScales scales;
 
     __device__ __forceinline__ NarrowMath(const ProductArgs& a, const NarrowPlaces<S>& p, const NarrowTile& t, u32 g)
@@ -141,8 +141,8 @@ struct NarrowMath {
         ask.advance(args.stages);
     }
 
-    // Waits until at most Pending products are incomplete, releases the stage of the completed ones, and adds them
-    // times their scales, which are those of block i of this block's parts.
+    // Waits until at most Pending groups of products are incomplete, releases the stage of the completed group, and
+    // adds its products times the scales of block i of this thread block's parts to sum.
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
         const u32 rows = at.scales + i * at.scale_bytes + (group * 64 + warp * 16 + lane / 4) * 4;
@@ -159,7 +159,7 @@ struct NarrowMath {
         }
     }
 
-    // Computes the sum of blocks first to last of this block's parts, with two sets of accumulators.
+    // Computes the sum of blocks [first, last) of this thread block's parts, with two sets of accumulators.
     __device__ __forceinline__ void sum_part(float (&sum)[Sums], i32 first, i32 last) {
         float d0[Sums], d1[Sums];
 #pragma unroll
@@ -196,16 +196,17 @@ struct NarrowMath {
         sum_part(part[0], 0, middle);
         sum_part(part[1], middle, count);
 
-        // The rows whose parts this block adds: the first or the last eight of every 16, depending on its rank.
+        // This thread block adds the parts of eight of every 16 rows: of the first eight if its rank is 0, otherwise of
+        // the last eight.
         const u32 rank = blockIdx.x % 2, mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
         ptx::cluster_wait();
         const u32 there = ptx::peer_address(mine, rank ^ 1), arrived = ptx::peer_address(at.sums_arrived(), rank ^ 1);
 #pragma unroll
         for (int p = 0; p < S::Each; ++p) {
 #pragma unroll
-            for (int e = 0; e < Sums / 8; ++e) {  // two groups of 8 columns, of the rows that the other block adds
+            for (int e = 0; e < Sums / 8; ++e) {  // groups of 8 columns of the rows that the other thread block adds
                 const float* v = part[p] + 8 * e;
-                const bool upper = rank != 0;  // this block keeps the lower rows and sends the upper ones
+                const bool upper = rank != 0;  // rank 1 keeps the lower rows and sends the upper rows
                 const uint4 words =
                     make_uint4(__float_as_uint(upper ? v[0] : v[2]), __float_as_uint(upper ? v[1] : v[3]),
                                __float_as_uint(upper ? v[4] : v[6]), __float_as_uint(upper ? v[5] : v[7]));
@@ -265,7 +266,7 @@ __device__ __forceinline__ void multiply_narrow(const ProductArgs& args) {
     const NarrowTile tile(args);
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 4 * S::Groups) {
-        if (lane == 1) {  // the weights' map is used at once
+        if (lane == 1) {  // lane 1 prefetches the other maps; the map of the weights is used at once
             ptx::prefetch_map(&args.input_map);
         }
         if (lane == 2) {

@@ -19,11 +19,12 @@
 namespace sparrow_product {
 
 constexpr int kResidentStages = 4;
-constexpr int kResidentPieces = 8;  // most tiles of weights of one of the batch: 128 rows by a block of k
+constexpr int kResidentPieces = 8;  // maximum weight pieces of an element of the batch: 128 rows by a block of k
 constexpr int kResidentThreads = 2 * 128 + 32;
-constexpr u32 kResidentTile = 128 * kBlockBytes;    // 128 rows of an operand, a block of k
-constexpr u32 kResidentWeights = kResidentPieces * kResidentTile;  // most bytes of one of the batch
-constexpr u32 kResidentOut = 128 * 128 * 2;          // results of 128 columns
+constexpr u32 kResidentTile = 128 * kBlockBytes;    // bytes of 128 rows of an operand by a block of k
+// Maximum bytes of the weights of an element of the batch.
+constexpr u32 kResidentWeights = kResidentPieces * kResidentTile;
+constexpr u32 kResidentOut = 128 * 128 * 2;          // bytes of the bf16 results of 128 rows by 128 columns
 constexpr u32 kResidentBytes = 1024 + kResidentWeights + kResidentStages * kResidentTile + kResidentOut + 256;
 static_assert(kResidentBytes <= kSharedLimit, "more shared memory than a Hopper block can have");
 
@@ -44,7 +45,7 @@ struct ResidentPlaces {
     __device__ __forceinline__ u32 weights_empty() const { return weights_full(kResidentPieces); }
 };
 
-// The work of a block: one element of the batch and every splits-th tile of rows.
+// The work of a thread block: one element of the batch and every splits-th tile of 128 input rows.
 struct ResidentItems {
     i32 item, count, splits, row_tiles, batch;
 
@@ -61,9 +62,10 @@ struct ResidentItems {
     __device__ __forceinline__ void advance() { item += gridDim.x; }
 };
 
-// The thread that issues copies. Pieces of weights are loaded in the order in which products read them: the blocks of
-// k of the first 128 columns, then of the next 128, and so on. Two pieces are loaded before waiting for the previous
-// kernel. The first tile of rows is loaded between them, so that products of few rows start early.
+// The copy thread. Pieces of weights are loaded in the order in which products read them: the blocks of k of the first
+// 128 columns, then of the next 128, and so on. Two pieces are loaded before waiting for the previous kernel. The
+// blocks of the first tile of input rows are then loaded in turn with the next pieces, so that products of few rows
+// start early.
 __device__ __forceinline__ void feed_resident(const ProductArgs& args, const ResidentPlaces& at) {
     Cursor ring;
     u32 parity = 0;
@@ -110,8 +112,8 @@ __device__ __forceinline__ void feed_resident(const ProductArgs& args, const Res
     }
 }
 
-// A warp writes 16 rows by 128 columns; 16 lanes write the 256 bytes of a row. Its shared memory is free as soon as
-// it has been read, whereas stores by the copy engine would need a wait.
+// Writes 16 rows by 128 columns of a warp; 16 lanes write the 256 bytes of a row. The warp's shared memory is free as
+// soon as it has been read, whereas stores by the copy engine would need a wait.
 __device__ __forceinline__ void write_resident(const ProductArgs& args, u32 place, const float (&sum)[64], i32 row,
                                                i32 column, i32 batch, u32 lane) {
 #pragma unroll
@@ -149,7 +151,7 @@ __device__ __forceinline__ void multiply_resident_rows(const ProductArgs& args, 
             const Cursor begin = ask;
 #pragma unroll 1
             for (u32 c = 0; c < tiles; ++c) {
-                const bool last = c + 1 == tiles;  // the inputs are free behind it
+                const bool last = c + 1 == tiles;  // the products of the last columns free the inputs
                 float sum[64];
                 ask = begin;
 #pragma unroll 1

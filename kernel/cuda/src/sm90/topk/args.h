@@ -15,26 +15,26 @@ enum TopKTransform : i32 {
 struct TopKArgs {
     // f32 [rows, stride], 16-byte aligned; with via: f32 [rows, parts * k], the scores that the first launch kept.
     const float* scores;
-    const i32* lengths;       // i32 [rows]: candidates of a row; 0 or less is an empty row
-    const i32* starts;        // i32 [rows]: column of position 0, or null for column 0
+    const i32* lengths;       // i32 [rows] number of candidates of a row; 0 or less: the row is empty
+    const i32* starts;        // i32 [rows] column of position 0 of a row; null: column 0
     // i32 [rows, k]: selected positions, ascending and transformed, then -1; with kept: i32 [rows, parts, k].
     i32* out;
-    i32* counts;              // i32 [rows]: entries that are not -1, or null
+    i32* counts;              // i32 [rows] number of entries of out that are not -1, or null
     const i32* page_table;    // i32 [requests, table_stride], for kTopKPaged
     const i32* offsets;       // i32 [rows], for kTopKRagged
-    float* kept;              // f32 [rows, parts, k]: scores of the selected, then -inf, or null
-    const i32* via;           // i32 [rows, parts * k]: positions that the columns stand for, or null
+    float* kept;              // f32 [rows, parts, k] scores of the selected positions, then -inf; or null
+    const i32* via;           // i32 [rows, parts * k] position that each column stands for, or null
     i64 stride;               // floats between rows of scores, a multiple of 4
     i64 table_stride;         // entries between rows of page_table
-    i32 rows;                 // any number
-    i32 k;                    // 1 to 2048
+    i32 rows;                 // number of rows
+    i32 k;                    // entries to select per row, 1 to 2048
     i32 transform;            // TopKTransform
-    i32 rows_per_request;     // rows that share a row of page_table, at least 1
-    i32 page_shift;           // log2 of the tokens in a page
-    i32 parts;                // of each row, at least 1
-    i32 part;                 // positions of a part, a multiple of 4, when there are several
-    i32 columns;              // lengths are clipped to it, unless it is 0
-    i32 marked;               // 1: select only rows that begin with kMarkedRow
+    i32 rows_per_request;     // query rows that share a row of page_table, at least 1
+    i32 page_shift;           // log2 of the tokens per page
+    i32 parts;                // parts of each row, at least 1
+    i32 part;                 // positions per part, a multiple of 4; used if parts > 1
+    i32 columns;              // maximum length of a row; 0: lengths are not clipped
+    i32 marked;               // 1: select only rows whose out begins with kMarkedRow
     i32 reserved;
 };
 static_assert(sizeof(TopKArgs) == 128, "mirrored in Go");

@@ -9,16 +9,16 @@ namespace sparrow_topk {
 
 constexpr int kMaxK = 2048;
 constexpr int kList = 3840;                    // capacity of the candidate list
-constexpr int kWindow = 1024;                  // scores that always fit beside k candidates
+constexpr int kWindow = 1024;                  // scores that always fit in the list in addition to k candidates
 constexpr int kLaneQuads = 8;                  // float4 loads of one lane per chunk
-constexpr int kStagedQuads = 4;                // of them in shared memory at a time
-constexpr int kChunk = 128 * kLaneQuads;       // scores that a warp takes at a time
-constexpr int kSmallBin = 32;                  // a bin of at most this many candidates is ranked by one warp
-constexpr int kSegment = 32768;                // positions that are put in order at a time
+constexpr int kStagedQuads = 4;                // quads of a chunk that are in shared memory at a time
+constexpr int kChunk = 128 * kLaneQuads;       // scores that a warp processes at a time
+constexpr int kSmallBin = 32;                  // maximum candidates of a bin that one warp ranks
+constexpr int kSegment = 32768;                // positions that are written in order at a time
 constexpr int kSegmentWords = kSegment / 32;
-constexpr int kSampleLog2 = 11;                // scores of one round of the sample
+constexpr int kSampleLog2 = 11;                // log2 of the scores of one round of the sample
 constexpr u32 kOctaves = 16u << 23;            // keys of sixteen binary orders of magnitude
-constexpr int kTries = 6;                      // passes over a row before the windows
+constexpr int kTries = 6;                      // maximum passes over a row before it is read in windows
 
 static_assert(kWindow % kChunk == 0 && kMaxK + kWindow <= kList, "windows are whole chunks that fit");
 

@@ -8,12 +8,12 @@
 namespace sparrow_topk {
 
 constexpr u32 kKeyInf = 0xFF800000u;
-constexpr u32 kLowestKey = kKeyMinusInf + 1;  // of a score that can be selected
+constexpr u32 kLowestKey = kKeyMinusInf + 1;  // smallest key that can be selected
 
-// The keys from low to high, both inclusive.
+// An interval of keys, from low to high inclusive.
 struct Interval {
     u32 low, high;
-    bool refine;  // more scores inside than a list takes, as far as is known
+    bool refine;  // the sample suggests more scores inside than the list holds
 };
 
 template <class Each>
@@ -24,8 +24,8 @@ __device__ __forceinline__ void visit(float4 v, const Each& each) {
 // Linear bins over scores. Scores outside the range are counted in the first or the last bin, and NaN in the first.
 template <int Bins>
 struct SampleBins {
-    float low, width;    // of all bins together
-    float scale, shift;  // (score - low) / width as one product and sum
+    float low, width;    // low: smallest score; width: range of all bins together
+    float scale, shift;  // (score - low) / width = score * scale + shift
 
     __device__ __forceinline__ u32 of(float score) const {
         const float share = __saturatef(__fmaf_rn(score, scale, shift));
@@ -41,7 +41,7 @@ struct SampleBins {
 };
 
 // Mean and variance of the scores that are neither NaN nor huge, from one quad per lane. Every warp computes them
-// itself. Rounding can make the variance negative.
+// separately. Rounding can make the variance negative.
 struct Moments {
     float mean, variance;
 
@@ -79,8 +79,8 @@ __device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
     return bins;
 }
 
-// An estimate from a sample: how many of the k largest scores are expected in the sample, the margin of error, and
-// the number of scores of the row per sampled score.
+// An estimate from a sample: the number of the k largest scores that are expected in the sample (expected), the margin
+// of error, and the number of scores of the row per sampled score (each).
 struct Estimate {
     float expected, margin, each;
 
@@ -90,13 +90,13 @@ struct Estimate {
           margin(5.0f * __fsqrt_rn(expected * (1.0f - __fdividef(1.0f, standing_for))) + beyond),
           each(standing_for) {}
 
-    // The ranks in the sample between which the k-th largest score lies.
+    // Return the ranks in the sample between which the k-th largest score of the row lies.
     __device__ __forceinline__ u32 last() const { return static_cast<u32>(expected + margin); }
     __device__ __forceinline__ u32 best() const { return static_cast<u32>(fmaxf(expected - margin, 1.0f)); }
 };
 
-// Returns the interval between the bins of the last and the best rank of an estimate. If more than `most` scores are
-// inside, it must be refined.
+// Returns the interval of keys between the bins of the last and the best rank of an estimate. Sets refine if more than
+// `most` scores are inside.
 template <int Bins>
 __device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bins, const BinRank& last,
     const BinRank& best, const Estimate& e, u32 most) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bin
     }
     v.refine = last.inside == 0 || e.each * (last.above + last.inside - best.above) > most || v.low >= v.high;
     if (v.refine) {
-        // Checks for one value that occurs many times; after a relu this is zero.
+        // Checks for one value that occurs many times, such as zero after a ReLU.
         const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
         v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v
             : Interval{kLowestKey, kKeyInf, true};
@@ -147,7 +147,7 @@ __device__ __forceinline__ void scan_word(const float* scores, u32 lane, const I
     inside_bits = __funnelshift_l(b, b, turn) & ~above_bits;
 }
 
-// Keeps the first bits of a word, as many as remain of `wanted` after `before`.
+// Returns a word with only its first set bits: those that remain of `wanted` after `before` earlier bits.
 __device__ __forceinline__ u32 first_bits(u32 word, u32 before, u32 wanted) {
     if (before >= wanted) {
         return 0;
@@ -179,7 +179,7 @@ __device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shap
     return find_cut(shared, at, keys, count, wanted, range);
 }
 
-// Calls each(place) for this thread's list entries at or above the cut.
+// Calls each(place) for those of this thread's list entries that are selected: at or above the cut.
 template <class M, class Each>
 __device__ __forceinline__ void each_winner(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count,
     u64 cut, const Each& each) {

@@ -33,19 +33,19 @@ struct Storage {
     using Shape = S;
 
     float4 staged[kStagedQuads][S::Threads];  // part of each thread's current scores
-    float values[kList];                    // the candidates' scores
-    u32 positions[kList];                   // and their positions in the row
+    float values[kList];                    // [kList] scores of the candidates
+    u32 positions[kList];                   // [kList] positions of the candidates in the row
     u32 bins[S::Bins];
     u32 bitmap[kSegmentWords];              // winners by position; all zero between uses
     u64 small_bin[kSmallBin];
     u32 warp_low[S::Warps], warp_high[S::Warps];
     u32 bin_sums[S::Warps];
-    u32 warp_counts[2][S::Warps];           // two sets in turn, so that one barrier per use is enough
-    u32 count;                              // scores that passed, also those for which the list had no room
-    u32 stored;                             // entries of the list that are filled, when it overflowed
+    u32 warp_counts[2][S::Warps];           // two sets that alternate, so that one barrier per use is enough
+    u32 count;  // number of scores above the threshold, including those that did not fit in the list
+    u32 stored;                             // number of filled list entries after an overflow
     u32 small_count;
-    BinRank found;                          // from the first warp to the block
-    u64 cut;                                // likewise
+    BinRank found;                          // result of the first warp for the block
+    u64 cut;                                // smallest selected candidate, found by the first warp for the block
 };
 
 // The scores of a warp's chunk: quad q of lane l holds the four scores from first + q*128 + l*4.
@@ -71,7 +71,7 @@ struct TopK {
     // ---- from scores to candidates
     // --------------------------------------------------------------------------------------
 
-    // Scores outside the row read as -inf.
+    // Loads a chunk from position `first` on. Scores outside the row are set to -inf.
     __device__ __forceinline__ void load(const Row& w, i32 first, Chunk& c) const {
         const float* from = w.scores + first + at.lane * 4;
         if (first >= w.head && first + kChunk <= w.end()) {
@@ -102,7 +102,8 @@ struct TopK {
         return Run{from, min(from + length, last)};
     }
 
-    // Adds one chunk's scores above the threshold to the list. Scores that do not fit are counted but not stored.
+    // Adds the scores of a chunk that exceed the threshold to the list. Scores that do not fit are counted but not
+    // stored.
     __device__ __forceinline__ void admit(const Row& w, i32 first, const Chunk& c, float threshold) {
         u32 marks = 0;  // element i of the lane in bit 31 - i: the sign of threshold - score, which NaN does not have
 #pragma unroll
@@ -130,9 +131,9 @@ struct TopK {
             return;
         }
         to += upto - own;
-        // A lane cannot index its registers at run time, so it passes its scores through its own shared memory, half
-        // a chunk at a time. Shared memory reduces the L1 cache and with it the number of loads in flight, so little
-        // of it is used.
+        // A lane cannot index its registers at run time, so it passes its scores through shared memory, half a chunk at
+        // a time. The buffer is small, because shared memory reduces the L1 cache and with it the number of loads in
+        // flight.
         const float* staged = reinterpret_cast<const float*>(&shared.staged[0][at.thread]);
         u32 position = first - w.head + at.lane * 4;
 #pragma unroll
@@ -207,8 +208,8 @@ struct TopK {
         }
     }
 
-    // Returns a score that, according to the sample, somewhat more than k scores of the row exceed. Sets `range` to
-    // the range of keys above it, as far as the sample shows.
+    // Returns a threshold that, according to the sample, somewhat more than k scores of the row exceed. Sets `range` to
+    // the range of keys above the threshold, as far as the sample shows.
     __device__ __forceinline__ float estimate(const Row& w, Sample& sample, KeyRange& range) {
         u32 low = ~0u, high = 0;
         auto each = [](const Sample& s, const auto& visit) {
@@ -227,7 +228,7 @@ struct TopK {
         range = KeyRange{low, high};
         if (low >= high) {
             range = KeyRange{kKeyMinusInf, kKeyMaxFinite};
-            return minus_inf();  // no two different numbers
+            return minus_inf();  // the sample has no two different numbers
         }
         const u32 rounds = 1u << sample_rounds_log2(w), seen = rounds << kSampleLog2;
         const float expected = static_cast<float>(args.k) * seen / w.length;
@@ -288,7 +289,7 @@ struct TopK {
         const u32 k = args.k, count = shared.count;
         const bool overflow = count > kList;
         const bool starved = count < k && pass.number < kTries && pass.threshold > minus_inf();
-        const u32 stored = overflow ? shared.stored : count;  // after an overflow more than kList - kChunk
+        const u32 stored = overflow ? shared.stored : count;  // more than kList - kChunk after an overflow
         u32 own[S::ListSteps];  // keys of this thread's entries, 0 past the end of the list
 #pragma unroll
         for (int s = 0; s < S::ListSteps; ++s) {
@@ -308,7 +309,7 @@ struct TopK {
             }
             cut = find_cut(shared, at, own, stored, k, range);
         }
-        // From here on, own holds a winner's position, and ~0 for the others.
+        // After this loop, own[s] is the position of a selected entry, or ~0 for an entry that is not selected.
         const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
 #pragma unroll
         for (int s = 0; s < S::ListSteps; ++s) {
@@ -324,7 +325,7 @@ struct TopK {
             return true;
         }
         // Sets up another pass. Between windows, the winners are kept.
-        __syncthreads();  // all have read the count and the list
+        __syncthreads();  // all threads have read the count and the list
         if (at.thread == 0) {
             clear_count();
         }
@@ -332,7 +333,7 @@ struct TopK {
         ++pass.number;
         if (starved) {
             pass.threshold = minus_inf();
-        } else if (overflow) {  // the stored scores are some of the row's: their k-th largest is a lower bound
+        } else if (overflow) {  // the k-th largest of the stored scores is a lower bound of the k-th largest of the row
             pass.threshold = fmaxf(pass.threshold, score_of(just_below(cut_key)));
             pass.last = pass.number < kTries ? w.end() : min(kWindow, w.end());
         } else {
@@ -363,7 +364,7 @@ struct TopK {
     // position is the number of set bits before it in the bitmap.
     __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const u32 (&own)[S::ListSteps]) {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        u32* word_ranks = shared.bins;  // winners before each word
+        u32* word_ranks = shared.bins;  // number of winners before each word
         u32 written = 0;
         for (u32 segment = 0; segment < static_cast<u32>(w.length); segment += kSegment) {
 #pragma unroll
@@ -406,7 +407,7 @@ struct TopK {
             }
             written += total;
             if (segment + kSegment < static_cast<u32>(w.length)) {
-                __syncthreads();  // the bitmap is clear before anyone sets bits of the next segment
+                __syncthreads();  // the bitmap is cleared before winners of the next segment set bits
             }
         }
         finish_row<S::Threads>(args, r, written);
@@ -447,7 +448,7 @@ struct TopK {
         }
     }
 
-    // Reports whether this block has no row to select; all of its rows are checked at once.
+    // Reports whether no row of this thread block is marked. All rows of the thread block are checked at once.
     __device__ __forceinline__ bool nothing_marked() const {
         bool any = false;
         for (i64 r = blockIdx.x + static_cast<i64>(at.thread) * gridDim.x; r < args.rows;

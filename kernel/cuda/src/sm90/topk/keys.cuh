@@ -5,15 +5,15 @@
 
 namespace sparrow_topk {
 
-constexpr u32 kKeyMinusInf = 0x007FFFFFu;  // never selected, like everything below it
+constexpr u32 kKeyMinusInf = 0x007FFFFFu;  // keys up to this one are never selected
 constexpr u32 kKeyMaxFinite = 0xFF7FFFFFu;
 
 __device__ __forceinline__ float minus_inf() {
     return __uint_as_float(0xFF800000u);
 }
 
-// Returns a key that is monotone in the score. -0 and +0 have one key, because they compare equal. NaN must have been
-// excluded by a comparison.
+// Returns the key of a score. Keys are monotone in the score. -0 and +0 have one key, because they compare equal. The
+// caller must have excluded NaN by a comparison.
 __device__ __forceinline__ u32 key_of(float score) {
     const u32 bits = __float_as_uint(score + 0.0f);
     return bits ^ (static_cast<u32>(static_cast<i32>(bits) >> 31) | 0x80000000u);

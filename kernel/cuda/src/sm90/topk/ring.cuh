@@ -10,26 +10,26 @@
 
 namespace sparrow_topk {
 
-constexpr int kSlotScores = 2048;  // scores of one copy
+constexpr int kSlotScores = 2048;  // scores per copy
 constexpr int kSlotWords = kSlotScores / 32;
 
 template <int Slots>
 struct alignas(16) RingStorage {
     float slots[Slots][kSlotScores];
-    u64 arrived[Slots];  // mbarriers: the slot's copy is there
-    u64 emptied[Slots];  // mbarriers: nobody reads it any more
-    i32 place[Slots];    // of the slot's copy in its row
-    u32 asked;           // copies asked for so far
+    u64 arrived[Slots];  // mbarriers: the copy to the slot has arrived
+    u64 emptied[Slots];  // mbarriers: all readers have released the slot
+    i32 place[Slots];    // position in its row of the copy in the slot
+    u32 asked;           // number of copies issued so far
 };
 
-// Source defines the rows: count(), row(v), copies(row), and Order(copies), whose next() returns the position in the
-// row of one copy after the other. Returns is the number of times that a copy is released.
+// Source defines the rows: count(), row(v), copies(row), and Order(copies), whose next() returns the positions of the
+// copies of a row, one after the other. Returns is the number of arrivals that release a copy.
 template <int Slots, int Returns, class Source>
 struct Ring {
     RingStorage<Slots>& storage;
     const Source source;
-    u32 base = 0;          // copies of the readers' earlier rows
-    mutable u32 seen = 0;  // copies that were known to be asked for when this thread last looked
+    u32 base = 0;          // number of copies of the earlier rows
+    mutable u32 seen = 0;  // value of `asked` that this thread read last
 
     __device__ __forceinline__ Ring(RingStorage<Slots>& s, const Source& r) : storage(s), source(r) {}
 
@@ -91,7 +91,7 @@ struct Ring {
     __device__ __forceinline__ void give_back(u32 i) const {
         ptx::barrier_arrive(ptx::shared_address(&storage.emptied[(base + i) % Slots])); }
 
-    // Goes on to the next row.
+    // Advances to the next row, after a row of `copies` copies.
     __device__ __forceinline__ void next_row(u32 copies) { base += copies; }
 };
 

@@ -6,19 +6,19 @@
 
 namespace sparrow_topk {
 
-// One row, or one part of a row. `head` scores that do not belong to it come first, because loads are 16 bytes wide.
+// One row, or one part of a row. `head` scores of the previous row or part come first, because loads are 16 bytes wide.
 struct Row {
     const float* scores;  // 16-byte aligned
     i32 length;           // candidates
-    i32 head;             // 0 to 3
-    i32 number;           // of the row, whatever its part
+    i32 head;             // scores before the first candidate, 0 to 3
+    i32 number;           // number of the row, independent of the part
     i32 first;            // position of the first candidate
-    bool whole;           // few enough candidates that all of them are selected unseen
+    bool whole;           // the row has at most k candidates, so all are selected without reading their scores
 
     __device__ __forceinline__ i32 end() const { return head + length; }
 };
 
-// The address of row v: its number, the position of its first candidate, and its length and start from memory.
+// Where row v is: the number of the row, the position of its first candidate, and its length and start as loaded.
 struct RowFacts {
     i32 number, first;
     bool parted;
@@ -79,7 +79,7 @@ __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i
     }
 }
 
-// Pads row v after `written` entries and stores their number.
+// Pads row v with -1 after `written` entries and stores their number in counts.
 template <int Threads>
 __device__ __forceinline__ void finish_row(const TopKArgs& args, i32 v, u32 written, u32 thread = threadIdx.x) {
     const i64 to = static_cast<i64>(v) * args.k;

@@ -11,19 +11,19 @@
 
 namespace sparrow_topk {
 
-// The bin that contains rank `rank` (1 is the largest), counted from the top bin; the number of entries above it; and
-// the number inside it.
+// The bin that contains rank `rank` (1 is the largest), counted from the top bin; the number of entries in higher bins
+// (above); and the number of entries in the bin (inside).
 struct BinRank {
     u32 bin, above, inside;
 };
 
-// Where a thread stands.
+// The position of a thread in its thread block.
 struct Place {
     u32 thread, lane, warp;
 };
 
-// Computes the smallest and largest key over the block. It uses one barrier; callers must have another between two
-// calls.
+// Sets low and high to the smallest and largest key over the block. It uses one barrier; callers must have another
+// barrier between two calls.
 template <class M>
 __device__ __forceinline__ void key_range(M& shared, Place at, u32& low, u32& high) {
     low = ~ptx::warp_max(~low);
@@ -37,8 +37,8 @@ __device__ __forceinline__ void key_range(M& shared, Place at, u32& low, u32& hi
     high = ptx::warp_max(shared.warp_high[at.lane % M::Shape::Warps]);
 }
 
-// Exclusive prefix sum over the block of a count that each warp holds once. It uses one barrier; `use` alternates
-// between 0 and 1.
+// Returns the exclusive prefix sum over the warps of a count per warp. It uses one barrier; `use` alternates between 0
+// and 1.
 template <class M>
 __device__ __forceinline__ u32 warps_prefix(M& shared, Place at, u32 warp_count, u32 use, u32& total) {
     if (at.lane == 0) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void clear_bins(M& shared, Place at) {
     reinterpret_cast<uint4*>(shared.bins)[at.thread] = make_uint4(0, 0, 0, 0);
 }
 
-// Every warp sums its own range of bins. A barrier must follow.
+// Sums the bins, each warp over its own range of bins. A barrier must follow.
 template <class M>
 __device__ __forceinline__ void sum_bins(M& shared, Place at) {
     const uint4 own = reinterpret_cast<const uint4*>(shared.bins)[at.thread];
@@ -65,8 +65,8 @@ __device__ __forceinline__ void sum_bins(M& shared, Place at) {
     }
 }
 
-// Searches the summed bins for rank `rank` >= 1. inside is 0 if they hold fewer entries. One warp does this, so that
-// the other warps leave their issue slots free.
+// Searches the summed bins for rank `rank` >= 1. inside is 0 if they hold fewer entries. Only one warp calls it, so
+// that it does not take issue slots from the other warps.
 template <class M>
 __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRank& result) {
     using S = typename M::Shape;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRa
     }
 }
 
-// Returns the bin of rank `rank` in every thread. The bins must have been filled before a barrier. It uses two
+// Returns the bin of rank `rank` to every thread. The bins must have been filled before a barrier. It uses two
 // barriers.
 template <class M>
 __device__ __forceinline__ BinRank find_bin(M& shared, Place at, u32 rank) {
@@ -114,8 +114,8 @@ __device__ __forceinline__ BinRank find_bin(M& shared, Place at, u32 rank) {
     return shared.found;
 }
 
-// Returns the candidate of rank `rank` among `count` <= 32 distinct candidates in small_bin; the first warp finds it.
-// It uses one barrier.
+// Returns the candidate of rank `rank` among `count` <= 32 distinct candidates in small_bin. The first warp finds it
+// for all threads. It uses one barrier.
 template <class M>
 __device__ __forceinline__ u64 rank_small_bin(M& shared, Place at, u32 count, u32 rank) {
     if (at.warp == 0) {
@@ -147,8 +147,8 @@ struct KeyRange {
     }
 };
 
-// Returns the smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Threads
-// + thread, or 0 past the end. After one round of bins over the keys, usually only a few candidates remain.
+// Returns the smallest of the k largest candidates of the list, which has `count` > k. keys[s] is the key of entry s *
+// Threads + thread, or 0 past the end. After one round of bins over the keys, usually only a few candidates remain.
 template <class M>
 __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u32 k,
     KeyRange range) {
@@ -172,7 +172,8 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
     u32 low = found.bin == 0 ? 1 : range.low + (found.bin << shift);
     u32 high = found.bin == (range.high - range.low) >> shift ? ~0u
         : range.low + (found.bin << shift) + ((1u << shift) - 1);
-    // More rounds: first over the keys, then, when only one key is left, over the low words of its candidates.
+    // Further rounds: first over the keys, then, when only one key is left, over the low words (positions) of its
+    // candidates.
     u32 tied = 0;
     while (found.inside > kSmallBin && found.inside != rank) {
         if (low == high) {
@@ -196,7 +197,7 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
         low = rest.low + (found.bin << shift);
         high = min(high, low + ((1u << shift) - 1));
     }
-    if (found.inside == rank) {  // the whole bin is in
+    if (found.inside == rank) {  // all candidates of the bin are selected
         return tied ? static_cast<u64>(tied) << 32 | low : static_cast<u64>(low) << 32;
     }
     const u32 low_key = tied ? tied : low, keys_open = tied ? 0 : high - low;

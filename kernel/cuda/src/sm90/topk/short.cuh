@@ -28,16 +28,16 @@ namespace sparrow_topk {
 
 template <int PlacesV, int ThreadsV, int TeamsV, int SlotsV>
 struct ShortShape {
-    static constexpr int Threads = ThreadsV;               // of a team
+    static constexpr int Threads = ThreadsV;               // threads per team
     static constexpr int Warps = Threads / 32;
     static constexpr int Teams = TeamsV;
     static constexpr int Slots = SlotsV;
     static constexpr int BlockThreads = Threads * Teams + 32;
-    static constexpr int Places = PlacesV;                 // of a row
-    static constexpr int Words = Places / 32 / Threads;    // of a thread: word j * Threads + thread
+    static constexpr int Places = PlacesV;                 // maximum scores of a row
+    static constexpr int Words = Places / 32 / Threads;    // words per thread: word j * Threads + thread
     static constexpr int Bins = 1024;
     static constexpr int BinBits = 10;
-    static constexpr int BinQuads = Bins / 4 / Threads;    // of a thread
+    static constexpr int BinQuads = Bins / 4 / Threads;    // quads of bins per thread
     static constexpr int List = 128;
     static_assert(Words >= 1 && BinQuads >= 1, "sizes divide");
     static_assert(Places < 1 << 16, "counts of a row are kept in halves of a word");
@@ -47,29 +47,29 @@ struct ShortShape {
 template <class S>
 struct ShortTeam {
     alignas(16) u32 bins[S::Bins];         // clear between rows
-    u64 list[S::List];                     // candidates inside the bin of the k-th largest
-    alignas(16) u32 bin_counts[S::Warps];  // scores in the bins of a warp
+    u64 list[S::List];                     // candidates inside the bin of the k-th largest score
+    alignas(16) u32 bin_counts[S::Warps];  // number of scores in the bins of each warp
     alignas(16) u32 ranks[S::Words][S::Warps];
     u32 lows[S::Warps], highs[S::Warps], counts[S::Warps];
-    u32 at_zero[S::Warps];  // scores above zero and zeros, in halves
+    u32 at_zero[S::Warps];  // per warp: number of scores above zero, and of zeros, as 16-bit halves
     BinRank found;
     u32 listed;
 };
 
 template <class S>
 struct ShortStorage {
-    alignas(128) float slots[S::Slots][S::Places];  // rows; later their winners
+    alignas(128) float slots[S::Slots][S::Places];  // scores of the rows; later the selected positions
     ShortTeam<S> teams[S::Teams];
     Row rows[S::Slots];
-    u64 arrived[S::Slots];  // mbarriers: the slot's row is there
-    u64 emptied[S::Slots];  // mbarriers: nobody reads it any more
+    u64 arrived[S::Slots];  // mbarriers: the row of the slot has arrived
+    u64 emptied[S::Slots];  // mbarriers: all readers have released the slot
 };
 
-constexpr u32 kBinZero = 0x4B000000u;  // bits of 2^23, from which bins are counted
+constexpr u32 kBinZero = 0x4B000000u;  // bits of 2^23, which are added to the bin number
 
-// Linear bins over the scores around the expected k-th largest, for a normal distribution of scores. Scores outside
-// the range are in the first or the last bin, and NaN in the first. A score's bin is the integer part of its share of
-// the range times the number of the last bin.
+// Linear bins over the scores around the expected k-th largest, for a normal distribution of scores. Scores outside the
+// range are in the first or the last bin, and NaN in the first. The bin of a score is the integer part of (score -
+// lower end) / range * (number of the last bin).
 template <int Bins>
 struct LinearBins {
     float scale, shift;
@@ -81,7 +81,7 @@ struct LinearBins {
         // The number of standard deviations above the mean beyond which a share k / length of a normal distribution
         // lies.
         const float z = 0.5875f * __logf(__fdividef(static_cast<float>(w.length - k), static_cast<float>(k)));
-        constexpr float kReach = 2.0f;  // spreads to either side
+        constexpr float kReach = 2.0f;  // standard deviations from the middle of the bins to either end
         // Scores that are almost equal are all in bin 0.
         const bool placed = variance > 1e-30f && variance > 1e-12f * mean * mean;
         scale = placed ? rsqrtf(variance) * (0.5f / kReach) : 0.0f;
@@ -95,13 +95,14 @@ struct LinearBins {
     }
 };
 
-// The undecided scores of a row: their number, how many of them must still be selected, and whether they are equal.
+// The undecided scores of a row: their number (count), how many of them must still be selected (wanted), and whether
+// they are equal.
 struct Inside {
     u32 count, wanted;
     bool tied;
 };
 
-// The decision about a score that was undecided.
+// The decision about an undecided score.
 enum class Verdict { kWins, kLoses, kStays };
 
 template <class S>
@@ -180,7 +181,7 @@ struct ShortRows {
         return __funnelshift_l(bits, bits, lane % 8 * 4);
     }
 
-    // Counts all scores. Scores that do not belong to the row are not counted and get bin 0.
+    // Counts all scores of a row in bins. Places that do not belong to the row are not counted and get bin 0.
     __device__ __forceinline__ void count(const Row& w, const float* scores, const ShortBins& bins, BinsOfScores& to) {
         const u32 base = ptx::shared_address(mine.bins) - 4 * kBinZero;
 #pragma unroll
@@ -223,8 +224,8 @@ struct ShortRows {
         }
     }
 
-    // Finds rank `rank` >= 1 from the top. inside is 0 if the bins hold fewer scores. The bins must have been filled
-    // before a barrier and are cleared afterwards. It uses two barriers.
+    // Returns the bin of rank `rank` >= 1 from the top. inside is 0 if the bins hold fewer scores. The bins must have
+    // been filled before a barrier and are cleared afterwards. It uses two barriers.
     __device__ __forceinline__ BinRank find(u32 rank) {
         uint4* quads = reinterpret_cast<uint4*>(mine.bins) + (S::Threads - 1 - thread) * S::BinQuads;
         uint4 own[S::BinQuads];
@@ -268,14 +269,15 @@ struct ShortRows {
 
     // ---- winners
 
-    // The bits of this thread's words.
+    // One bit per score of this thread's words.
     struct Bits {
         u32 word[S::Words];
     };
 
     // Sets the bits of scores above a bin and inside it.
     __device__ __forceinline__ void classify(const BinsOfScores& of, u32 bin, Bits& won, Bits& inside) const {
-        const u32 from = (0x8000 - bin) * 0x10001, above = from - 0x10001;  // bit 15 of a sum: at or above the bin
+        // Bit 15 of a sum is set if the score is at or above the bin.
+        const u32 from = (0x8000 - bin) * 0x10001, above = from - 0x10001;
 #pragma unroll
         for (int j = 0; j < S::Words; ++j) {
             u32 a = 0, b = 0;
@@ -289,7 +291,7 @@ struct ShortRows {
         }
     }
 
-    // Calls each(word, bit, place) for the set bits of this thread's words; there are few.
+    // Calls each(word, bit, place) for the set bits of this thread's words. For few set bits.
     template <class Each>
     __device__ __forceinline__ void each_bit(const Bits& bits, const Each& each) const {
 #pragma unroll
@@ -301,7 +303,7 @@ struct ShortRows {
         }
     }
 
-    // Calls each(score) for all scores inside, of which there may be many; it returns the decision about the score.
+    // Calls each(score) for all scores inside, of which there may be many; each returns the decision about the score.
     template <class Each>
     __device__ __forceinline__ void each_inside(const float* scores, Bits& won, Bits& inside, const Each& each) const {
 #pragma unroll
@@ -329,12 +331,12 @@ struct ShortRows {
         }
     }
 
-    // Counts the set bits before each of this thread's words, in order of position, and returns their total. It uses
-    // one barrier.
+    // Sets before[j] to the number of set bits before word j of this thread, in order of position, and returns the
+    // total number. It uses one barrier.
     __device__ __forceinline__ u32 count_before(const Bits& bits, u32 (&before)[S::Words]) {
         u32 upto[S::Words];
 #pragma unroll
-        for (int j = 0; j < S::Words; j += 2) {  // two counts at a time in halves of a register
+        for (int j = 0; j < S::Words; j += 2) {  // two counts at a time, in the halves of a register
             const bool pair = j + 1 < S::Words;
             const u32 own = __popc(bits.word[j]) | (pair ? __popc(bits.word[pair ? j + 1 : j]) << 16 : 0);
             const u32 sum = ptx::warp_prefix(own, lane);
@@ -371,7 +373,7 @@ struct ShortRows {
     __device__ __forceinline__ bool split_at_zero(const float* scores, u32 wanted, Bits& won, Bits& inside,
         Inside& in) {
         const Interval zero{key_of(0.0f), key_of(0.0f), false};
-        u32 above[S::Words], equal[S::Words], count = 0;  // both counts, in halves
+        u32 above[S::Words], equal[S::Words], count = 0;  // count: scores above zero, and zeros, as 16-bit halves
 #pragma unroll
         for (int j = 0; j < S::Words; ++j) {
             scan_word<2>(scores + (j * S::Threads + thread) * 32, lane, zero, above[j], equal[j]);
@@ -402,9 +404,9 @@ struct ShortRows {
         return true;
     }
 
-    // Moves scores inside that are among the `wanted` largest of them to the winners. The scores that stay undecided
-    // are few enough for the list, or all have one key, or are all wanted. Many scores are inside if bins were
-    // misplaced, if scores are equal, and in bin 0, which also holds the scores that cannot be selected.
+    // Adds the scores inside that are certainly among the `wanted` largest of them to won. The scores that stay
+    // undecided are few enough for the list, or all have one key, or are all wanted. Many scores are inside if bins
+    // were misplaced, if scores are equal, and in bin 0, which also holds the scores that cannot be selected.
     __device__ __forceinline__ Inside narrow(const float* scores, u32 wanted, Bits& won, Bits& inside) {
         for (;;) {
             u32 low = ~0u, high = 0, count = 0;
@@ -435,7 +437,7 @@ struct ShortRows {
                 count += mine.counts[i];
             }
             if (count <= wanted || count <= S::List || low == high) {
-                sync();  // the three are read
+                sync();  // all threads have read low, high and count
                 return Inside{count, wanted, low == high};
             }
             const u32 shift = KeyRange{low, high}.template shift<S>();
@@ -453,7 +455,7 @@ struct ShortRows {
         }
     }
 
-    // Adds the best `wanted` of the `count` scores inside to the winners. It uses one barrier.
+    // Adds the `wanted` largest of the `count` scores inside to the winners. It uses one barrier.
     __device__ __forceinline__ void take_best(const float* scores, const Bits& inside, u32 count, u32 wanted,
         Bits& won) {
         each_bit(inside, [&](int, u32, u32 place) {
@@ -471,7 +473,7 @@ struct ShortRows {
         });
     }
 
-    // Adds the first `wanted` of the scores inside, which are equal. It uses two barriers.
+    // Adds the first `wanted` of the scores inside, which are all equal, to the winners. It uses two barriers.
     __device__ __forceinline__ void take_first(const Bits& inside, u32 wanted, Bits& won) {
         u32 before[S::Words];
         count_before(inside, before);
@@ -479,7 +481,7 @@ struct ShortRows {
         for (int j = 0; j < S::Words; ++j) {
             won.word[j] |= first_bits(inside.word[j], before[j], wanted);
         }
-        sync();  // the counts are used again
+        sync();  // the memory of the counts is used again
     }
 
     // ---- a row
@@ -522,7 +524,7 @@ struct ShortRows {
             take_best(scores, inside, in.count, in.wanted, won);
         }
         u32 before[S::Words];
-        const u32 written = count_before(won, before);  // nobody reads the scores any more
+        const u32 written = count_before(won, before);  // the scores are not read after this
         i32* staged = reinterpret_cast<i32*>(scores);
 #pragma unroll
         for (int j = 0; j < S::Words; ++j) {
@@ -560,13 +562,13 @@ struct ShortRows {
             const u32 slot = i % S::Slots;
             const i32 v = blockIdx.x + i * gridDim.x;
             ptx::barrier_wait(ptx::shared_address(&shared.arrived[slot]), i / S::Slots & 1);
-            const Row& w = shared.rows[slot];  // read again where it is needed: registers are scarce
+            const Row& w = shared.rows[slot];  // each field is read when it is needed, because there are few registers
             if (w.whole) {
                 write_whole<S::Threads>(args, v, w, thread);
             } else {
                 select_row(v, w, shared.slots[slot]);
             }
-            ptx::fence_async_proxy();  // the copy engine writes where these threads wrote
+            ptx::fence_async_proxy();  // orders the writes of these threads before the next copy to this slot
             __syncwarp();
             if (lane == 0) {
                 ptx::barrier_arrive(ptx::shared_address(&shared.emptied[slot]));

@@ -17,7 +17,7 @@
 //        is no list. If the interval is wrong or the list is too long, the range is split exactly until the result is
 //        decided. The interval affects only speed, never the result.
 // Cost:  After its scores have arrived, a block executes one dependent chain of about 500 instructions, 4 to 5 clocks
-//        each, and two exchanges. Therefore both numbers are kept small.
+//        each, and two exchanges with the other blocks. The time depends on the length of this chain.
 // Bytes: each score is read once from global memory; k indices are written.
 // H200:  64 rows x 32k, k 2048, paged: 7.3 us when launches overlap; one row of 128k: 7.1 us; one row of a million in
 //        9 parts: 18 us.
@@ -34,17 +34,17 @@ struct Spread : SpreadPart {
     // ---- the interval
     // ---------------------------------------------------------------------------------------------------
 
-    // Returns a quad of the n-th of `runs` runs of eight quads, which are spread over the row. In a short row the
-    // runs are consecutive.
+    // Returns a quad of the n-th of `runs` runs of eight quads, which are evenly spaced over the row. In a short row
+    // the runs are consecutive.
     __device__ __forceinline__ float4 quad_of(u32 n, u32 runs) const {
-        const i32 quads = w.end() / 4 - 1;  // the first one may hold foreign scores
+        const i32 quads = w.end() / 4 - 1;  // the first quad may hold scores of another row
         const i32 quad = quads > static_cast<i32>(8 * runs) ? n / 8 * ((quads - 8) / (runs - 1)) + n % 8 : n;
         const float none = minus_inf();
         return quad < quads ? reinterpret_cast<const float4*>(w.scores)[quad + 1] : make_float4(none, none, none, none);
     }
 
-    // The scores from which the interval is estimated: a few that place the bins, the same for every warp, and the
-    // sample.
+    // The scores from which the interval is estimated: a quad per lane that places the bins (common), equal in every
+    // warp, and the sample.
     struct Look {
         float4 common, sample[kSampleQuads];
     };
@@ -59,8 +59,8 @@ struct Spread : SpreadPart {
         return l;
     }
 
-    // Returns the interval, and the bins inside it. The bins cover the range of the sample; scores beyond it are
-    // counted in the first or the last bin. It uses three barriers, while the scores arrive.
+    // Returns the interval, and sets `fine` to the bins inside it. The bins cover the range of the sample; scores
+    // beyond it are counted in the first or the last bin. It uses three barriers, while the scores arrive.
     __device__ __forceinline__ Interval guess(const Look& l, SampleBins<kFine>& fine) {
         const auto bins = place_bins<S::Bins>(l.common);
         if (bins.placed()) {
@@ -85,9 +85,9 @@ struct Spread : SpreadPart {
         return v;
     }
 
-    // Finds the bins of both ranks of an estimate; the warp that holds a bin finds it. It uses two barriers.
+    // Finds the bins of both ranks of an estimate; the warp that holds a bin writes its result. It uses two barriers.
     __device__ __forceinline__ void find_ranks(const Estimate& e) {
-        const u32 quad = S::Bins / 4 - 1 - at.thread;  // threads in falling order of bins
+        const u32 quad = S::Bins / 4 - 1 - at.thread;  // threads in descending order of bins
         const uint4 bins = reinterpret_cast<const uint4*>(shared.bins)[quad];
         const u32 own = bins.x + bins.y + bins.z + bins.w, total = ptx::warp_sum(own);
         if (at.lane == 0) {
@@ -98,7 +98,7 @@ struct Spread : SpreadPart {
         const u32 ranks[2] = {e.last(), e.best()};
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            if (before < ranks[i] && ranks[i] <= before + total) {  // the same for all lanes
+            if (before < ranks[i] && ranks[i] <= before + total) {  // the condition is equal in all lanes
                 BinRank r{quad * 4 + 3, before + ptx::warp_prefix(own, at.lane) - own, bins.w};
                 if (r.above < ranks[i] && ranks[i] <= r.above + own) {
                     const u32 lower[3] = {bins.z, bins.y, bins.x};
@@ -119,7 +119,7 @@ struct Spread : SpreadPart {
     // ---- exact splitting of the scores inside (slow path) 
     // ---------------------------------------------------------------------
 
-    // Writes the same value to the same shared-memory address in every block of the cluster; each of the first lanes
+    // Writes `value` to address `place` of the shared memory of every block of the cluster; each of the first lanes
     // writes to one block.
     __device__ __forceinline__ void everywhere(const u32* place, u32 value) const {
         if (at.lane < blocks) {
@@ -128,7 +128,8 @@ struct Spread : SpreadPart {
         __syncwarp();
     }
 
-    // Returns the range and number of the keys inside, over all blocks. It uses one cluster barrier.
+    // Returns the smallest key, the largest key and the number of keys inside, over all blocks. It uses one cluster
+    // barrier.
     __device__ __forceinline__ Extent extent() {
         Extent e{~0u, 0, 0};
         each_inside([&](u32 bit, float score) {
@@ -154,8 +155,8 @@ struct Spread : SpreadPart {
         return Extent{~ptx::warp_max(~e.low), ptx::warp_max(e.high), ptx::warp_sum(e.count)};
     }
 
-    // Splits the whole row until the scores inside fit the list, or until the result is decided; then the bin is
-    // empty.
+    // Splits the range of the whole row until the scores inside fit the list, or until the result is decided; in that
+    // case the returned bin is empty.
     __device__ SpreadBin refine(bool busy) {
         const u32 k = args.k;
         won = above = 0;
@@ -239,7 +240,7 @@ struct Spread : SpreadPart {
         ptx::barrier_wait(complete, 0);
     }
 
-    // Cuts the list and returns the number of winners before this warp's positions.
+    // Cuts the list to the candidates that win and returns the number of winners before this warp's positions.
     __device__ __forceinline__ u32 cut(const SpreadBin& b) {
         u32 sum = 0;
 #pragma unroll 1
@@ -318,7 +319,8 @@ struct Spread : SpreadPart {
         shared.told[rank].bins[at.thread] = 0;
     }
 
-    // Overwrites the scores around the row, so that later code need not check positions.
+    // Overwrites the scores before and after the row in this thread's word, so that later code need not check
+    // positions.
     __device__ __forceinline__ void blank() {
         const u32 foreign = ~valid_places(w, word());
         if (foreign) {
@@ -333,7 +335,7 @@ struct Spread : SpreadPart {
         }
     }
 
-    // Finds the words of winners and returns the number of winners before this warp's.
+    // Decides which scores of this thread's word win and returns the number of winners before this warp's positions.
     __device__ __forceinline__ u32 decide(const Interval& v, const SampleBins<kFine>& fine, bool busy, bool sure) {
         const u32 k = args.k;
         const bool tied = v.low == v.high;
@@ -387,7 +389,7 @@ struct Spread : SpreadPart {
         ptx::wait_for_previous_kernel();
         const i32 v = blockIdx.x / blocks;
         const RowFacts facts = facts_of(args, v);
-        init();  // while the facts arrive
+        init();  // runs while the facts of the row are being loaded
         w = row_from(args, facts);
         if (w.whole) {
             ptx::cluster_wait();
@@ -397,12 +399,12 @@ struct Spread : SpreadPart {
             return;
         }
         const Look seen = look();
-        // of the row, of a block
+        // slices: slices of the row; each: slices per block.
         const u32 slices = (w.end() + kSlice - 1) / kSlice, each = (slices + blocks - 1) / blocks;
         slice = rank * each + at.warp;
         const bool busy = at.warp < each && slice < slices;
         const u32 arrived = ptx::shared_address(&shared.arrived[at.warp]);
-        slice = busy ? slice : kSpreadBlocks * S::Warps;  // behind every place
+        slice = busy ? slice : kSpreadBlocks * S::Warps;  // a slice beyond every position
         const bool paged = words_in_pages(args, w);
         const i32 page = paged && busy ? page_of(args, w, table_of(args, w), word()) : 0;
         if (busy && at.lane == 0) {
@@ -412,7 +414,7 @@ struct Spread : SpreadPart {
             ptx::load_bytes(ptx::shared_address(shared.scores[at.warp]), w.scores + from, bytes, arrived,
                 ptx::kEvictFirst);
         }
-        sync();  // bins are clear
+        sync();  // the bins are cleared
         SampleBins<kFine> fine;
         const Interval interval = guess(seen, fine);
         ptx::release_next_kernel();

@@ -8,33 +8,33 @@
 
 namespace sparrow_topk {
 
-constexpr int kSlice = 1024;      // places of one warp
-constexpr int kSpreadBlocks = 8;  // of a cluster at most
+constexpr int kSlice = 1024;      // positions per warp
+constexpr int kSpreadBlocks = 8;  // maximum blocks of a cluster
 constexpr int kFine = 512;        // bins inside the interval
-constexpr int kSampleQuads = 2;   // of a thread
-constexpr u32 kMostInside = 8192; // scores inside the interval that are not too many
-constexpr int kShort = 32;        // entries of the list, one per lane
+constexpr int kSampleQuads = 2;   // quads of the sample per thread
+constexpr u32 kMostInside = 8192; // maximum scores inside the interval; with more, the range is split
+constexpr int kShort = 32;        // entries of the list, one per lane of a warp
 
 struct SpreadShape {
     static constexpr int Threads = 512;
     static constexpr int Warps = Threads / 32;
-    static constexpr int Bins = 4 * Threads;  // of the sample
-    static constexpr int BinBits = 9;         // of kFine
+    static constexpr int Bins = 4 * Threads;  // bins of the sample
+    static constexpr int BinBits = 9;         // log2 of kFine
 };
 
-// The data that a block sends to the others.
+// The data that a block sends to the other blocks of its cluster.
 struct alignas(16) Told {
     u32 bins[kFine];
-    u32 counts[SpreadShape::Warps];  // of a warp: scores above the interval, and from bit 16 those inside
+    u32 counts[SpreadShape::Warps];  // per warp: scores above the interval in bits 0-15, scores inside in bits 16-31
 };
 
-// A bin of the whole cluster.
+// A bin whose counts are summed over the cluster.
 struct SpreadBin {
     u32 bin, above, inside;
-    u32 first, own;  // of its scores, how many lie in blocks before this one, and how many in this one
+    u32 first, own;  // scores of the bin in blocks before this one, and in this one
 };
 
-// The smallest and the largest key, and the number of keys.
+// The smallest key, the largest key, and the number of keys.
 struct Extent {
     u32 low, high, count;
 };
@@ -44,15 +44,15 @@ struct SpreadStorage {
 
     float scores[Shape::Warps][kSlice];
     u32 bins[Shape::Bins];
-    Told told[kSpreadBlocks];                     // by block; a block counts in its own
-    u64 list[kShort];                             // candidates of all blocks; the same in each
-    u32 won[kSpreadBlocks * Shape::Warps];        // winners of every warp of the cluster before the list is cut
+    Told told[kSpreadBlocks];                     // data of each block; a block counts in its own entry
+    u64 list[kShort];                             // candidates of all blocks; equal in each block
+    u32 won[kSpreadBlocks * Shape::Warps];  // number of winners of every warp of the cluster before the list is cut
     Extent extents[kSpreadBlocks * Shape::Warps];
-    u64 arrived[Shape::Warps];                    // mbarriers: the warp's scores are there,
-    u64 heard;                                    // what the other blocks told is there,
-    u64 complete;                                 // their winners and their part of the list are there
+    u64 arrived[Shape::Warps];                    // mbarriers: the scores of the warp have arrived
+    u64 heard;                                    // mbarrier: `told` of the other blocks has arrived
+    u64 complete;                                 // mbarrier: `won` and `list` of the other blocks have arrived
     u32 bin_sums[Shape::Warps];
-    u32 listed;                                   // candidates of this block
+    u32 listed;                                   // number of candidates of this block
     BinRank guess[2];
     SpreadBin found;
 };
@@ -63,11 +63,11 @@ struct SpreadPart {
     const TopKArgs& args;
     SpreadStorage& shared;
     const Place at;
-    const u32 blocks, rank;   // of the cluster
+    const u32 blocks, rank;   // blocks of the cluster, and rank of this block in it
     Row w;
-    u32 slice = 0;            // of the row, this warp's
-    u32 won = 0, inside = 0;  // this thread's places that have won, and that may win
-    u32 above = 0;            // winners of the whole row, as far as is known
+    u32 slice = 0;            // slice of the row that this warp has
+    u32 won = 0, inside = 0;  // bits of this thread's positions that have won, and that are undecided
+    u32 above = 0;            // number of winners of the whole row that are known
     u32 heard_parity = 0;
 
     __device__ __forceinline__ SpreadPart(const TopKArgs& a, SpreadStorage& s)
@@ -128,7 +128,7 @@ struct SpreadPart {
 
     // Returns the bin of rank `wanted` over all blocks, which hold at least that many scores. It uses two barriers.
     __device__ __forceinline__ SpreadBin find(u32 wanted) {
-        const u32 bin = kFine - 1 - at.thread;  // threads in falling order of bins
+        const u32 bin = kFine - 1 - at.thread;  // threads in descending order of bins
         u32 sum = 0, first = 0, own = 0;
 #pragma unroll 1
         for (u32 b = 0; b < blocks; ++b) {
@@ -143,7 +143,7 @@ struct SpreadPart {
         }
         sync();
         u32 before = ptx::warp_sum(at.lane < at.warp ? shared.bin_sums[at.lane] : 0);
-        if (before < wanted && wanted <= before + total) {  // the same for all lanes
+        if (before < wanted && wanted <= before + total) {  // the condition is equal in all lanes
             before += ptx::warp_prefix(sum, at.lane) - sum;
             if (before < wanted && wanted <= before + sum) {
                 shared.found = SpreadBin{bin, before, sum, first, own};

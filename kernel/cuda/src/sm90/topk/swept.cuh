@@ -25,7 +25,7 @@
 
 namespace sparrow_topk {
 
-constexpr int kSampleCopies = 4;  // one for each pair of warps
+constexpr int kSampleCopies = 4;  // one copy per pair of warps
 
 template <int PlacesV, int ListV, int SlotsV>
 struct SweptShape {
@@ -47,17 +47,17 @@ struct SweptStorage {
     using Shape = S;
 
     RingStorage<S::Slots> ring;
-    u32 bins[S::Bins];              // clear between rows
-    float values[S::List];          // the list's scores; later the row's output
-    // Their positions in the row, counting leading scores of other rows. Together with values, the memory also serves
-    // as a bitmap of equal scores.
+    u32 bins[S::Bins];              // cleared between rows
+    float values[S::List];          // scores of the list; later the output of the row
+    // [List] positions of the list entries, counting leading scores of other rows. Together with values, the memory
+    // also serves as a bitmap of equal scores.
     u32 positions[S::List];
-    u32 bitmap[S::Places / 32];     // winners
+    u32 bitmap[S::Places / 32];     // bitmap of the winners
     u64 small_bin[kSmallBin];
     u32 bin_sums[S::Warps];
     u32 warp_low[S::Warps], warp_high[S::Warps];
-    u32 warp_counts[2][S::Warps];   // two sets in turn, so that one barrier per use is enough
-    u32 above, count;               // scores above the interval and inside it; zero between rows
+    u32 warp_counts[2][S::Warps];   // two sets that alternate, so that one barrier per use is enough
+    u32 above, count;               // number of scores above the interval and inside it; zero between rows
     u32 small_count;
     BinRank found;
     BinRank guess[2];
@@ -65,7 +65,7 @@ struct SweptStorage {
     u64 cut;
 };
 
-// The source of rows whose first copies are spread over the row.
+// Source of the ring: rows whose sample copies come first and are spread over the row.
 template <class S>
 struct SweptSource {
     const TopKArgs& args;
@@ -86,11 +86,11 @@ struct SweptSource {
         : (w.end() + kSlotScores - 1) / kSlotScores; }
 
     // The order of copies: every gap-th copy first, until there are enough for the sample, then the others in order.
-    // One thread issues all copies, so this must be short and has no divisions.
+    // One thread issues all copies, so the code must be short and has no divisions.
     struct Order {
         const i32 gap;
         i32 sampled = 0, at = 0;
-        i32 skip = -1;  // the next copy that is in the sample
+        i32 skip = -1;  // number of the next copy that is part of the sample; -1: none
 
         __device__ __forceinline__ explicit Order(i32 copies) : gap(max(copies / kSampleCopies, 1)) {}
 
@@ -128,13 +128,13 @@ struct Swept {
 
     __device__ __forceinline__ static void sync() { ptx::threads_sync<S::Threads>(); }
 
-    // Returns this thread's word of a copy.
+    // Returns the index of this thread's word in a copy.
     __device__ __forceinline__ u32 own_word() const { return at.warp % 2 * 32 + at.lane; }
 
     // ---- the interval
     // ---------------------------------------------------------------------------------------------------
 
-    // Estimates the interval. The bins must be clear before and are filled after.
+    // Estimates the interval. The bins must be clear before and are not cleared after.
     __device__ __forceinline__ Interval guess(const Row& w, u32 copies) {
         // The bins are placed by a copy without a partial end, a quarter into the row if it is long enough, because
         // it has no scores of other rows.
@@ -165,7 +165,7 @@ struct Swept {
             search_bins(shared, at, at.warp == 0 ? estimate.last() : estimate.best(), shared.guess[at.warp]);
         }
         sync();
-        if (at.warp == 0) {  // the others leave the issue slots to whoever needs them
+        if (at.warp == 0) {  // only one warp, so that it does not take issue slots from other blocks
             const Interval v = interval_between(bins, shared.guess[0], shared.guess[1], estimate, S::List);
             if (at.lane == 0) {
                 shared.interval = v;
@@ -234,7 +234,7 @@ struct Swept {
         if (sampled) {
             interval = guess(w, copies);
         } else {
-            sync();  // the last row's output has left the list
+            sync();  // all threads have read the output of the previous row from the memory of the list
         }
         stream(w, copies, interval);
         ring.next_row(copies);
@@ -252,7 +252,7 @@ struct Swept {
             sync();
             return;
         }
-        // this thread's words
+        // This thread has words [first, last) of the bitmap.
         const u32 words = (copies * kSlotWords + S::Threads - 1) / S::Threads, first = at.thread * words;
         const u32 last = min(first + words, copies * kSlotWords);
         if (tied) {
@@ -275,7 +275,7 @@ struct Swept {
         write_row(v, w, first, last);
     }
 
-    // Adds the first `wanted` equal scores to the winners.
+    // Adds the first `wanted` equal scores of words [first, last) to the winners.
     __device__ __forceinline__ void take_first(u32 first, u32 last, u32 wanted) {
         const u32* ties = reinterpret_cast<const u32*>(shared.values);
         u32 before = rank_before(ties, first, last);
@@ -287,7 +287,7 @@ struct Swept {
         sync();
     }
 
-    // Returns the number of set bits before this thread's words.
+    // Returns the number of set bits before words [first, last) of this thread.
     __device__ __forceinline__ u32 rank_before(const u32* words, u32 first, u32 last) {
         u32 own = 0, total;
         for (u32 word = first; word < last; ++word) {
@@ -299,7 +299,7 @@ struct Swept {
         written = total;
         return before;
     }
-    u32 written = 0;  // set bits of the last ranked bitmap
+    u32 written = 0;  // number of set bits of the last bitmap that was ranked
 
     __device__ __forceinline__ void end_row() {
         clear_bins(shared, at);

@@ -1,4 +1,4 @@
-// The kernel that plans the row tiles of dense attention.
+// The kernel that assigns rows to tiles for dense attention.
 #include "sm90/dense/plan.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_dense::kPlanThreads,

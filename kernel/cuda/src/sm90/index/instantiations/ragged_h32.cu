@@ -1,4 +1,4 @@
-// Ragged index scores, 32 heads: 8 query rows per item.
+// Ragged index scores of 32 heads, for 8 query rows per item.
 #include "sm90/index/ragged.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)

@@ -1,4 +1,4 @@
-// Ragged index scores, 64 heads: 4 query rows per item.
+// Ragged index scores of 64 heads, for 4 query rows per item.
 #include "sm90/index/ragged.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)

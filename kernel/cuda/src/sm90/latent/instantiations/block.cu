@@ -1,4 +1,4 @@
-// Attention over every key of paged sequences of 656-byte FP8 rows.
+// Attention over every key of paged sequences with 656-byte FP8 rows.
 #define SPARROW_EVERY_KEY
 #include "sm90/latent/turned.cuh"
 

@@ -1,5 +1,5 @@
-// Attention over every key of paged sequences of 656-byte FP8 rows, few rows: two thread blocks of 32 heads each for a
-// unit of 64.
+// Attention over every key of paged sequences with 656-byte FP8 rows, for few query rows: two thread blocks of 32 heads
+// each per 64 heads.
 #define SPARROW_EVERY_KEY
 #include "sm90/latent/turned.cuh"
 

@@ -1,5 +1,5 @@
-// Attention over every key of paged sequences of 656-byte FP8 rows, few rows: eight thread blocks of 8 heads each for
-// a unit of 64.
+// Attention over every key of paged sequences with 656-byte FP8 rows, for few query rows: eight thread blocks of 8
+// heads each per 64 heads.
 #define SPARROW_EVERY_KEY
 #include "sm90/latent/turned.cuh"
 
@@ -8,6 +8,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_latent::kTurnedThreads,
     sparrow_latent::attend_turned<8>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_latent_block_oct_shared =
     sparrow_sparse::shared_bytes<sparrow_latent::TurnedStorage<8>>();

@@ -1,4 +1,5 @@
-// Products with e2m1 weights whose scales fold into codes of e4m3: packing, few rows, and the codes for many.
+// Products with e2m1 weights whose scales fold into e4m3 codes: packing, products of few rows, and the conversion to
+// e4m3 codes for products of many rows.
 #include "sm90/experts/pack_folded.cuh"
 #include "sm90/product/folded.cuh"
 #include "smxx/base.h"
