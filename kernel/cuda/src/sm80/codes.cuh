@@ -10,15 +10,17 @@ constexpr u32 kNaNs = 0x80808080u;
 #if __CUDA_ARCH__ >= 890
 __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second) {
     asm volatile("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
-                 : "=r"(first), "=r"(second) : "r"(codes));  // in place: many at a time take registers
+                 // Asm volatile keeps the conversion here; many conversions at a time would take too many registers.
+                 : "=r"(first), "=r"(second) : "r"(codes));
 }
-__device__ __forceinline__ u32 nans_of(const uint4&) { return 0; }  // they are NaN by themselves
+// No test is needed, because the conversion instruction keeps NaN.
+__device__ __forceinline__ u32 nans_of(const uint4&) { return 0; }
 #else
-// Converts codes to pairs of halves as widen_codes does; no code may be a NaN. Left shifts are written as
+// Converts codes to pairs of halves as widen_codes does, but no code may be a NaN. Left shifts are written as
 // multiplications, which run on another execution unit.
-__device__ __forceinline__ u32 widen_pair(u32 codes) {  // a code in the low byte of each half
+__device__ __forceinline__ u32 widen_pair(u32 codes) {  // codes: an e4m3 code in the low byte of each half
     const u32 up = codes * 128u;
-    return up + (up & 0x40004000u);  // the sign goes one further
+    return up + (up & 0x40004000u);  // the sign moves one bit further than the other bits
 }
 __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second) {
     first = widen_pair(__byte_perm(codes, 0, 0x4140));
@@ -31,7 +33,7 @@ __device__ __forceinline__ u32 nans_of(const uint4& v) {
 }
 #endif
 
-// Sets to NaN the sums [16, 8] of rows whose left operand contains a NaN code. upper and lower are the results of
+// Sets to NaN the rows of the sums [16, 8] whose left operand contains a NaN code. upper and lower are the results of
 // nans_of for this lane's part of rows l / 4 and l / 4 + 8.
 template <int N>
 __device__ __forceinline__ void spoil(u32 upper, u32 lower, float (&sum)[N][4]) {

@@ -9,8 +9,8 @@ namespace portable {
 
 struct PlainMap {
     const u8* base;
-    u64 dims[5];     // elements, from the innermost outwards
-    u64 strides[5];  // bytes from one index to the next, of dimensions 1 and up
+    u64 dims[5];     // elements per dimension, innermost first
+    u64 strides[5];  // bytes between indices of dimensions 1 and up
 };
 static_assert(sizeof(PlainMap) <= sizeof(TensorMap), "a plain map takes the place of a tensor map");
 

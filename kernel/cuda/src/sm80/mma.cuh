@@ -1,14 +1,15 @@
 // Matrix unit instructions of Ampere and later as the portable kernels use them, copies to shared memory, and the
 // layout of operands there.
 //
-// A block of an operand is a number of rows of 128 bytes of k. Its 16-byte piece c of row r is stored at piece c ^ (r
-// % 8). Lane l of a warp reads pieces 2 (l % 4) and 2 (l % 4) + 1 of a row. A matrix instruction takes 16 columns of
-// k, and a lane holds four of them. It does not matter which four, as long as both operands use the same. One piece
-// serves two instructions with 8 bytes per lane for 16-bit operands, and four instructions with 4 bytes per lane for
-// e4m3. Therefore no value moves between lanes, every read of shared memory is 16 bytes wide, and the lanes of a
-// quarter warp have no bank conflicts.
+// A block of an operand is a number of rows of 128 bytes of k. The 16-byte piece c of row r is stored at piece c ^ (r %
+// 8). Lane l of a warp reads pieces 2 (l % 4) and 2 (l % 4) + 1 of a row. A matrix instruction takes 16 columns of k,
+// and a lane holds four of them. Any four columns can be used, if both operands use the same ones. One piece serves two
+// instructions with 8 bytes per lane for 16-bit operands, and four instructions with 4 bytes per lane for e4m3.
+// Therefore no value moves between lanes, every read of shared memory is 16 bytes wide, and the lanes of a quarter warp
+// have no bank conflicts.
 //
-// Bits: the sum of an element over k adds blocks in order, and steps in order, in every tile, kernel and batch.
+// Bits: the sum of an element over k adds blocks in order, and steps of a block in order, in every tile shape, kernel
+// and batch.
 #pragma once
 
 #include "ptx/types.h"
@@ -16,7 +17,7 @@
 
 namespace portable {
 
-constexpr u32 kBlockBytes = 128;  // of k in a row of an operand
+constexpr u32 kBlockBytes = 128;  // bytes of k per row of an operand in a stage
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
@@ -67,7 +68,7 @@ __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
                  : "r"(address)
                  : "memory");
 }
-// The same, with each matrix transposed.
+// Loads four matrices as load_matrices does, with each matrix transposed.
 __device__ __forceinline__ void load_turned(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -77,7 +78,7 @@ __device__ __forceinline__ void load_turned(u32 (&r)[4], u32 address) {
 
 __device__ __forceinline__ u32 swizzled(u32 row, u32 piece) { return row * kBlockBytes + ((piece ^ (row & 7)) << 4); }
 
-// Loads half `half` of the 32 bytes that a lane multiplies of a row of a block; quad is l % 4.
+// Loads piece 2 * quad + half of a row of a block, for the lanes with l % 4 = quad.
 __device__ __forceinline__ uint4 piece_at(u32 block, u32 row, u32 quad, u32 half) {
     return load_shared(block + swizzled(row, 2 * quad + half));
 }
@@ -100,7 +101,7 @@ __device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) 
 constexpr float kCodeFactor = 1.0f / 256.0f, kCodeUp = 65536.0f;
 
 __device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) {
-    const u32 a = __byte_perm(codes, 0, 0x1404), b = __byte_perm(codes, 0, 0x3424);  // a code above a zero byte, twice
+    const u32 a = __byte_perm(codes, 0, 0x1404), b = __byte_perm(codes, 0, 0x3424);  // each code above a zero byte
     first = (a & 0x80008000u) | (a >> 1 & 0x3F803F80u);
     second = (b & 0x80008000u) | (b >> 1 & 0x3F803F80u);
     if ((((codes & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u) != 0) {  // rare: some code is a NaN
@@ -111,10 +112,10 @@ __device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) 
 }
 #endif
 
-// Operand types. Step s of a piece gives two words of each row, which are pairs of columns of k.
-struct Codes {  // e4m3, widened to halves
+// Operand types. Step s of a piece gives two words of each row, each a pair of columns of k.
+struct Codes {  // e4m3 codes, widened to halves
     static constexpr bool Scaled = true;
-    static constexpr int Bytes = 1, Steps = 4;  // products of a piece
+    static constexpr int Bytes = 1, Steps = 4;  // Steps: products per piece
     static __device__ __forceinline__ void words(const uint4& piece, int step, u32& first, u32& second) {
         widen_codes(word_of(piece, step), first, second);
     }

@@ -1,4 +1,4 @@
-// The gated activation of a feed-forward block. All kernels use this function, so that they give the same bits.
+// The gated activation of a feed-forward block. All kernels use this function, so that their results are bitwise equal.
 #pragma once
 #include "smxx/base.h"
 

@@ -29,7 +29,7 @@ constexpr i32 kGroupsPerBlock = kThreads / kGroupLanes;
 DEVICE i32 group_lane() { return threadIdx.x & (kGroupLanes - 1); }
 DEVICE i32 block_group() { return threadIdx.x / kGroupLanes; }
 
-// Returns the row of this warp. A block has kWarpsPerBlock rows.
+// Returns the number of the row that this warp has. A block has kWarpsPerBlock rows.
 DEVICE i64 warp_row() { return (i64)blockIdx.x * kWarpsPerBlock + (threadIdx.x >> 5); }
 
 // Returns the maximum over groups of `Lanes` adjacent lanes, in every lane of the group.
@@ -47,7 +47,7 @@ DEVICE f64 group_sum(f64 v) {
     return v;
 }
 
-// Bits of the fault word. Writers and gathers set them instead of accessing memory out of range.
+// Bits of the fault word. Kernels that write or gather rows set them instead of accessing memory out of range.
 constexpr u32 kFaultSlot = 1;     // a slot at or beyond the pool
 constexpr u32 kFaultPosition = 2; // a position outside the rotary table
 DEVICE void raise_fault(u32* faults, u32 bit) {

@@ -2,9 +2,9 @@
 #pragma once
 #include "smxx/num.cuh"
 
-// More bits of the fault word (base.h).
+// Further bits of the fault word (base.h).
 constexpr u32 kFaultRow = 8;     // a row number outside its table
-constexpr u32 kFaultExpert = 16; // an expert that is not there
+constexpr u32 kFaultExpert = 16; // an expert id outside the experts
 
 // Type codes in argument structs, with the numbers of ElementType in Go.
 constexpr i32 kF32 = 0;
@@ -20,7 +20,7 @@ DEVICE f32 read_float(const void* base, i64 at, i32 type) {
     return v;
 }
 
-// f32 or bf16.
+// Writes v as element `at` of a tensor of f32 or bf16.
 DEVICE void write_float(void* base, i64 at, i32 type, f32 v) {
     if (type == kF32)
         static_cast<f32*>(base)[at] = v;

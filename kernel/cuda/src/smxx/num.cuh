@@ -6,7 +6,8 @@ constexpr u32 kAbsMask = 0x7FFFFFFFu;
 constexpr u32 kInfBits = 0x7F800000u;
 constexpr f32 kMaxE4M3 = 448.0f;
 
-// Rounds to nearest even. A NaN keeps its sign and upper payload bits and becomes quiet.
+// Returns the bits of f as bf16, rounded to nearest even. A NaN keeps its sign and upper payload bits and becomes
+// quiet.
 DEVICE u32 bf16_bits(f32 f) {
     u32 b = __float_as_uint(f);
     if ((b & kAbsMask) > kInfBits) return (b >> 16) | 0x40u;
@@ -17,7 +18,8 @@ DEVICE f32 bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 DEVICE f32 bf16_high(u32 pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 DEVICE u32 pack_bf16(f32 low, f32 high) { return bf16_bits(low) | (bf16_bits(high) << 16); }
 
-// The same for values that are not NaN, or whose NaN payload is not needed: one instruction converts two values.
+// Packs two floats as bf16, rounded to nearest even, for values that are not NaN or whose NaN payload is not needed.
+// One instruction converts both.
 DEVICE u32 pack_bf16_fast(f32 low, f32 high) {
     u32 r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
@@ -34,13 +36,13 @@ DEVICE void round_bf16_fast(f32& a, f32& b) {
 DEVICE u32 round_e4m3(f32 f) {
     u32 sign = (__float_as_uint(f) >> 24) & 0x80u, b = __float_as_uint(f) & kAbsMask;
     if (b > kInfBits) return sign | 0x7Fu;
-    if (b < 0x3C800000u) { // below 2^-6, codes are multiples of 2^-9: what the unit of 2^14 rounds to
+    if (b < 0x3C800000u) { // below 2^-6, codes are multiples of 2^-9; a float near 2^14 is rounded to that unit
         return sign | (__float_as_uint(__fadd_rn(__uint_as_float(b), 16384.0f)) & 15u);
     }
-    u32 rounded = (b + 0x7FFFFu + ((b >> 20) & 1u)) >> 20; // exponents are 120 apart
+    u32 rounded = (b + 0x7FFFFu + ((b >> 20) & 1u)) >> 20; // exponent biases differ by 120
     return sign | min(rounded - (120u << 3), 0x7Eu);
 }
-DEVICE u32 pack_e4m3_fast(f32 low, f32 high) { // the sign of a NaN may be lost
+DEVICE u32 pack_e4m3_fast(f32 low, f32 high) { // a NaN may lose its sign
 #if __CUDA_ARCH__ >= 890
     u16 r;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
@@ -61,7 +63,7 @@ DEVICE u32 pack_e4m3(f32 a, f32 b, f32 c, f32 d) { return pack_e4m3(a, b) | (pac
 DEVICE void unpack_e4m3(u32 codes, f32 out[4]) {
 #if __CUDA_ARCH__ < 890
 #pragma unroll
-    for (int i = 0; i < 4; i++) { // exponents are 120 apart, fractions of codes without one too
+    for (int i = 0; i < 4; i++) { // exponent biases differ by 120; fractions of subnormal codes have no implicit one
         u32 c = codes >> (8 * i) & 0xFFu, sign = (c & 0x80u) << 24;
         f32 v = __fmul_rn(__uint_as_float((c & 0x7Fu) << 20), 0x1p120f);
         out[i] = __uint_as_float((c & 0x7Fu) == 0x7Fu ? sign | 0x7FC00000u : sign | __float_as_uint(v));
@@ -108,7 +110,8 @@ DEVICE f32 index_scale(f32 amax, bool exact) {
     return exact ? s : ceil_pow2(s);
 }
 
-// Scaling before quantisation. A NaN is returned unchanged, because arithmetic would lose its sign.
+// Return v * factor and v / divisor, for scaling before quantisation. A NaN is returned unchanged, because arithmetic
+// would lose its sign.
 DEVICE f32 times(f32 v, f32 factor) { return v != v ? v : __fmul_rn(v, factor); }
 DEVICE f32 over(f32 v, f32 divisor) { return v != v ? v : __fdiv_rn(v, divisor); }
 

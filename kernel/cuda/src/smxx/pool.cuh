@@ -2,15 +2,15 @@
 #pragma once
 #include "smxx/views.h"
 
-constexpr i64 kNoRow = -1;   // nothing to read: write zeros
-constexpr i64 kBeyond = -2;  // past the last row: write nothing
+constexpr i64 kNoRow = -1;   // the row does not exist: write zeros
+constexpr i64 kBeyond = -2;  // the row lies past the last row: write nothing
 
 struct Place {
     u8* page;
     i32 row; // within the page
 };
 
-// Slots fit in 31 bits, so the division can be 32-bit; addresses need 64 bits.
+// Returns page and row of a slot. Slots fit in 31 bits, so the division can be 32-bit; addresses need 64 bits.
 DEVICE Place locate(const PoolView& p, i64 slot) {
     u32 page = (u32)slot / (u32)p.page_tokens;
     return {p.base + (i64)page * p.page_bytes, (i32)((u32)slot - page * (u32)p.page_tokens)};

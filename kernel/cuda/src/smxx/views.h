@@ -4,8 +4,8 @@
 
 // A paged cache pool. Row `slot` is in page slot / page_tokens.
 struct PoolView {
-    u8* base;        // first byte of page 0, multiple of 16
-    i64 page_bytes;  // from one page to the next, multiple of 16
+    u8* base;        // address of page 0, multiple of 16
+    i64 page_bytes;  // bytes between the starts of two pages, multiple of 16
     i32 page_tokens; // rows per page
     // Rows of the pool. A slot at or beyond this number raises a fault and is not accessed; a negative slot means "no
     // row".
@@ -16,13 +16,13 @@ struct PoolView {
 // numbers.
 struct RotaryView {
     const f32* table; // [rows, 64]: 32 cosines, then 32 sines, pair i at i and 32 + i
-    i32 rows;         // indexer vectors: 0 where nothing is rotated
+    i32 rows;         // rows of the table; for indexer vectors, 0 means that nothing is rotated
     i32 reserved;
 };
 
 // The rows of a gather, given as a list of slots.
 struct SlotListView {
-    const i32* slots; // [count]; negative: no row, zeros are written
+    const i32* slots; // [count] slot of each row; negative: a row of zeros is written
 };
 
 // The rows of a gather, given as all tokens of some requests through their page tables. Request r supplies rows

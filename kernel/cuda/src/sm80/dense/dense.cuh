@@ -1,11 +1,11 @@
-// Dense attention of the portable tier: one head of up to 64 query rows that see the same keys from the same first
-// key (sm90/dense/args.h with plain maps). The row tiles come from sm90/dense/plan.cuh, in halves of 64 rows.
+// Dense attention of the portable tier: one head of up to 64 query rows with a common first key
+// (sm90/dense/args.h with plain maps). The row tiles come from sm90/dense/plan.cuh, in halves of 64 rows.
 //
-// Block    128 threads process units in a loop. A warp has 16 query rows, and keeps their scores, softmax and output
-//          in registers. The queries, a tile of keys and a tile of values are in shared memory. The next tile of keys
-//          is loaded while the softmax weights and their product with the values are computed.
-// Bits     Tiles of keys are counted from the row's first key, in order. Keys that are masked for a row have weight
-//          zero.
+// Block: 128 threads process units in a loop. A warp has 16 query rows, and keeps their scores, softmax and output in
+//        registers. The queries, a tile of keys and a tile of values are in shared memory. The next tile of keys is
+//        loaded while the softmax weights and their product with the values are computed.
+// Bits:  Tiles of keys are counted from the row's first key, in order. Keys that are masked for a row have weight
+//        zero.
 #pragma once
 
 #include "sm80/map.cuh"
@@ -17,7 +17,7 @@ namespace portable {
 
 constexpr int kDenseThreads = 128, kDenseRows = 64;
 constexpr i32 kRopeColumns = 64;
-constexpr u32 kFaultKeys = 4;  // a row sees keys outside the tensor
+constexpr u32 kFaultKeys = 4;  // fault bit: a row has keys outside the tensor
 constexpr float kDenseLowest = -1e30f;
 
 __device__ __forceinline__ float exp2_dense(float x) {
@@ -29,7 +29,8 @@ __device__ __forceinline__ float exp2_dense(float x) {
 template <int NopeColumns, int ValueColumns, int TileKeys>
 struct DenseShape {
     static constexpr int Nope = NopeColumns, Values = ValueColumns, Keys = TileKeys, D = NopeColumns + kRopeColumns;
-    static constexpr u32 Pitch = D * 2 + 16, ValuePitch = Values * 2 + 16;  // odd in units of 16 bytes
+    // Bytes of a row; an odd number of 16-byte units, so that reads have no bank conflicts.
+    static constexpr u32 Pitch = D * 2 + 16, ValuePitch = Values * 2 + 16;
 };
 
 template <class S>
@@ -47,8 +48,7 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
     const u32 q = shared_address(shared.queries), k = shared_address(shared.keys), v = shared_address(shared.values);
     const i32 start = args.start[row * args.start_stride];
 
-    // The number of keys that rows `group` and `group` + 8 of the warp see, and the maximum over the rows of the
-    // unit.
+    // The number of keys of rows `group` and `group` + 8 of the warp, and the maximum over the rows of the unit.
     i32 seen[2], most = 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -65,7 +65,7 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
         most = max(most, seen[half]);
     }
     most = ptx::warp_max_signed(most);
-    __syncthreads();  // what was in shared memory before has been read
+    __syncthreads();  // all threads have read the data of the previous unit in shared memory
     if (lane == 0) {
         shared.most[warp] = most;
     }
@@ -97,7 +97,8 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
             for (u32 i = threadIdx.x; i < S::Keys * (S::Values / 8); i += kDenseThreads) {
                 const u32 r = i / (S::Values / 8), c = i % (S::Values / 8);
                 const i32 at = tile * S::Keys + static_cast<i32>(r);
-                const bool valid = at < most;  // others may be anything, and zero times NaN is NaN
+                // Other keys are set to zero: they may contain anything, and 0 * NaN is NaN.
+                const bool valid = at < most;
                 copy_16(v + r * S::ValuePitch + c * 16,
                         valid ? heads + (start + at) * kv.strides[0] + S::Nope * 2 + c * 16 : kv.base, valid);
             }
@@ -219,7 +220,8 @@ __device__ __forceinline__ void attend_dense(const DenseAttendArgs& args) {
     sparrow_dense::Plan& plan = *reinterpret_cast<sparrow_dense::Plan*>(args.plan);
     constexpr i32 kHalves = sparrow_dense::kUnitRows / kDenseRows;
     const u32 units = static_cast<u32>(plan.tiles) * kHalves * args.heads;
-    for (u32 u = blockIdx.x; u < units; u += gridDim.x) {  // tiles of a head side by side: they share its keys
+    // Blocks that run at the same time have tiles of one head, which share its keys.
+    for (u32 u = blockIdx.x; u < units; u += gridDim.x) {
         const u32 of_head = plan.tiles * kHalves;
         const i32 head = static_cast<i32>(u / of_head), tile = static_cast<i32>(u % of_head / kHalves);
         const i32 first = static_cast<i32>(u % kHalves) * kDenseRows;

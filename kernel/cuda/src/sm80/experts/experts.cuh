@@ -1,11 +1,11 @@
 // Expert matrix products of the portable tier (sm90/experts/args.h): gate and up with the activation, or down.
 //
-// Item     256 weight rows of an expert by up to 64 of its tokens. The weight rows are two halves of 128: gate and up
-//          of the same inner columns, or rows of down.
-// Block    256 threads process items in a loop. Tokens are loaded in blocks of 128 bytes of k into a ring buffer in
-//          shared memory. Each warp loads 16 weight rows of each half from global memory directly to its registers,
-//          one block before their use.
-// Bits     k is never split (mma.cuh), so the result for a token depends only on the token and the weights.
+// Item:  256 weight rows of an expert by up to 64 of its tokens. The weight rows are two halves of 128: gate and up of
+//        the same inner columns, or rows of down.
+// Block: 256 threads process items in a loop. Tokens are loaded in blocks of 128 bytes of k into a ring buffer in
+//        shared memory. Each warp loads 16 weight rows of each half from global memory directly to its registers, one
+//        block before their use.
+// Bits:  k is never split (mma.cuh), so the result for a token depends only on the token and the weights.
 #pragma once
 
 #include "sm80/experts/weights.cuh"
@@ -17,9 +17,9 @@ namespace portable {
 
 constexpr int kExpertThreads = 256, kExpertWarps = kExpertThreads / 32, kExpertStages = 4;
 constexpr i32 kGroupTokens = 64;
-constexpr i32 kMaxExperts = 512;  // as the launchers allow
+constexpr i32 kMaxExperts = 512;  // maximum number of experts, checked by the launchers
 
-// MostTiles is the number of tiles of 16 tokens that are multiplied at a time.
+// MostTiles is the maximum number of tiles of 16 tokens that are multiplied at a time.
 template <class W, bool Down, int MostTiles>
 struct ExpertShape {
     using Weights = W;
@@ -36,12 +36,12 @@ struct ExpertStorage {
     float largest[kExpertWarps][16 * S::Tiles];
 };
 
-// The addresses from which tokens and weights are read.
+// The matrix from which token rows and their scales are read, and the weight tiles.
 struct ExpertSource {
     const u8* rows;
-    i64 pitch;  // bytes between rows
+    i64 pitch;  // bytes between token rows
     i32 row_bytes;
-    const float* scales;  // [rows, blocks]
+    const float* scales;  // [rows, blocks] scales of the tokens
     const u8* weights;
     const float2* weight_scales;
     i32 blocks, tiles;
@@ -61,7 +61,7 @@ __device__ __forceinline__ ExpertSource expert_source(const ExpertsArgs& args) {
     }
 }
 
-// Returns the row from which the token at a position of the sorted order is read.
+// Returns the row from which the token at place `place` of the sorted order is read.
 template <class S>
 __device__ __forceinline__ i64 token_row(const ExpertsArgs& args, i32 place) {
     return S::kDown ? place : args.order[place] / args.top;
@@ -80,8 +80,8 @@ __device__ __forceinline__ void run_tokens(const ExpertsArgs& args, ExpertStorag
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, quad = lane % 4;
     const u8* weights = from.weights + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks * W::TileBytes;
     const float2* halves = from.weight_scales + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks;
-    // The 16-byte pieces that this thread copies belong to token threadIdx.x / 8 and, with more than 32 tokens, to
-    // the token 32 further.
+    // The 16-byte chunks that this thread copies belong to token threadIdx.x / 8 and, with more than 32 tokens, also to
+    // token threadIdx.x / 8 + 32.
     constexpr int kCopies = (16 * M * 8 + kExpertThreads - 1) / kExpertThreads;
     const u8* own[kCopies];
 #pragma unroll
@@ -112,7 +112,7 @@ __device__ __forceinline__ void run_tokens(const ExpertsArgs& args, ExpertStorag
             scales[i] = t < count ? from.scales + token_row<S>(args, first + t) * from.blocks : nullptr;
         }
     }
-    __syncthreads();  // what was in shared memory before has been read
+    __syncthreads();  // all threads have read the data of the previous item in shared memory
 #pragma unroll
     for (int s = 0; s < kExpertStages - 1; ++s) {
         fetch(s);
@@ -145,7 +145,7 @@ __device__ __forceinline__ void run_tokens(const ExpertsArgs& args, ExpertStorag
             }
         }
         copies_wait<kExpertStages - 2>();
-        __syncthreads();  // the block is there, and everybody has read the one before
+        __syncthreads();  // the block has arrived, and all threads have read the previous block
         fetch(block + kExpertStages - 1);
         const u32 stage = shared_address(shared.tokens[block % kExpertStages]);
         float part[M][4][4];
@@ -220,7 +220,7 @@ __device__ __forceinline__ void run_tokens(const ExpertsArgs& args, ExpertStorag
             float& gate = total[i / 8][i / 4 % 2][i % 4];
             gate = gated(gate, total[i / 8][2 + i / 4 % 2][i % 4], args.limit);
         }
-        if constexpr (T::Scaled) {  // the scale of a token's 128 columns
+        if constexpr (T::Scaled) {  // token scale per 128 columns
 #pragma unroll
             for (int i = 0; i < 2 * M; ++i) {
                 const float(&d)[4][4] = total[i / 2];

@@ -2,8 +2,8 @@
 // loaded. The order of the rows of gate and up, and of down, is defined in sm90/experts/pack.cuh. Rows and columns
 // beyond the matrix are zeros with scale 1.
 //
-// Block    256 threads, one tile and one block of k, one row per thread.
-// Bytes    the matrix is read once and written once.
+// Block: 256 threads, one tile and one block of k, one row per thread.
+// Bytes: the matrix is read once and written once.
 #pragma once
 
 #include "sm80/experts/weights.cuh"
@@ -12,7 +12,7 @@
 
 namespace portable {
 
-// Moves eight consecutive codes to the bit positions from which they are widened.
+// Moves eight consecutive 4-bit codes to the bit positions from which they are widened (weights.cuh).
 __device__ __forceinline__ u32 spread_pairs(u32 codes) {
     u32 out = 0;
 #pragma unroll
@@ -22,10 +22,10 @@ __device__ __forceinline__ u32 spread_pairs(u32 codes) {
     return out;
 }
 
-// The addresses from which thread r of a block reads.
+// The codes and scales that thread r of a block reads: one weight row from column `first` on.
 struct PackedRow {
     const u8 *codes, *scales;
-    i32 groups;  // of 32 values from `first` on that are there
+    i32 groups;  // existing groups of 32 values from column `first` on
     i32 first;
 
     __device__ __forceinline__ PackedRow(const PackE2M1Args& args, i32 per_block) {
@@ -58,12 +58,12 @@ __device__ __forceinline__ void pack_e2m1(const PackE2M1Args& args) {
 // A block of 128 rows by 128 columns has one scale, which is 2^6 below the largest scale inside the block. The scales
 // inside the block lie within 14 binades of each other; kernel/fold.go checks this before packing.
 __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
-    constexpr i32 kLargest = 6, kLeast = -8;  // of a scale's exponent relative to the block's
+    constexpr i32 kLargest = 6, kLeast = -8;  // range of a scale's exponent relative to the scale of its block
     __shared__ u32 largest[2];
     const PackedRow row(args, 4);
     const i32 r = threadIdx.x;
     if (r < 2) {
-        largest[r] = kLargest + 1;  // the block's scale is at least 2^-126
+        largest[r] = kLargest + 1;  // a block's scale is then at least 2^-126
     }
     __syncthreads();
     u32 own[4] = {}, most = 0;

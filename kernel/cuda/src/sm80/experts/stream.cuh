@@ -1,13 +1,13 @@
-// Expert matrix products of the portable tier with few rows. Items, operands, sums and bits are the same as in
-// experts.cuh. These kernels are limited by weight bandwidth.
+// Expert matrix products of the portable tier with few rows. Items and operands are those of experts.cuh, and results
+// are bitwise equal. These kernels are limited by weight bandwidth.
 //
-// Block    512 threads process items in a loop. A warp has 8 rows of each half of a tile (gate and up of the same
-//          columns, or rows of down), which are the left operand of the matrix unit. Tokens are the right operand,
-//          eight at a time. Weights are loaded from global memory to registers, Ahead blocks of k before they are
-//          multiplied.
-// Tokens   A chunk of kChunk blocks of k of all tokens is widened once for all warps. It is stored in shared memory
-//          in the order of the matrix unit while the next chunk is loaded.
-// Bits     As in experts.cuh: k is never split, and blocks and steps of k are summed in order.
+// Block:  512 threads process items in a loop. A warp has 8 rows of each half of a tile (gate and up of the same
+//         columns, or rows of down), which are the left operand of the matrix unit. Tokens are the right operand,
+//         eight at a time. Weights are loaded from global memory to registers, Ahead blocks of k before they are
+//         multiplied.
+// Tokens: A chunk of kChunk blocks of k of all tokens is widened once for all warps. It is stored in shared memory in
+//         the order of the matrix unit while the next chunk is loaded.
+// Bits:   As in experts.cuh: k is never split, and blocks and steps of k are summed in order.
 #pragma once
 
 #include "sm80/experts/experts.cuh"
@@ -22,8 +22,8 @@ struct ExpertStream {
     using Type = typename W::Type;
     static constexpr bool kDown = Down;
     static constexpr int Tiles = TokenTiles, Tokens = 8 * TokenTiles, Ahead = BlocksAhead;
-    static constexpr int Pieces = Type::Steps;  // of 16 bytes that a lane multiplies of a token and a block, widened
-    static constexpr u32 TokenBytes = Pieces * 64;  // of a token and a block
+    static constexpr int Pieces = Type::Steps;  // widened 16-byte pieces of a token and a block that a lane multiplies
+    static constexpr u32 TokenBytes = Pieces * 64;  // bytes of a token and a block of k, widened
 };
 
 template <class S>
@@ -82,7 +82,7 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
                 break;
             }
             const u32 token = p / (kChunk * 8), block = p / 8 % kChunk, c = p % 8;
-            if constexpr (T::Scaled) {  // sixteen codes become two pieces
+            if constexpr (T::Scaled) {  // sixteen codes become two 16-byte pieces
                 u32 w[8];
 #pragma unroll
                 for (int step = 0; step < 4; ++step) {
@@ -118,13 +118,13 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
         ask_weights(d, d);
     }
     ask(0);
-    __syncthreads();  // what was in shared memory before has been read
+    __syncthreads();  // all threads have read the data of the previous item in shared memory
     store(0);
     static_assert(kChunk % S::Ahead == 0, "slots of weights repeat with chunks");
     float total[S::Tiles][4] = {};
     const i32 chunks = (from.blocks + kChunk - 1) / kChunk;
     for (i32 chunk = 0; chunk < chunks; ++chunk) {
-        __syncthreads();  // the chunk is there, and everybody has read the one before
+        __syncthreads();  // the chunk has arrived, and all threads have read the previous chunk
         if (chunk + 1 < chunks) {
             ask(chunk + 1);
         }
@@ -165,7 +165,8 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
             }
             if constexpr (W::MayBeNaN) {
                 const u32 first_nans = now[0].nans(), second_nans = now[1].nans();
-                if (__any_sync(ptx::kFullMask, ((first_nans | second_nans) & kNaNs) != 0)) {  // rare
+                // Rare: some code is a NaN.
+                if (__any_sync(ptx::kFullMask, ((first_nans | second_nans) & kNaNs) != 0)) {
                     spoil(first_nans, second_nans, part);
                 }
             }
@@ -209,7 +210,7 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
         for (int i = 0; i < 2 * S::Tiles; ++i) {
             value[i] = gated(total[i / 2][i % 2], total[i / 2][2 + i % 2], args.limit);
         }
-        if constexpr (T::Scaled) {  // the scale of a token's 128 columns
+        if constexpr (T::Scaled) {  // token scale per 128 columns
 #pragma unroll
             for (int i = 0; i < 2 * S::Tiles; ++i) {
                 float most = fabsf(value[i]);

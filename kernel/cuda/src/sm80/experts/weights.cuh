@@ -14,7 +14,7 @@
 
 namespace portable {
 
-// Weights in the stored format of an operand type.
+// Weights in the stored format of operand type T (bf16 or e4m3).
 template <class T>
 struct PlainWeights {
     using Type = T;
@@ -28,7 +28,7 @@ struct PlainWeights {
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         T::words(piece[step / T::Steps], step % T::Steps, b[0], b[1]);
     }
-    // The same for weights for which nans() has found no NaN.
+    // numbers sets b to the widened weights of a step as words does, for weights in which nans has found no NaN.
     static constexpr bool MayBeNaN = T::Scaled;
     __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const {
         if constexpr (T::Scaled) {
@@ -44,7 +44,7 @@ struct E2m1Weights {
     using Type = Bf16;
     static constexpr u32 CodeBytes = 256 * 32, TileBytes = CodeBytes + 256 * 2;
     uint2 codes;
-    u32 scale;  // twice, in bf16
+    u32 scale;  // in both halves, as bf16
 
     __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
         codes = __ldg(reinterpret_cast<const uint2*>(tile + row * 32 + quad * 8));
@@ -52,20 +52,20 @@ struct E2m1Weights {
         const u32 bits = byte == 0 ? 0x0040u : byte == 255 ? 0x7FC0u : byte << 7;
         scale = bits | bits << 16;
     }
-    // Returns a * b. Adding -0 does not change the product.
+    // Returns a * b, computed as a * b + (-0), because adding -0 does not change the product.
     static __device__ __forceinline__ u32 times(u32 a, u32 b) {
         u32 r;
         asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
         return r;
     }
-    // Moves the sign to bit 15 and the other bits to the lowest exponent bits and the highest fraction bits of bf16.
-    // The result is the value times 2^-126.
+    // Returns pair i of a word as bf16, times 2^-126: moves the sign to bit 15 and the other bits to the lowest
+    // exponent bits and the highest fraction bits of bf16.
     __device__ __forceinline__ u32 pair(u32 word, int i) const {
-        constexpr u32 kUp = 0x7E807E80u;  // 2^126, twice
+        constexpr u32 kUp = 0x7E807E80u;  // 2^126 in both halves, as bf16
         const u32 at = word >> (4 * i);
         return times(times((at & 0x00070007u) << 6 | (at & 0x00080008u) << 12, kUp), scale);
     }
-    static constexpr bool MayBeNaN = false;  // words say so themselves
+    static constexpr bool MayBeNaN = false;  // a NaN scale makes the widened words NaN
     __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const { words(step, b); }
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         const u32 word = step < 2 ? codes.x : codes.y;
@@ -78,21 +78,21 @@ struct FoldedWeights {
     using Type = Codes;
     static constexpr u32 CodeBytes = 256 * 64, TileBytes = CodeBytes + 256 * 4;
     uint4 codes;
-    u32 scale;  // twice, in half precision
+    u32 scale;  // in both halves, in half precision
 
     __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
         codes = __ldg(reinterpret_cast<const uint4*>(tile + row * 64 + quad * 16));
         const u32 exponent = __ldg(tile + CodeBytes + row * 4 + quad);
         scale = exponent << 10 | exponent << 26;
     }
-    // As a half, the result is the value times 2^-14.
+    // Returns pair i of a word as halves, times 2^-14.
     __device__ __forceinline__ u32 pair(u32 word, int i) const {
         const u32 at = word >> (4 * i);
         u32 r;
         asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"((at & 0x00070007u) << 9 | (at & 0x00080008u) << 12), "r"(scale));
         return r;
     }
-    static constexpr bool MayBeNaN = false;  // words say so themselves
+    static constexpr bool MayBeNaN = false;  // a NaN scale makes the widened words NaN
     __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const { words(step, b); }
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         const u32 word = word_of(codes, step / 2);
@@ -100,7 +100,8 @@ struct FoldedWeights {
         b[1] = pair(word, 2 * (step % 2) + 1);
     }
 };
-// The exponent byte of a scale of 2^e: halves are 2^-14 times their values, e4m3 codes 2^-8 times (mma.cuh).
+// Offset of the exponent byte of a scale of 2^e: the widened halves are their values times 2^-14, and e4m3 codes are
+// widened to values times 2^-8 (mma.cuh).
 constexpr i32 kFoldedExponent = 15 + 14 - 8;
 
 }  // namespace portable

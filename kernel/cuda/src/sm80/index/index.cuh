@@ -1,13 +1,12 @@
 // Index scores of the portable tier: score[row, key] = scale[key] * sum over heads of weight[row, h] * relu(q[row, h]
 // . key). Keys are contiguous ranges (ragged) or the pages of requests (paged). sm90/index documents the arguments.
 //
-// Item     up to four query rows and the keys that any of them sees.
-// Block    256 threads. The queries are in shared memory in half precision. Each warp loads its keys from global
-//          memory to registers, in tiles of 16; they are the left operand, and heads are the right operand. In
-//          prompts a warp processes two tiles at a time and reads the queries once for both. The blocks of an item
-//          (gridDim.y) share its keys in a round-robin, eight warps of keys at a time.
-// Bits     A score depends only on its query row and its key: heads are summed in tiles of eight, then over four
-//          lanes.
+// Item:  up to four query rows and the union of their keys.
+// Block: 256 threads. The queries are in shared memory in half precision. Each warp loads its keys from global memory
+//        to registers, in tiles of 16; they are the left operand, and heads are the right operand. In prompts a warp
+//        processes two tiles at a time and reads the queries once for both. The blocks of an item (gridDim.y) share
+//        its keys in a round-robin, eight warps of keys at a time.
+// Bits:  A score depends only on its query row and its key: heads are summed in tiles of eight, then over four lanes.
 #pragma once
 
 #include "sm80/map.cuh"
@@ -18,12 +17,12 @@
 
 namespace portable {
 
-constexpr int kIndexThreads = 256, kIndexRows = 4, kIndexKeys = 16;  // keys of a tile
+constexpr int kIndexThreads = 256, kIndexRows = 4, kIndexKeys = 16;  // kIndexKeys: keys per tile
 constexpr i32 kIndexDim = 128, kPageKeys = 64;
 
 template <int Heads>
 struct IndexStorage {
-    u8 queries[kIndexRows * Heads * 2 * kIndexDim];  // halves; query_piece says where
+    u8 queries[kIndexRows * Heads * 2 * kIndexDim];  // halves, at the addresses of query_piece
     float weights[kIndexRows * Heads];
 };
 
@@ -34,11 +33,11 @@ __device__ __forceinline__ u32 query_piece(u32 row, u32 p) {
 
 // One query row of an item.
 struct IndexRow {
-    i32 lo, hi;     // keys in [lo, hi) are stored
-    i32 origin;     // the key of column 0
+    i32 lo, hi;     // keys in [lo, hi) are scored and stored
+    i32 origin;     // key whose score is column 0
 };
 
-// The query rows of a launch, their keys, and the memory of the keys.
+// The query rows of a ragged launch, their key ranges, and the addresses of the keys.
 struct RaggedKeys {
     const IndexRaggedArgs& args;
     i32 item;
@@ -52,7 +51,7 @@ struct RaggedKeys {
         hi = hi - lo > args.skip ? hi : lo;
         return {lo, hi, args.relative ? lo : 0};
     }
-    // Returns the address of a key, or null, and sets the address of its scale.
+    // Returns the address of key k, or null if it does not exist, and sets the address of its scale.
     __device__ __forceinline__ const u8* key(i32 k, const float*& scale) const {
         if (k < 0 || k >= args.keys) {
             return nullptr;

@@ -1,11 +1,11 @@
 // Matrix products of the portable tier: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for
 // each element of a batch (sm90/product/args.h with plain maps).
 //
-// Block    A tile of Rows input rows by Columns weight rows. Both operands are loaded in blocks of 128 bytes of k
-//          into a ring buffer of Stages in shared memory. The threads issue the copies Stages - 1 blocks ahead.
-// Bits     The sum of an element is the same in every tile shape (mma.cuh) and in stream.cuh. The matrix unit sums a
-//          block of 128 bytes of k from zero. The result is added in float32 in the order of k; for e4m3 it is first
-//          multiplied by the product of the two scales.
+// Block: A tile of Rows input rows by Columns weight rows. Both operands are loaded in blocks of 128 bytes of k into a
+//        ring buffer of Stages in shared memory. The threads issue the copies Stages - 1 blocks ahead.
+// Bits:  The sum of an element is bitwise equal in every tile shape (mma.cuh) and in stream.cuh. The matrix unit sums
+//        a block of 128 bytes of k from zero. The result is added in float32 in the order of k; for e4m3 it is first
+//        multiplied by the product of the two scales.
 #pragma once
 
 #include "sm80/map.cuh"
@@ -20,7 +20,8 @@ struct ProductShape {
     using Type = T;
     static constexpr int Rows = TileRows, Columns = TileColumns, Stages = RingStages;
     static constexpr int Threads = 32 * RowWarps * ColumnWarps, ColumnsOfWarps = ColumnWarps;
-    static constexpr int RowTiles = Rows / RowWarps / 16, ColumnTiles = Columns / ColumnWarps / 8;  // of a warp
+    // Tiles of 16 x 8 per warp.
+    static constexpr int RowTiles = Rows / RowWarps / 16, ColumnTiles = Columns / ColumnWarps / 8;
     static constexpr u32 StageBytes = (Rows + Columns) * kBlockBytes;
     static constexpr u32 SharedBytes = Stages * StageBytes;
     static_assert(SharedBytes <= 101376, "more shared memory than a block of a consumer card can have");
@@ -78,7 +79,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
     float total[M][N][4] = {};
     for (i32 block = 0; block < args.blocks; ++block) {
         float up[2 * M], own = 0.0f;
-        if constexpr (T::Scaled) {  // asked for before the wait
+        if constexpr (T::Scaled) {  // the loads overlap the wait for the copies
             const PlainMap& scales = plain(args.scale_map);
             const i64 line = static_cast<i64>(batch) * args.blocks + block;
             const float* of_rows = reinterpret_cast<const float*>(scales.base + line * scales.strides[0]) + first_row;
@@ -90,7 +91,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
             }
         }
         copies_wait<S::Stages - 2>();
-        __syncthreads();  // the block is there, and everybody has read the one before
+        __syncthreads();  // the block has arrived, and all threads have read the previous block
         const i32 next = block + S::Stages - 1;
         if (next < args.blocks) {
             fetch_block<S>(input, weight, inputs, weights, rows, columns, next,
@@ -176,7 +177,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
 
 }  // namespace portable
 
-// Defines a kernel, the number of its blocks per multiprocessor, and the dynamic shared memory of its launch.
+// Defines a kernel, the number of its blocks per SM, and the dynamic shared memory of its launch.
 #define PORTABLE_PRODUCT(name, blocks_of_sm, ...)                                                          \
     extern "C" __device__ const u32 name##_shared = portable::ProductShape<__VA_ARGS__>::SharedBytes;      \
     extern "C" __global__ void __launch_bounds__(portable::ProductShape<__VA_ARGS__>::Threads, blocks_of_sm) \

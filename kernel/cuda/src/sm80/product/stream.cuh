@@ -1,14 +1,14 @@
-// Matrix products of up to 16 rows in the portable tier. Operands, sums and bits are the same as in product.cuh.
-// These kernels are limited by weight bandwidth.
+// Matrix products of up to 16 rows in the portable tier. Operands are those of product.cuh, and results are bitwise
+// equal. These kernels are limited by weight bandwidth.
 //
-// Block    Eight warps with tiles of 16 columns. Along warps share the k of a tile: they take blocks of 128 bytes in
-//          turn. A block therefore has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
-//          ahead, because no other warp needs them. Weights are the left operand of the matrix unit; rows are the
-//          right operand, eight at a time.
-// e4m3     Rows are widened once for all warps, one round of Along blocks ahead. They are stored in shared memory in
-//          the order of the matrix unit. The weights are checked for NaN once per row and block.
-// Bits     A warp sums a block of k from zero. The sums of Along blocks are written to shared memory. One thread per
-//          element multiplies them by their scales and adds them in the order of k, as every tile shape does.
+// Block: Eight warps with tiles of 16 columns. Along warps share the k of a tile: they take blocks of 128 bytes in
+//        turn. A thread block therefore has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
+//        ahead, because no other warp needs them. Weights are the left operand of the matrix unit; rows are the right
+//        operand, eight at a time.
+// e4m3:  Rows are widened once for all warps, one round of Along blocks ahead. They are stored in shared memory in the
+//        order of the matrix unit. The weights are checked for NaN once per row and block.
+// Bits:  A warp sums a block of k from zero. The sums of Along blocks are written to shared memory. One thread per
+//        element multiplies them by their scales and adds them in the order of k, as every tile shape does.
 #pragma once
 
 #include "sm80/codes.cuh"
@@ -23,14 +23,14 @@ struct StreamShape {
     using Type = T;
     static constexpr int Along = AlongWarps, Beside = 8 / AlongWarps, Tiles = RowTiles, Depth = BlocksAhead;
     static constexpr int Threads = 256, Columns = 16 * Beside, Rows = 8 * RowTiles;
-    static constexpr int Stride = 20;                       // floats of a row of 16 columns: no bank is met twice
-    static constexpr int SumFloats = Rows * Stride;  // of a warp: [rows, 16]
-    static constexpr int RowBytes = 256;             // of a row and block of e4m3, widened
+    static constexpr int Stride = 20;  // floats of a row of 16 columns, with padding against bank conflicts
+    static constexpr int SumFloats = Rows * Stride;  // sums of a warp: [rows, 16]
+    static constexpr int RowBytes = 256;             // bytes of a row and block of e4m3, widened
     // Sums of two rounds. For e4m3, also the widened rows and the products of scales.
     static constexpr u32 SumBytes = 2 * 8 * SumFloats * 4, InputBytes = T::Scaled ? 2 * Along * Rows * RowBytes : 0,
                          SharedBytes = SumBytes + InputBytes + (T::Scaled ? 4 * Along * Rows * 4 : 0);
     static_assert(SharedBytes <= 101376, "more shared memory than a block of a consumer card can have");
-    static constexpr int Elements = (Columns * Rows + Threads - 1) / Threads;  // of a thread
+    static constexpr int Elements = (Columns * Rows + Threads - 1) / Threads;  // elements of the result per thread
 };
 
 // Loads 16 bytes that are read once.
@@ -50,7 +50,8 @@ template <class S>
 struct StreamSums {
     using T = typename S::Type;
     float* sums;
-    const float* scales;  // [4, Along, Rows]: of four rounds, as fast warps write those of the next
+    // [4, Along, Rows] scales of four rounds, because fast warps write the next round's before slow ones read.
+    const float* scales;
     float total[S::Elements];
 
     __device__ __forceinline__ void put(i32 round, const float (&part)[S::Tiles][4]) {
@@ -132,9 +133,10 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
     }
     const u8* const inputs = input.base + batch * input.strides[1];
     const i32 rounds = (args.blocks + S::Along - 1) / S::Along;
-    const i32 own_bytes = k_bytes - along * static_cast<i32>(kBlockBytes) - quad * 32;  // from this lane's first on
+    // Bytes of k from this lane's first byte to the end.
+    const i32 own_bytes = k_bytes - along * static_cast<i32>(kBlockBytes) - quad * 32;
     constexpr i32 kRoundBytes = S::Along * kBlockBytes;
-    uint4 held[S::Depth][2][2];  // weights: of two columns 32 bytes
+    uint4 held[S::Depth][2][2];  // weights: 32 bytes of two columns for each of Depth blocks
     const auto ask_weights = [&](uint4(&to)[2][2], i32 round) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -146,12 +148,12 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
         }
     };
 
-    // For e4m3: the pieces of 16 codes that this thread widens in a round. A row has Along * 8 pieces.
+    // For e4m3: the pieces of 16 codes that this thread widens in a round. A row has Along * 8 pieces in a round.
     constexpr int kPieces = T::Scaled ? S::Rows * S::Along * 8 : 0, kOwn = (kPieces + S::Threads - 1) / S::Threads;
     constexpr int kScales = T::Scaled ? (S::Rows * S::Along + S::Threads - 1) / S::Threads : 0;
     uint4 coming[T::Scaled ? kOwn : 1];
-    float2 coming_scale[T::Scaled ? kScales : 1];  // of weights, of a row
-    // For bf16: the rows of the next block.
+    float2 coming_scale[T::Scaled ? kScales : 1];  // scale of the weights, and scale of the row
+    // For bf16: the input rows of the next block of k.
     uint4 right[S::Tiles][2];
     const auto ask_inputs = [&](i32 round) {
         if constexpr (T::Scaled) {
@@ -248,7 +250,7 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
                 const u32 bad[2] = {nans_of(held[d][0][0]) | nans_of(held[d][0][1]),
                                     nans_of(held[d][1][0]) | nans_of(held[d][1][1])};
 #pragma unroll
-                for (int pair = 0; pair < 4; ++pair) {  // of steps
+                for (int pair = 0; pair < 4; ++pair) {  // pairs of steps
                     uint4 other[S::Tiles];
 #pragma unroll
                     for (int n = 0; n < S::Tiles; ++n) {
@@ -268,7 +270,7 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
                         }
                     }
                 }
-                if (__any_sync(ptx::kFullMask, ((bad[0] | bad[1]) & kNaNs) != 0)) {  // rare
+                if (__any_sync(ptx::kFullMask, ((bad[0] | bad[1]) & kNaNs) != 0)) {  // rare: some code is a NaN
                     spoil(bad[0], bad[1], part);
                 }
             } else {
@@ -295,7 +297,7 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
             } else {
                 ask_inputs(round + 1);
             }
-            __syncthreads();  // everybody's sums are there, and those of the round before are read
+            __syncthreads();  // all sums of this round are written, and those of the previous round are read
             sums.add(round, args.blocks);
         }
     }

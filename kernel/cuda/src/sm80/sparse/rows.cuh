@@ -1,6 +1,5 @@
-// Cache rows as sparse attention of the portable tier reads them. Sixteen threads share a row. They load it into
-// registers while the previous block of keys is multiplied, and then write it to a tile of 16-bit values [32
-// keys][columns].
+// Cache rows for sparse attention of the portable tier. Sixteen threads share a row. They load it into registers while
+// the previous block of keys is multiplied, and then write it to a tile of 16-bit values [32 keys][columns].
 //
 // Rows of e4m3 codes are converted to half precision, which represents every code times a power of two from 2^-15 to
 // 2^7. Rows of bf16 stay bf16.
@@ -35,7 +34,7 @@ __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
 }
 
 // Stores sixteen codes times a scale as 32 bytes of a tile. The codes are widened with a factor of 2^-8; the
-// half-precision scale contains 2^8, so that small scales keep more bits. Unit means that the scale is 1.
+// half-precision scale contains 2^8, so that small scales keep more bits. Unit: the scale is 1.
 template <bool Unit = false>
 __device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
     u32 v[8];
@@ -62,10 +61,11 @@ __device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
     store_shared(to + 16, make_uint4(v[4], v[5], v[6], v[7]));
 }
 
-// A row of columns bf16.
+// A row of `Columns` bf16 values.
 template <int Columns>
 struct Bf16Row {
-    static constexpr int D = Columns, HalfSteps = 0;  // products of 16 columns whose operands are halves
+    // D: columns; HalfSteps: products of 16 columns whose operands are halves.
+    static constexpr int D = Columns, HalfSteps = 0;
     static constexpr bool kHalves = false, kTwoStreams = false;
     static constexpr i64 kRowBytes = 2 * Columns;
     static constexpr int kPieces = Columns / 8, kHeld = (kPieces + 15) / 16;
@@ -202,7 +202,7 @@ struct EntryRow {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             if (i == 0 || e < 12) {
-                const u32 g = e / 4 + 4 * i;  // of 64 codes
+                const u32 g = e / 4 + 4 * i;  // group of 64 codes that share a scale
                 const u32 byte = (i == 0 ? scales.x >> (8 * g) : scales.y >> (8 * (g - 4))) & 255;
                 const u32 bits = byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
                 const float up = __uint_as_float(bits) * 256.0f;

@@ -1,16 +1,15 @@
 // Sparse attention of the portable tier: 32 heads of a query row over one segment of its selected keys
 // (sm90/sparse/args.h), or over all keys of its sequence.
 //
-// Block    512 threads. 32 keys at a time are in shared memory as 16-bit rows, in two tiles that alternate. The rows
-//          of the next keys are held in registers. Scores: a warp computes 16 keys by 16 heads over a quarter of the
-//          columns, whose queries stay in its registers. The softmax adds the four quarters; there a warp has 2 heads
-//          and a lane has one key. Output: a warp has all heads and 32 columns.
-// Phases   The matrix unit computes the scores of a block of keys and the output of the previous block. Then the
-//          softmax of the new scores is computed while the keys of the next block replace those of the previous
-//          block.
-// Bits     Blocks of 32 keys are processed in order, independently of the rest of the launch. args defines where
-//          segments begin, and a second kernel combines the segments in order.
-// Bytes    A row of keys is read once for 32 heads.
+// Block:  512 threads. 32 keys at a time are in shared memory as 16-bit rows, in two tiles that alternate. The rows of
+//         the next keys are held in registers. Scores: a warp computes 16 keys by 16 heads over a quarter of the
+//         columns, whose queries stay in its registers. The softmax adds the four quarters; for it a warp has 2 heads
+//         and a lane has one key. Output: a warp has all heads and 32 columns.
+// Phases: The matrix unit computes the scores of a block of keys and the output of the previous block. Then the
+//         softmax of the new scores is computed while the keys of the next block replace those of the previous block.
+// Bits:   Blocks of 32 keys are processed in order, independently of the rest of the launch. args defines where
+//         segments begin, and a second kernel combines the segments in order.
+// Bytes:  A row of keys is read once for 32 heads.
 #pragma once
 
 #include "sm80/sparse/rows.cuh"
@@ -18,8 +17,9 @@
 namespace portable {
 
 constexpr int kSparseThreads = 512;
-constexpr i32 kUnitHeads = 32, kUnitKeys = 32, kSegmentKeys = 64;  // keys of a block as segments count them
-constexpr i32 kPadHeads = 64;  // heads of a row of partial results come in such groups
+// kSegmentKeys: keys per block in args.segment_blocks.
+constexpr i32 kUnitHeads = 32, kUnitKeys = 32, kSegmentKeys = 64;
+constexpr i32 kPadHeads = 64;  // the heads of a row of partial results are padded to a multiple of this
 constexpr int kValues = 512;
 constexpr float kLn2 = 0.693147180559945309f, kLog2e = 1.44269504088896341f;
 constexpr float kLowest = -1e30f;  // finite, so that a block without a valid key gives no NaN
@@ -30,15 +30,16 @@ __device__ __forceinline__ float exp2_fast(float x) {
     return r;
 }
 
-constexpr int kQuarters = 4;      // of the columns of a row
-constexpr int kQuarterSteps = 8;  // products of 16 columns of each; 64 rotary columns are a ninth
-constexpr u32 kScorePitch = kUnitKeys + 4;  // of four heads and eight keys no two meet in a bank
+constexpr int kQuarters = 4;      // quarters of the columns of a row
+constexpr int kQuarterSteps = 8;  // products of 16 columns per quarter; 64 rotary columns add a ninth
+constexpr u32 kScorePitch = kUnitKeys + 4;  // padded, so that four heads by eight keys have no bank conflicts
 
 template <class Rows>
 struct SparseStorage {
-    static constexpr u32 Pitch = Rows::D * 2 + 16;  // odd in units of 16 bytes: eight rows meet no bank twice
+    // An odd number of 16-byte units, so that eight rows have no bank conflicts.
+    static constexpr u32 Pitch = Rows::D * 2 + 16;
     static constexpr u32 WeightPitch = kUnitKeys * 2 + 16;
-    u8 keys[2][kUnitKeys * Pitch];  // queries, too, before any keys are in the second
+    u8 keys[2][kUnitKeys * Pitch];  // the second tile first holds the queries
     u8 weights[kUnitHeads * WeightPitch];
     float scores[kQuarters][kUnitHeads][kScorePitch];
     float factor[kUnitHeads];
@@ -64,27 +65,27 @@ __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 ro
     }
 }
 
-// Returns the factor by which the output of a head is finally multiplied.
+// Returns the final factor of the output of a head: value scale / (sum including the sink). m is the base of sum.
 __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, i32 head, float m, float sum) {
     const float sink = args.sinks != nullptr ? args.sinks[head] * kLog2e : __int_as_float(0xFF800000);
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
-// Returns the index of the first element of a head's part of a result.
+// Returns the index of the first element of a head's row of a partial result.
 __device__ __forceinline__ i64 part_at(const SparseAttendArgs& args, i32 row, i32 segment, i32 head) {
     const i64 heads = (args.heads + kPadHeads - 1) / kPadHeads * kPadHeads;
     return ((static_cast<i64>(row) * args.segments + segment) * heads + head) * kValues;
 }
 
-// Every means that rows attend to all keys of their sequences (kernel/cuda/latent.go). The lists are then page
-// tables, and a page has 64 keys, which is one block of a segment. The second stream has no keys; its lengths hold
-// the table number of each row. The segments of a row have about equal lengths, which depend only on the length of
-// the row.
+// Every: rows attend to all keys of their sequences (kernel/cuda/latent.go). The lists are then page tables, and a page
+// has 64 keys, which is one block of a segment. The second stream has no keys; its lens hold the page-table number of
+// each row. The segments of a row have about equal lengths, which depend only on the length of the row.
 template <class Rows, bool Every>
 __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     using Shared = SparseStorage<Rows>;
     constexpr u32 kPitch = Shared::Pitch;
-    constexpr bool kRotary = Rows::D > 16 * kQuarters * kQuarterSteps;  // a ninth product of each quarter
+    // 64 rotary columns are a ninth product of each quarter.
+    constexpr bool kRotary = Rows::D > 16 * kQuarters * kQuarterSteps;
     static_assert(Rows::D == 16 * kQuarters * (kQuarterSteps + (kRotary ? 1 : 0)), "other rows than these");
     extern __shared__ __align__(128) u8 dynamic_shared[];
     Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
@@ -106,10 +107,10 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         const i32 segments = max((all + each - 1) / each, 1);
         each = (all + segments - 1) / segments;
     }
-    const i32 begin = 2 * segment * each;  // in blocks of 32 keys
+    const i32 begin = 2 * segment * each;  // block of 32 keys
     const i32 end = 2 * min((segment + 1) * each, all);
     if (begin >= end && args.segments > 1) {
-        return;  // the combine does not look at segments without keys
+        return;  // the combine kernel does not read segments without keys
     }
 
     // Sixteen threads share row threadIdx.x / 16 of a block of keys.
@@ -127,7 +128,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         return s.indices[list * s.index_stride + (Every ? position / kSegmentKeys : position)];
     };
     const auto slot_of = [&](i32 block, i32 entry) {
-        if (Every && entry >= 0) {  // a page; its keys are in order
+        if (Every && entry >= 0) {  // entry is a page; its keys are consecutive slots
             const i32 key = block % 2 * kUnitKeys + static_cast<i32>(own);
             entry = entry > 0x1FFFFFF ? 0x7FFFFFFF : entry * kSegmentKeys + key;
         }
@@ -174,14 +175,14 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
             load_matrices(b, from + (kQuarterSteps * quarter + step) * 32);
             q[n][step][0] = b[0], q[n][step][1] = b[1], q[n][step + 1][0] = b[2], q[n][step + 1][1] = b[3];
         }
-        if constexpr (kRotary) {  // of two products the one that is this quarter's
+        if constexpr (kRotary) {  // each quarter multiplies one of the four steps of the rotary part
             u32 b[4];
             load_matrices(b, from + (kQuarters * kQuarterSteps + quarter / 2 * 2) * 32);
             rotary[n][0] = quarter % 2 == 0 ? b[0] : b[2], rotary[n][1] = quarter % 2 == 0 ? b[1] : b[3];
         }
     }
 
-    float m[2], sum[2], largest[2];  // of heads 2 * warp + i
+    float m[2], sum[2], largest[2];  // of heads 2 * warp and 2 * warp + 1
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         m[i] = largest[i] = kLowest;
@@ -189,7 +190,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     }
     float o[2][4][4] = {};
 
-    // Adds the output of a block of keys: 32 columns of all heads.
+    // Adds the product of weights and values of a block of keys: 32 columns of all heads.
     const auto add_values = [&](u32 k) {
         float f[4];
 #pragma unroll
@@ -228,7 +229,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
             }
         }
     };
-    const auto store = [&](i32 block) {  // the rows that this thread holds, of a block
+    const auto store = [&](i32 block) {  // stores the rows of a block that this thread holds in registers
         const u32 side = (block - begin) & 1;
         held.store(tiles[side] + own * kPitch, e);
         if (e == 0) {
@@ -240,7 +241,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     };
 
     store(begin);
-    __syncthreads();  // the queries are read, too
+    __syncthreads();  // all threads have read the queries
     for (i32 block = begin; block < end; ++block) {
         const u32 side = (block - begin) & 1;
         {  // scores of 16 keys and 16 heads over a quarter of the columns
@@ -282,7 +283,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
         __syncthreads();
 
-        // Softmax weights of two heads; each lane has one key.
+        // Softmax weights of the warp's two heads; each lane has one key.
         const bool counts = shared.valid[side][lane] != 0;
         float x[2], high[2], total[2];
 #pragma unroll
@@ -380,7 +381,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     }
 }
 
-// Combines the segments of a row. A block of 128 threads has one head; a thread has four columns.
+// Combines the segments of a row. A thread block of 128 threads has one head; a thread has four columns.
 constexpr int kCombineThreads = 128;
 
 template <bool Halves>

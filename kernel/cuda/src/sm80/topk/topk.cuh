@@ -2,10 +2,10 @@
 // are in ascending order, and the lowest position wins a tie. NaN and -inf are never selected. A row with at most k
 // candidates returns all of their positions.
 //
-// Block    1024 threads, one row. Three histograms of 11, 11 and 10 bits of the score keys find the k-th largest key.
-//          A fourth pass over the row writes, in order, the positions of all keys above it and of the first keys
-//          equal to it.
-// Bytes    Each score is read four times, mostly from L2.
+// Block: 1024 threads, one row. Three histograms of 11, 11 and 10 bits of the score keys find the k-th largest key. A
+//        fourth pass over the row writes, in order, the positions of all keys above it and of the first keys equal to
+//        it.
+// Bytes: Each score is read four times, mostly from L2.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -18,7 +18,7 @@ constexpr int kTopKThreads = 1024, kTopKWarps = kTopKThreads / 32, kTopKBins = 2
 struct TopKStorage {
     u32 bins[kTopKBins];
     u32 sums[2][kTopKWarps];
-    u32 digit, above;  // of the k-th largest: its bin, and candidates in bins above it
+    u32 digit, above;  // digit: bin of the k-th largest key; above: number of candidates in higher bins
 };
 
 // Returns the key of a candidate, or 0 if it must never be selected.
@@ -30,8 +30,8 @@ __device__ __forceinline__ u32 selectable(float score) {
     return key <= sparrow_topk::kKeyMinusInf ? 0 : key;
 }
 
-// Returns the sum of v over the threads before this one, and sets total to the sum over all threads. Two arrays of
-// sums are used alternately, so one barrier per call is enough.
+// Returns the sum of v over all lower threads, and sets total to the sum over all threads. Two arrays of sums are used
+// alternately, so one barrier per call is enough.
 __device__ __forceinline__ u32 sum_before(TopKStorage& shared, u32 v, u32 turn, u32& total) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 upto = ptx::warp_prefix(v, lane);
@@ -44,10 +44,11 @@ __device__ __forceinline__ u32 sum_before(TopKStorage& shared, u32 v, u32 turn, 
     return ptx::warp_sum(lane < warp ? of_warp : 0) + upto - v;
 }
 
-// Finds the bin that contains the `want`-th largest key, counted from 1. want is at most the sum of the bins.
+// Finds the bin that contains the `want`-th largest key, counted from 1, and the number of keys in higher bins. want is
+// at most the sum of the bins.
 __device__ __forceinline__ void find_digit(TopKStorage& shared, u32 want) {
     constexpr u32 kEach = kTopKBins / kTopKThreads;
-    const u32 first = kTopKBins - kEach * (threadIdx.x + 1);  // threads go from the largest bin down
+    const u32 first = kTopKBins - kEach * (threadIdx.x + 1);  // threads are in descending order of bins
     u32 own = 0, total;
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) {
@@ -76,7 +77,7 @@ __device__ __forceinline__ void select_row(const TopKArgs& args, i32 v) {
     }
     const float* scores = w.scores + w.head;
     u32 prefix = 0, want = args.k;
-    bool all = false;  // fewer than k candidates can be selected
+    bool all = false;  // true: fewer than k candidates can be selected, so all are
 #pragma unroll 1
     for (int pass = 0; pass < 3 && !all; ++pass) {
         const u32 shift = pass == 0 ? 21 : pass == 1 ? 10 : 0, bits = pass == 2 ? 10 : 11;

@@ -62,7 +62,7 @@ struct Ahead {
     static constexpr i32 kQueryBytes = Tiles * kTileColumns * 2;
 
     u32 unit;         // number of the current unit
-    // number of the next block in the unit; counted only for two streams, because one stream ends with its unit
+    // Number of the next block in the unit; counted only for two streams, because one stream ends with its unit.
     i32 block = 0;
     i32 second = 0;   // 1: the next block belongs to the second stream
     i32 left = 0;     // blocks left until the stream or the unit ends

@@ -319,7 +319,7 @@ struct ConvertedRows {
         Blocks ahead(args);
         Block now = ahead.next(args, t);
         now.settle(args);
-        // page tables were written before the previous kernel, but the last row of a sequence may be its output
+        // Page tables were written before the previous kernel, but that kernel may write the last row of a sequence.
         if constexpr (kEvery) {
             ptx::wait_for_previous_kernel();
         }

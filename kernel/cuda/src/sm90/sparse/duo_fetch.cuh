@@ -43,10 +43,11 @@ struct DuoFetch {
 
     // Converts key block n, whose codes are in `have` or in flight, and loads key block n + 1 into `get`.
     __device__ __forceinline__ void step(Rows& have, Rows& get, i32 n, Block& now, Block& next) {
-        // addresses are computed again for every block, because there are no registers to keep them
+        // Addresses are computed again for every block, because there are no registers to keep them.
         asm volatile("" : "+r"(t));
         const bool own = unit.own(n);
-        // i: number of earlier key blocks with the owner of key block n. j: buffer of v for a block of the other owner.
+        // i is the number of earlier key blocks with the owner of key block n; j is the buffer of v for a key block that
+        // the other thread block owns.
         const u32 i = static_cast<u32>(n) >> 1, j = i & 1;
         const u32 own_parity = (i & 1) ^ 1, other_parity = (i >> 1 & 1) ^ 1;
         const u32 k = ptx::shared_address(shared.k), v = ptx::shared_address(shared.v[j]);

@@ -43,7 +43,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
     // blocks.
     __device__ __forceinline__ void publish(const u32 (&p)[4][4], const LaneSums& sums, u32 parity) {
         const u32 t = threadIdx.x % 128;
-        // the weights overwrite the rotary tile of the keys, which the scores of other warps may still read
+        // The weights overwrite the rotary tile of the keys, which the scores of other warps may still read.
         ptx::group_sync<1, 128>();
         const u32 row = at.warp * 16 + at.lane % 16, base = shared.own_weights();
 #pragma unroll

@@ -151,7 +151,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
     __device__ __forceinline__ void weigh(float (&s)[32], u64 valid, bool first) {
         constexpr float kSmall = 255.0f;
         if constexpr (Shape::kRotary) {
-            // the weights overwrite the rotary tile of the keys, which the scores of other warps may still read
+            // The weights overwrite the rotary tile of the keys, which the scores of other warps may still read.
             ptx::group_sync<1, 128>();
         } else {
             wait_side();

@@ -89,7 +89,7 @@ struct HeldValueGroup {
             if (!kept) {
                 arrive_lanes(shared.empty[second]);
             }
-            // every thread arrives, because every thread has read factors
+            // Every thread arrives, because every thread has read factors.
             ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));
         }
     }

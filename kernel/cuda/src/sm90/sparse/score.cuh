@@ -76,7 +76,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
     // Publishes weights and factors to the value group.
     __device__ __forceinline__ void publish(const u32 (&p)[4][4], float f0, float f1, u32 b) {
         if constexpr (Tiles == 9) {
-            // the weights overwrite the rotary tile of the keys, which the scores of other warps may still read
+            // The weights overwrite the rotary tile of the keys, which the scores of other warps may still read.
             ptx::group_sync<1, 128>();
         }
         const u32 row = at.warp * 16 + at.lane % 16, base = shared.weights_at(b);

@@ -19,7 +19,7 @@ __device__ __forceinline__ void prefetch_lines(const u8* row, u32 half) {
 
 template <class Rows>
 struct Scout {
-    // key blocks between the block that is multiplied and the block whose slots are loaded
+    // Key blocks between the block that is multiplied and the block whose slots are loaded.
     static constexpr i32 kAhead = 5;
     static constexpr u32 kLine = 128;
 

@@ -1,11 +1,11 @@
-// Writes words that depend on the number of accepted drafts of a sequence. A draft is accepted if all drafts before
-// it are accepted and the token that the target chose is within the range of the draft. A negative place p stands for
-// position -1-p, where the token that the target chose after the accepted drafts is written. A place, a sequence or a
-// token out of range raises a fault, and nothing is written for that row.
+// Writes words that depend on the number of accepted drafts of a sequence. A draft is accepted if all drafts before it
+// are accepted and the token that the target model chose is within the range of the draft. A negative place p stands
+// for position -1-p, where the token that the target chose after the accepted drafts is written. A place, a sequence
+// or a token out of range raises a fault, and nothing is written for that row.
 //
-// In       tokens i32; drafts and words as in AcceptArgs, a few hundred of them.
-// Out      one word for each row of words.
-// Block    256 threads, one word per thread. Each thread compares all drafts of its sequence.
+// In:    tokens i32; drafts and words as in AcceptArgs, a few hundred of them.
+// Out:   one word for each row of words.
+// Block: 256 threads, one word per thread. Each thread compares all drafts of its sequence.
 #pragma once
 #include "smxx/accept/args.h"
 #include "smxx/floats.cuh"
@@ -15,7 +15,7 @@ DEVICE void accept_body(const AcceptArgs& a) {
     const i32 row = blockIdx.x * kThreads + threadIdx.x;
     if (row >= a.rows) return;
     const i32* word = a.words + static_cast<i64>(row) * (3 + a.most);
-    const bool next = word[0] < 0; // the token after the right drafts
+    const bool next = word[0] < 0; // the word is the token after the accepted drafts
     const i32 place = next ? ~word[0] : word[0], sequence = word[1];
     if (place >= a.columns || sequence < 0 || sequence >= a.sequences) {
         raise_fault(a.faults, kFaultRow);

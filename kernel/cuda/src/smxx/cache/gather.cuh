@@ -1,11 +1,11 @@
 // Gathers from a paged main cache into consecutive rows.
 //
-// Inputs   a pool in one of the layouts, and the rows to gather: a slot list, or page tables with lengths.
-// Output   rows of 1152 bytes (bf16, for kernels over flat rows) or 656 bytes (conversion of 576-byte rows); missing
-//          rows become zeros.
-// Block    8 warps, one row per warp.
-// Traffic  one input row is read and one output row is written. On an H200 65,536 random rows reach 89 / 82 / 81 % of
-//          the copy bandwidth from 1152- / 656- / 576-byte rows to bf16, and 72 % from 576 to 656 bytes.
+// In:    a pool in one of the layouts, and the rows to gather: a slot list, or page tables with lengths.
+// Out:   rows of 1152 bytes (bf16, for kernels over contiguous rows) or 656 bytes (conversion of 576-byte rows); rows
+//        of missing slots are zeros.
+// Block: 8 warps, one row per warp.
+// Bytes: one input row is read and one output row is written. On an H200 65,536 random rows reach 89 / 82 / 81 % of
+//        the copy bandwidth from 1152- / 656- / 576-byte rows to bf16, and 72 % from 576 to 656 bytes.
 #pragma once
 #include "smxx/cache/row.cuh"
 

@@ -3,7 +3,7 @@
 #include "smxx/cache/gather.cuh"
 #include "smxx/cache/write.cuh"
 
-// 1024 bytes: 512 bf16.
+// A row of 1024 bytes: 512 bf16 latent values.
 struct NopeBf16Row {
     static constexpr i32 kBytes = 1024;
     static DEVICE void store(u8* row, const Row& r, f32) {
@@ -48,7 +48,7 @@ template <class Layout> struct NopeToBf16 {
     }
 };
 
-// A warp for each token.
+// Writes the rows of all tokens, one warp per token.
 template <class Layout> DEVICE void write_nope(const WriteMainArgs& a) {
     begin_after_previous();
     const i64 token = warp_row();

@@ -1,16 +1,16 @@
 // Main-cache writer: rotates the key, quantises the latent and stores one row per token.
 //
-// Inputs   latent bf16 [tokens, 512], key bf16 [tokens, 64], positions and slots i32 [tokens].
-// Output   one row of the layout at each slot of the pool; other rows are not changed.
-// Block    8 warps, one token per warp.
-// Traffic  1152 + 256 (cosines, sines) bytes read, 1152 / 656 / 576 written per token. On an H200 64 tokens take 1.9
-//          us (launch bound) and 4096 tokens 4.8 / 5.1 / 4.7 us, 51 / 39 / 40 % of the copy bandwidth.
-// Rounding the rotated key is rounded to bf16 first, whatever the layout, so that every layout holds the same key.
+// In:       latent bf16 [tokens, 512], key bf16 [tokens, 64], positions and slots i32 [tokens].
+// Out:      one row of the layout at each slot of the pool; other rows are not changed.
+// Block:    8 warps, one token per warp.
+// Bytes:    1152 + 256 (cosines, sines) bytes read, 1152 / 656 / 576 written per token. On an H200 64 tokens take 1.9
+//           us (launch bound) and 4096 tokens 4.8 / 5.1 / 4.7 us, 51 / 39 / 40 % of the copy bandwidth.
+// Rounding: the rotated key is rounded to bf16 first, in every layout, so that every layout stores the same key.
 #pragma once
 #include "smxx/cache/row.cuh"
 #include "smxx/rows/norm.cuh"
 
-// Applies RMSNorm to the latent values that the lanes of a warp hold, with the arithmetic of rms_norm.
+// Applies RMSNorm to the latent values that the lanes of a warp hold. Results are bitwise equal to those of rms_norm.
 DEVICE void norm_latent(const WriteMainArgs& a, f32 v[16]) {
     f32 halves[2] = {};
 #pragma unroll

@@ -1,19 +1,19 @@
 // Finds the n largest logits of every row with their columns, and the log-sum-exp of the row. The lower column wins a
 // tie. NaN is ordered as minus infinity, and makes the log-sum-exp NaN.
 //
-// In       logits f32 or bf16 [rows, columns], columns up to 262144.
-// Out      ids i32 and values f32 [rows, best], log_sum f32 [rows].
-// Parts    A block of 256 threads has 8192 columns of a row, 32 per thread in registers. Every warp finds the ceil(n
-//          / 8)-th largest of the maxima of its lanes. At least n logits are not below the smallest of these eight
-//          values, so it is a lower bound. All logits at or above the bound are listed, and each listed key counts
-//          the keys above it. A key is the logit as an ordered integer, then the column. All keys are different, so
-//          the result does not depend on the order of the list. If ties make the list too long, the bound is found
-//          again among whole keys; then at most 32 * n keys are listed.
-// Merge    One block per row: one warp takes the largest of the first remaining keys of all parts, n times.
-// Bits     Parts are cut by column, so sums have the same order in any batch.
-// Bytes    The logits are read once.
-// H200     129280 columns of f32, best 1 / 20: 1 row 6.9 / 10.9 us, 64 rows 21 / 26, 512 rows 107 / 119 (2.5 / 2.2
-//          TB/s, 58 / 52 % of the copy bandwidth).
+// In:    logits f32 or bf16 [rows, columns], columns up to 262144.
+// Out:   ids i32 and values f32 [rows, best], log_sum f32 [rows].
+// Parts: A block of 256 threads has 8192 columns of a row, 32 per thread in registers. Every warp finds the
+//        ceil(n / 8)-th largest of the maxima of its lanes. At least n logits are not below the smallest of these
+//        eight values, so it is a lower bound. All logits at or above the bound are listed, and each listed key counts
+//        the keys above it. A key is the logit as an ordered integer, then the column. All keys are different, so the
+//        result does not depend on the order of the list. If ties make the list too long, the bound is found again
+//        among whole keys; then at most 32 * n keys are listed.
+// Merge: One block per row: one warp takes the largest of the first remaining keys of all parts, n times.
+// Bits:  Parts are cut by column, so sums have the same order in any batch.
+// Bytes: The logits are read once.
+// H200:  129280 columns of f32, best 1 / 20: 1 row 6.9 / 10.9 us, 64 rows 21 / 26, 512 rows 107 / 119 (2.5 / 2.2
+//        TB/s, 58 / 52 % of the copy bandwidth).
 #pragma once
 #include "smxx/candidates/args.h"
 #include "smxx/floats.cuh"
@@ -65,8 +65,8 @@ DEVICE void candidate_parts_body(const CandidatesArgs& a) {
     if (thread == 0) listed = 0;
     f32 high = lowest;
 #pragma unroll
-    for (int i = 0; i < kPerThread; i++) high = fmaxf(high, v[i]); // NaN does not count
-    // The bound of this warp: the largest of the lanes' maxima is removed repeatedly.
+    for (int i = 0; i < kPerThread; i++) high = fmaxf(high, v[i]); // fmaxf ignores NaN
+    // The bound of this warp: removes the largest of the lanes' maxima until the ceil(n / 8)-th largest is left.
     u32 mine = candidate_order(high), bound = 0;
     for (i32 n = 0; n < a.best; n += kWarpsPerBlock) {
         bound = ptx::warp_max(mine);
@@ -105,7 +105,7 @@ DEVICE void candidate_parts_body(const CandidatesArgs& a) {
     for (int d = 16; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, d));
     if (lane_id() == 0) reduced[1][thread / 32] = sum;
     __syncthreads();
-    if (listed > kMostBest * kPerThread) { // ties: bound whole keys, of which no two are equal
+    if (listed > kMostBest * kPerThread) { // ties: finds the bound among whole keys, which are all different
         u64 best = 0;
 #pragma unroll 1
         for (int i = 0; i < kPerThread; i++) {

@@ -1,56 +1,57 @@
-// Argument structs of the collective operations over several ranks.
+// Arguments of the collective operations over several ranks.
 #pragma once
 #include "smxx/base.h"
 
 constexpr i32 kMaxRanks = 8;
-constexpr i32 kMaxBlocks = 32; // of eight ranks all are resident together on one device too
+// With up to this many, all blocks of eight ranks are resident at the same time, even on one device.
+constexpr i32 kMaxBlocks = 32;
 
 struct AllReduceArgs {
-    void* x;                // [bytes]: this rank's part of the sum, then the sum; multiple of 16, as other addresses
-    u8* staging[kMaxRanks]; // of every rank: two halves that rounds use in turn
-    u32* flags[kMaxRanks];  // of every rank: [2, kMaxBlocks, kMaxRanks], zero at first
-    u32* state;             // of this rank: rounds, blocks that have ended, fault; zero at first
-    i64 half;               // bytes of a half
-    i64 bytes;              // of x, a multiple of 16
-    i64 timeout;            // nanoseconds that a block waits for another rank
+    void* x;  // [bytes] this rank's addend, overwritten by the sum; this and the other addresses are multiples of 16
+    u8* staging[kMaxRanks]; // staging memory of every rank: two halves that rounds use in turn
+    u32* flags[kMaxRanks];  // of every rank: [2, kMaxBlocks, kMaxRanks] words, initially zero
+    u32* state;             // of this rank: rounds, blocks that have ended, fault; initially zero
+    i64 half;               // bytes of half of the staging memory
+    i64 bytes;              // bytes of x, a multiple of 16
+    i64 timeout;            // nanoseconds that a block waits for another rank before it reports a fault
     i32 type;               // f32 or bf16
     i32 rank;
     i32 ranks;
-    i32 blocks;             // of the grid, the same on all ranks
+    i32 blocks;             // blocks of the grid, equal on all ranks
 };
 
 // All-gather: the rows of all ranks are copied to every rank.
 struct GatherRanksArgs {
-    AllReduceArgs peers;  // x: this rank's rows; bytes: of the rank that has the most; type is not used
-    u8* out;              // the rows of rank r begin first[r] bytes behind it
+    AllReduceArgs peers;  // x: this rank's rows; bytes: maximum over the ranks; type is not used
+    u8* out;              // output rows of all ranks; the rows of rank r begin at byte first[r]
     i64 first[kMaxRanks];
-    i64 x_stride;         // bytes between rows, multiples of unit as row_bytes and first
-    i64 out_stride;       // bytes between rows
-    i32 rows[kMaxRanks];  // of each rank
+    i64 x_stride;         // bytes between rows of x; this, row_bytes and first are multiples of unit
+    i64 out_stride;       // bytes between rows of out
+    i32 rows[kMaxRanks];  // number of rows of each rank
     i32 row_bytes;
-    i32 unit;             // bytes that a thread copies at once: 16 or 4; addresses are multiples of it
+    i32 unit;             // bytes that a thread copies at a time, 16 or 4; addresses are multiples of it
 };
 
-// Reduce-scatter: rows are summed over ranks, and every rank gets its own columns of the sum.
+// Reduce-scatter: rows are summed over ranks, and every rank receives its own columns of the sum.
 struct ReduceScatterArgs {
-    AllReduceArgs peers;  // x: rows of ranks * row_bytes; bytes: of all of them
-    u8* out;              // [rows, row_bytes]: columns of this rank
-    i64 x_stride;         // bytes between rows, multiples of 16 as row_bytes
-    i64 out_stride;       // bytes between rows
+    AllReduceArgs peers;  // x: rows of ranks * row_bytes; bytes: total of all rows
+    u8* out;              // [rows, row_bytes] columns of this rank
+    i64 x_stride;         // bytes between rows of x; this and row_bytes are multiples of 16
+    i64 out_stride;       // bytes between rows of out
     i32 rows;
-    i32 row_bytes;        // of out
+    i32 row_bytes;        // bytes of a row of out
 };
 
 // Conversion of global ids to ids within the part that this rank holds.
 struct PartIdsArgs {
     const i32* ids;  // [rows, columns]; negative: none
-    i32* out;        // [rows, columns] without gaps: the number among the rank's own, -1: another rank's, or none
+    i32* out;        // [rows, columns], contiguous: id - first; -1: an id of another rank, or none
     u32* faults;     // one word of fault bits, or null
     i64 id_stride;   // entries between rows
     i32 rows;
     i32 columns;
-    i32 first;       // number of the rank's first
-    i32 count;       // of the rank's
-    i32 all;         // of all ranks'
-    u32 fault;       // raised by a number that no rank has
+    i32 first;       // first id of this rank
+    i32 count;       // number of ids of this rank
+    i32 all;         // number of ids of all ranks
+    u32 fault;       // fault bit for an id that no rank has
 };

@@ -1,28 +1,28 @@
 // All-reduce over ranks that can read each other's memory: x = sum of all ranks' x, added as float32 in the order of
 // the ranks and rounded once. All ranks therefore have the same bits, in every run, with either of the two kernels.
 //
-// One shot  Every rank copies x to its staging memory, waits for the other ranks, and adds all copies. It reads ranks
-//           * bytes.
-// Two shots Every rank adds one slice of all copies, writes the sum to its staging memory, waits again, and copies
-// the slices of the other ranks. It reads 2 * bytes but waits once more.
-// Wait      Block b waits for block b of every rank, because these blocks hold the same elements. There is one word
-//           for each pair of ranks, in the memory of the waiting rank. It holds the number of the round. All blocks
-//           of all ranks must be resident at the same time.
-// Halves    Staging memory has two halves, used in alternate rounds. When a rank writes a half again, two rounds
-//           later, it has seen every other rank start the round between, which is after that rank finished this one.
-//           No rank then still reads the half, so no wait is needed at the end.
-// Graphs    The round is counted in memory and is not an argument, so a captured launch can run any number of times.
-// Fault     If a rank does not arrive before the time-out, 1 + its number is stored as the fault. Later launches then
-//           do nothing.
-// Gather    Every rank copies its rows to its staging memory, waits for the other ranks, and copies their rows from
-//           there. It uses the same rounds, flags and halves.
-// Scatter   The first half of the two-shot kernel: every rank adds its own columns of all copies.
+// One shot:  Every rank copies x to its staging memory, waits for the other ranks, and adds all copies. It reads
+//            ranks * bytes.
+// Two shots: Every rank adds one slice of all copies, writes the sum to its staging memory, waits again, and copies
+//            the slices of the other ranks. It reads 2 * bytes but waits once more.
+// Wait:      Block b waits for block b of every rank, because these blocks hold the same elements. There is one word
+//            for each pair of ranks, in the memory of the waiting rank. It holds the number of the round. All blocks
+//            of all ranks must be resident at the same time.
+// Halves:    Staging memory has two halves, used in alternate rounds. When a rank writes a half again, two rounds
+//            later, it has seen every other rank start the round in between, and a rank starts that round after it has
+//            read the half. So no wait is needed at the end of a round.
+// Graphs:    The round is counted in memory and is not an argument, so a captured launch can run any number of times.
+// Fault:     If a rank does not arrive before the time-out, 1 + its number is stored as the fault. Later launches then
+//            do nothing.
+// Gather:    Every rank copies its rows to its staging memory, waits for the other ranks, and copies their rows from
+//            there. It uses the rounds, flags and halves of the all-reduce.
+// Scatter:   The first half of the two-shot kernel: every rank adds its own columns of all copies.
 #pragma once
 #include "ptx/system.cuh"
 #include "smxx/collective/args.h"
 #include "smxx/floats.cuh"
 
-constexpr i32 kRounds = 0, kEnded = 1, kFault = 2; // words of the state
+constexpr i32 kRounds = 0, kEnded = 1, kFault = 2; // indices of the words of state
 
 // Waits until block b of every rank has arrived. Returns false if a rank does not arrive before the time-out.
 DEVICE bool meet(const AllReduceArgs& a, i32 phase, u32 round) {
@@ -153,7 +153,7 @@ DEVICE void gather_rows(const GatherRanksArgs& g, u32 round) {
     if (!meet(a, 0, round)) return;
     for (i32 r = 0; r < a.ranks; r++) {
         u8* to = g.out + g.first[r];
-        if (r == a.rank && to == x) continue; // its own rows, in their place
+        if (r == a.rank && to == x) continue; // this rank's rows are already in place
         const u8* from = a.staging[r] + half;
         for (i64 i = first; i < g.rows[r] * width; i += step) {
             const i64 row = i / width, column = i - row * width;

@@ -2,16 +2,16 @@
 // the softmax of gate + ape. A slot without a source is not included; an entry without any source is zero. A source
 // out of range raises a fault and is not included.
 //
-// Block    256 channels of one entry, one per thread. The source numbers are first loaded into shared memory, so that
-//          reads of different slots do not depend on each other. Most entries of a decode step have no source and end
-//          here. Slots are read twice, for the largest gate and for the sum; the second read hits the cache. Sums are
-//          float32 in the order of slots, so a row gives the same bits from this pass and from the saved state.
-// Bytes    halves * ratio slots of 8 bytes for each channel, and ape.
+// Block: 256 channels of one entry, one per thread. The source numbers are first loaded into shared memory, so that
+//        reads of different slots do not depend on each other. Most entries of a decode step have no source and end
+//        here. Slots are read twice, for the largest gate and for the sum; the second read hits the cache. Sums are
+//        float32 in the order of slots, so rows from this pass and from the saved state give the same bits.
+// Bytes: halves * ratio slots of 8 bytes for each channel, and ape.
 #pragma once
 #include "smxx/compress/args.h"
 #include "smxx/floats.cuh"
 
-// Half of a raw row at one channel; null pointers mean that there is no source.
+// Value and gate of one channel of a source; null pointers mean that there is no source.
 struct Slot {
     const f32* value;
     const f32* gate;
@@ -19,7 +19,8 @@ struct Slot {
 };
 
 DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channel) {
-    const i32 source = sources[s], own = s >= a.ratio; // of two halves, the second for the group's own tokens
+    // own is 1 for slots of the group's own tokens, which exist only with two halves.
+    const i32 source = sources[s], own = s >= a.ratio;
     const i64 at = own * static_cast<i64>(a.columns) + channel;
     const f32* ape = a.ape + (s - own * a.ratio) * a.ape_stride + at;
     if (source >= 0 && source < a.rows) {
@@ -34,7 +35,8 @@ DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channe
     return {nullptr, nullptr, nullptr};
 }
 
-constexpr i32 kSharedSources = 512; // of longer entries the others are read where they are
+// Maximum sources in shared memory; the sources of an entry with more are read from global memory.
+constexpr i32 kSharedSources = 512;
 
 // Computes 256 channels of an entry, starting at channel 256 * part.
 DEVICE void compress_body(const CompressArgs& a, i64 entry, i32 part) {
@@ -56,7 +58,7 @@ DEVICE void compress_body(const CompressArgs& a, i64 entry, i32 part) {
         return;
     }
     if (slots <= kSharedSources) sources = near;
-    f32 most = __int_as_float(0xFF800000); // minus infinity
+    f32 most = __int_as_float(0xFF800000); // largest gate, initially minus infinity
 #pragma unroll 8
     for (i32 s = 0; s < slots; s++) {
         const Slot x = slot_at(a, sources, s, channel);

@@ -1,20 +1,22 @@
-// Argument structs of the kernels over residual streams (v4 spec, 2.1) and over heads.
+// Arguments of the kernels over residual streams (v4 spec, 2.1) and over heads.
 #pragma once
 #include "smxx/base.h"
 
 struct HyperMixArgs {
-    const u16* x;     // bf16 [rows, streams * hidden]: the streams of a row side by side
-    const f32* mix;   // [rows, streams * (2 + streams)]; [rows, streams] where post is null
-    const f32* base;  // as wide as mix
-    const f32* scale; // [3]; [1] where post is null
+    const u16* x;     // bf16 [rows, streams * hidden]: the streams of a row are adjacent
+    const f32* mix;   // [rows, streams * (2 + streams)]; if post is null, [rows, streams]
+    const f32* base;  // f32 of the width of mix
+    const f32* scale; // [3]; if post is null, [1]
     u16* out;         // bf16 [rows, hidden]
-    f32* post;        // [rows, streams]; null: the streams are collapsed after the last layer
-    f32* comb;        // [rows, streams * streams], row after row; null where post is
-    f32* kept;        // as wide as mix, which is copied to it; or null
-    f32* next;        // [rows, streams]: takes pre, and out is the sum with carried; or null (v41 spec, 2.1)
-    const f32* carried; // [rows, streams], may be next; null: the first stream
+    // [rows, streams] weights of the sublayer's output; null: the streams are collapsed after the last layer.
+    f32* post;
+    f32* comb;        // [rows, streams, streams]; null if post is null
+    f32* kept;        // copy of mix, of its shape; or null
+    f32* next;        // [rows, streams] output of pre, and out is the sum weighted by carried; or null (v41 spec, 2.1)
+    // [rows, streams] pre of the previous site, may be next; null: only the first stream has weight 1.
+    const f32* carried;
     f64 norm_epsilon; // added to the mean of squares of all streams
-    i64 x_stride;     // elements between rows, also below
+    i64 x_stride;     // elements between rows of x, as the following strides of their tensors
     i64 mix_stride;
     i64 out_stride;
     i64 post_stride;
@@ -25,17 +27,17 @@ struct HyperMixArgs {
     i32 rows;
     i32 hidden;
     i32 streams; // at most 16
-    i32 rounds;  // of the normalisation of comb
+    i32 rounds;  // rounds of the normalisation of comb
     f32 epsilon;
     i32 reserved;
 };
 
 struct HyperPostArgs {
-    u16* x;          // bf16 [rows, streams * hidden], rewritten
+    u16* x;          // bf16 [rows, streams * hidden], overwritten
     const u16* sub;  // bf16 [rows, hidden]
     const f32* post; // [rows, streams]
     const f32* comb; // [rows, streams * streams]
-    i64 x_stride;    // elements between rows, also below
+    i64 x_stride;    // elements between rows of x, as the following strides of their tensors
     i64 sub_stride;
     i64 post_stride;
     i64 comb_stride;
@@ -46,11 +48,11 @@ struct HyperPostArgs {
 };
 
 struct HeadNormArgs {
-    u16* x;       // bf16 [rows, heads * columns], rewritten
+    u16* x;       // bf16 [rows, heads * columns], overwritten
     f64 epsilon;  // added to the mean of squares
-    i64 x_stride; // elements between rows
+    i64 x_stride; // elements between rows of x
     i32 rows;
     i32 heads;
-    i32 columns; // of a head
+    i32 columns; // columns of a head
     i32 reserved;
 };

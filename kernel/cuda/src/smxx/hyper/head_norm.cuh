@@ -1,8 +1,8 @@
 // RMSNorm without weights over every head, in place: x = x / sqrt(mean(x^2) + epsilon).
 //
-// In, out  bf16 [rows, heads * columns]. Sums have the order of smxx/rows/norm.cuh.
-// Block    8 warps, one head per warp.
-// Bytes    a head is read twice, the second time from cache, and written once.
+// In, out: bf16 [rows, heads * columns]. Sums have the order of smxx/rows/norm.cuh.
+// Block:   8 warps, one head per warp.
+// Bytes:   a head is read twice, the second time from cache, and written once.
 #pragma once
 #include "smxx/hyper/args.h"
 #include "smxx/rows/norm.cuh"
@@ -18,7 +18,7 @@ DEVICE void head_norm_body(const HeadNormArgs& a) {
     one.epsilon = a.epsilon;
     const f32 inverse = inverse_root(warp_total(squares<32>(one, x, lane_id(), vectors)), one);
     if (!vectors) {
-        __syncwarp(); // every lane has read its values
+        __syncwarp(); // all lanes have read their values
         for (i32 i = lane_id(); i < a.columns; i += 32) {
             x[i] = static_cast<u16>(bf16_bits(__fmul_rn(bf16_low(x[i]), inverse)));
         }

@@ -7,14 +7,15 @@
 //              epsilon, then rounds - 1 times rows and columns
 //     out    = sum over i of pre_i * stream_i
 //
-// DeepSeek-V4.1 passes pre on to the next site, and out is the sum with that of the site before (carry).
+// With args.next (DeepSeek-V4.1), pre is passed on to the next site, and out is the sum weighted by the pre of the
+// previous site (carried).
 //
-// Block    256 threads, one row. For four streams of up to 4096 or 8192 aligned columns, a thread keeps its columns
-//          of all streams in registers, and one lane keeps all of comb. In other cases the streams are read twice,
-//          the second time from cache, and the first warp computes comb in shared memory while the other warps add
-//          the streams. The choice depends only on sizes, and so do the bits of a row. Eight squares are added in
-//          float32, and their sums in float64. All other arithmetic is float32; out is rounded once.
-// Bytes    the streams are read; a row of hidden values is written.
+// Block: 256 threads, one row. For four streams of up to 4096 or 8192 aligned columns, a thread keeps its columns of
+//        all streams in registers, and one lane keeps all of comb. In other cases the streams are read twice, the
+//        second time from cache, and the first warp computes comb in shared memory while the other warps add the
+//        streams. The choice depends only on sizes, so the bits of a row depend only on the row. Eight squares are
+//        added in float32, and their sums in float64. All other arithmetic is float32; out is rounded once.
+// Bytes: the streams are read; a row of hidden values is written.
 #pragma once
 #include "smxx/hyper/args.h"
 #include "smxx/rows/norm.cuh"
@@ -31,7 +32,7 @@ DEVICE f32 inverse_of(f32 v) {
 
 DEVICE f32 sigmoid(f32 v) { return inverse_of(1.0f + expf(-v)); }
 
-// Divides n elements, `distance` apart, by their sum + epsilon.
+// Divides n elements, `distance` apart, by their sum + epsilon, which normalises a row or a column of comb.
 DEVICE void divide_line(f32* line, i32 n, i32 distance, f32 epsilon) {
     f32 sum = epsilon;
     for (i32 j = 0; j < n; j++) sum += line[j * distance];
@@ -50,7 +51,7 @@ DEVICE void softmax_line(f32* line, i32 n, f32 epsilon) {
     for (i32 j = 0; j < n; j++) line[j] = line[j] * inverse + epsilon;
 }
 
-// One warp computes comb in shared memory; a lane has a row or a column.
+// Computes comb in shared memory, by one warp; a lane has a row or a column.
 DEVICE void mix_comb(const HyperMixArgs& a, const f32* mix, f32 inverse, f32* matrix, f32* out) {
     const i32 n = a.streams, lane = lane_id();
     for (i32 i = lane; i < n * n; i += 32) matrix[i] = a.scale[2] * (mix[2 * n + i] * inverse) + a.base[2 * n + i];
@@ -68,7 +69,7 @@ DEVICE void mix_comb(const HyperMixArgs& a, const f32* mix, f32 inverse, f32* ma
     for (i32 i = lane; i < n * n; i += 32) out[i] = matrix[i];
 }
 
-// Threads first to kThreads - 1 of the block add the streams.
+// Computes out, the weighted sum of the streams, by threads `first` to kThreads - 1 of the block.
 DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16* out, i32 first, bool vectors) {
     const i32 thread = threadIdx.x - first, threads = kThreads - first;
     if (vectors) {
@@ -95,14 +96,14 @@ DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16
 
 constexpr i32 kFour = 4; // streams whose comb a lane keeps
 
-// The weight with which a site reads stream i: pre, or that of the site before. Read before any thread of the block
-// writes the next one.
+// Returns the weight of stream i in out: carried, which is the pre of the previous site. Must be called before any
+// thread of the block writes next.
 DEVICE f32 carried_weight(const HyperMixArgs& a, i64 row, i32 i) {
     if (a.carried == nullptr) return i == 0 ? 1.0f : 0.0f;
     return a.carried[row * a.carried_stride + i];
 }
 
-// Divides four elements by their sum + epsilon.
+// Divides four elements by their sum + epsilon, which normalises a row or a column of comb.
 DEVICE void divide_four(f32& v0, f32& v1, f32& v2, f32& v3, f32 epsilon) {
     const f32 inverse = inverse_of((((epsilon + v0) + v1) + v2) + v3);
     v0 *= inverse;
@@ -111,7 +112,7 @@ DEVICE void divide_four(f32& v0, f32& v1, f32& v2, f32& v3, f32 epsilon) {
     v3 *= inverse;
 }
 
-// Computes comb of four streams. m holds its elements of mix, already multiplied by inverse.
+// Computes comb for four streams. m holds the elements of mix for comb, already multiplied by inverse.
 DEVICE void comb_four(const HyperMixArgs& a, f32 (&m)[kFour][kFour], f32* out) {
 #pragma unroll
     for (int i = 0; i < kFour; i++) {
@@ -139,7 +140,7 @@ DEVICE void comb_four(const HyperMixArgs& a, f32 (&m)[kFour][kFour], f32* out) {
     for (int i = 0; i < kFour * kFour; i++) out[i] = m[i / kFour][i % kFour];
 }
 
-// A thread keeps Pieces pieces of 8 columns of each stream.
+// Computes a row with four streams. A thread keeps Pieces pieces of 8 columns of each stream in registers.
 template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
     const i64 row = blockIdx.x;
     const i32 t = threadIdx.x;
@@ -177,7 +178,7 @@ template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
 #pragma unroll
     for (int i = 0; i < kFour; i++) {
         pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
-        if (a.next != nullptr) { // all have read carried: a barrier was between
+        if (a.next != nullptr) { // all threads have read carried before the last barrier
             if (t == 64) a.next[row * a.next_stride + i] = pre[i];
             pre[i] = carried[i];
         }
@@ -231,7 +232,7 @@ template <int Pieces> DEVICE void hyper_mix_body(const HyperMixArgs& a) {
     const i32 i = threadIdx.x, n = a.streams;
     if (i < n) {
         pre[i] = sigmoid(a.scale[0] * (mix[i] * inverse) + a.base[i]) + a.epsilon;
-        if (a.next != nullptr) { // a thread reads and writes its own
+        if (a.next != nullptr) { // a thread reads its element of carried before it writes this element of next
             const f32 own = pre[i];
             pre[i] = carried_weight(a, row, i);
             a.next[row * a.next_stride + i] = own;

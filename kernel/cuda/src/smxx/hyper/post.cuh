@@ -1,10 +1,10 @@
 // Adds the output of a sublayer to the residual streams: stream_k = post_k * sub + sum over j of comb[j, k] *
 // stream_j. The sum runs over the first index of comb.
 //
-// Block    256 threads, 2048 columns of a row. A thread has eight adjacent columns if there are at most four streams
-//          and rows are aligned to 16 bytes; otherwise it processes one column at a time. In both cases a value is
-//          summed in the order of j, in float32, and rounded once.
-// Bytes    the streams are read and written, the output is read.
+// Block: 256 threads, 2048 columns of a row. A thread has eight adjacent columns if there are at most four streams
+//        and rows are aligned to 16 bytes; otherwise it processes one column at a time. In both cases a value is
+//        summed in the order of j, in float32, and rounded once.
+// Bytes: the streams are read and written, the output of the sublayer is read.
 #pragma once
 #include "smxx/hyper/mix.cuh"
 

@@ -1,4 +1,4 @@
-// Argument structs of the kernels that prepare indexer keys and queries.
+// Arguments of the kernels that prepare indexer keys and queries.
 #pragma once
 #include "smxx/views.h"
 
@@ -7,8 +7,8 @@
 struct IndexRecipeView {
     i32 rope_at;     // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
     i32 interleaved; // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)
-    i32 hadamard;    // 1: rotate by the normalised Hadamard matrix, 0: leave as is
-    i32 exact_scale; // 1: scale amax/448, 0: rounded up to a power of two
+    i32 hadamard;    // 1: rotate by the normalised Hadamard matrix, 0: no Hadamard transform
+    i32 exact_scale; // 1: scale amax/448, 0: that value rounded up to a power of two
 };
 
 struct WriteIndexKeyArgs {
@@ -16,12 +16,12 @@ struct WriteIndexKeyArgs {
     RotaryView rotary;
     IndexRecipeView recipe;
     const u16* keys;      // bf16 [tokens, 128]
-    const f32* gamma;     // [128]; null: the keys are normalised already
-    const f32* beta;      // [128]; null: RMSNorm
+    const f32* gamma;     // f32 [128] weight of the norm; null: the keys are already normalised
+    const f32* beta;      // f32 [128] bias of the LayerNorm; null: RMSNorm
     const i32* positions; // [tokens]
     const i32* slots;     // [tokens]; negative: do not write
     u32* faults;          // one word of fault bits, or null
-    f64 epsilon;          // of the norm
+    f64 epsilon;          // epsilon of the norm
     i64 key_stride;       // elements between tokens, multiple of 4
     i32 tokens;
     i32 reserved;

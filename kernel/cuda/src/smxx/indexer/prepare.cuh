@@ -1,17 +1,17 @@
 // Prepares indexer keys and queries: from the projection output to FP8.
 //
-// Keys     bf16 [tokens, 128]: LayerNorm, or RMSNorm if there is no beta, then rotation, bf16, Hadamard, e4m3 with
-//          one scale. They are stored in pages, with the keys of a page followed by their scales.
-// Queries  bf16 [tokens, heads, 128]: rotation, bf16, Hadamard, e4m3. The scale is multiplied into the weight of the
-//          head.
-// Block    32 groups of 8 lanes, one vector per group. For queries, blockIdx.x is the token and blockIdx.y is the
-//          number of a block of 32 heads.
-// Traffic  256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and those of 4096
-//          tokens 5.2 us; the float64 chain of the LayerNorm is the longest part. Queries of 64 tokens with 64 heads
-//          take 3.5 us, and of 4096 tokens 59 us, 41 % of the copy bandwidth. There the issue slots are full, mostly
-//          with the Hadamard transform. The gather reaches 75 % of the copy bandwidth at 262,144 keys.
-// Rounding The sums and the result of the LayerNorm are float64, rounded to float32 once, so in practice the bits do
-// not depend on the order of summation. Everything after it is float32, with each operation rounded once.
+// Keys:     bf16 [tokens, 128]: LayerNorm, or RMSNorm if there is no beta, then rotation, bf16, Hadamard, e4m3 with
+//           one scale. They are stored in pages, with the keys of a page followed by their scales.
+// Queries:  bf16 [tokens, heads, 128]: rotation, bf16, Hadamard, e4m3. The scale is multiplied into the weight of the
+//           head.
+// Block:    32 groups of 8 lanes, one vector per group. For queries, blockIdx.x is the token and blockIdx.y is the
+//           number of a block of 32 heads.
+// Bytes:    256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and those of 4096
+//           tokens 5.2 us; the float64 chain of the LayerNorm is the longest part. Queries of 64 tokens with 64 heads
+//           take 3.5 us, and of 4096 tokens 59 us, 41 % of the copy bandwidth. There the issue slots are full, mostly
+//           with the Hadamard transform. The gather reaches 75 % of the copy bandwidth at 262,144 keys.
+// Rounding: The sums and the result of the LayerNorm are float64, rounded to float32 once, so in practice the bits do
+//           not depend on the order of summation. Later operations are float32, and each rounds once.
 #pragma once
 #include "smxx/indexer/vector.cuh"
 #include "smxx/rows/norm.cuh"
@@ -44,7 +44,7 @@ DEVICE void layer_norm(f32 v[16], const f32* gamma, const f32* beta, f64 epsilon
     }
 }
 
-// Applies RMSNorm with the arithmetic of smxx/rows/norm.cuh, rounded to bf16.
+// Applies RMSNorm and rounds to bf16. Results are bitwise equal to those of smxx/rows/norm.cuh.
 DEVICE void root_norm(f32 v[16], const f32* gamma, f64 epsilon) {
     f32 low = 0, high = 0, g[16];
 #pragma unroll
@@ -99,7 +99,7 @@ DEVICE void index_query_body(const IndexQueryArgs& a, i64 token, i32 block) {
         load_vector(a.queries + token * a.query_stride + (i64)head * 128, v);
         if (a.rotary.rows > 0) angles = rotary(a.rotary, a.positions[token], a.faults);
     }
-    uint4 codes = quantise_vector(v, a.recipe, angles, scale); // zeros for a padding head
+    uint4 codes = quantise_vector(v, a.recipe, angles, scale); // a padding head has codes of zero
     if (head >= a.padded_heads) return;
     i64 row = token * a.padded_heads + head;
     reinterpret_cast<uint4*>(a.codes + row * 128)[group_lane()] = codes;

@@ -23,7 +23,7 @@ DEVICE void load16(const f32* from, f32 v[16]) {
 // Rotates the 64 dimensions that start at rope_at; four lanes of the group hold them. With the half-split layout, the
 // other element of a pair is 32 values, and therefore 2 lanes, away. Every product and sum is rounded once.
 DEVICE void rotate_vector(f32 v[16], const IndexRecipeView& recipe, const f32* angles) {
-    i32 at = 16 * group_lane() - recipe.rope_at; // this lane's first rotated dimension, if 0 to 48
+    i32 at = 16 * group_lane() - recipe.rope_at; // this lane's first rotated dimension, valid from 0 to 48
     bool inside = at >= 0 && at < 64 && angles != nullptr;
     if (recipe.interleaved) {
         if (!inside) return;
@@ -41,7 +41,8 @@ DEVICE void rotate_vector(f32 v[16], const IndexRecipeView& recipe, const f32* a
     for (int i = 0; i < 16; i++) {
         f32 other = __shfl_xor_sync(ptx::kFullMask, v[i], 2);
         if (!inside) continue;
-        f32 cross = __fmul_rn(other, sines[i]); // a cos - b sin for the first of a pair, b cos + a sin for the second
+        // A cos - b sin for the first element of a pair, b cos + a sin for the second.
+        f32 cross = __fmul_rn(other, sines[i]);
         v[i] = __fadd_rn(__fmul_rn(v[i], cosines[i]), first ? -cross : cross);
     }
 }
@@ -84,7 +85,7 @@ DEVICE uint4 quantise_vector(f32 v[16], const IndexRecipeView& recipe, const f32
             round_bf16_fast(v[i], v[i + 1]);
         }
     }
-    f32 amax = 0.0f; // NaN does not count; infinity counts as the largest finite value
+    f32 amax = 0.0f; // maximum magnitude; NaN is ignored, and infinity counts as the largest finite value
 #pragma unroll
     for (int i = 0; i < 16; i++) amax = fmaxf(amax, fabsf(v[i]));
 #pragma unroll

@@ -1,4 +1,4 @@
-// Argument structs of kernels that fuse two or more other kernels.
+// Arguments of kernels that fuse two or more other kernels.
 #pragma once
 #include "smxx/compress/args.h"
 #include "smxx/hyper/args.h"
@@ -9,7 +9,7 @@
 #include "smxx/v4/args.h"
 
 struct PutFourArgs {
-    PutArgs first; // rows of 0: none
+    PutArgs first; // rows of 0: no copy
     PutArgs second;
     PutArgs third;
     PutArgs fourth;
@@ -22,36 +22,37 @@ struct HeadTurnArgs {
 
 struct QuantiseTurnedArgs {
     QuantiseRowsArgs quantise;
-    RotateArgs rotate; // bf16 heads that are the rows of quantise, interleaved, sizes multiples of 8, no copy
+    RotateArgs rotate; // bf16; its heads are the rows of quantise; interleaved, sizes multiples of 8, no copy
 };
 
 struct HyperSumArgs {
     HyperPostArgs post;
-    NormQuantiseArgs sum; // without a norm: what is added up is the sublayer's output, of post.hidden columns
+    // Without a norm; its sum is the output of the sublayer that post adds, of post.hidden columns.
+    NormQuantiseArgs sum;
 };
 
 struct PickFourArgs {
-    PickArgs first; // rows of 0: none
+    PickArgs first; // rows of 0: no copy
     PickArgs second;
     PickArgs third;
     PickArgs fourth;
 };
 
 struct AngleFourArgs {
-    AnglesArgs first; // rows of 0: none
+    AnglesArgs first; // rows of 0: no angles
     AnglesArgs second;
     AnglesArgs third;
     AnglesArgs fourth;
 };
 
 struct MixNormArgs {
-    HyperMixArgs mix;      // four streams, all of it aligned to 16 bytes
-    NormQuantiseArgs norm; // of mix.out, which is not written: columns are mix.hidden, nothing is added
+    HyperMixArgs mix;      // four streams; all addresses and strides are aligned to 16 bytes
+    NormQuantiseArgs norm; // norm of mix.out, which is not written; columns = mix.hidden, delta and results are null
 };
 
-// Independent parts of a layer: none of them reads what another part writes. A part with zero blocks is skipped.
+// Independent parts of a layer: no part reads what another part writes. A part with zero blocks is skipped.
 struct PartsArgs {
-    NormQuantiseArgs norm; // at most 2048 columns, nothing is added
+    NormQuantiseArgs norm; // at most 2048 columns; delta and results are null
     WriteV4Args entries;
     CompressArgs groups;
     CompressArgs keys;
@@ -61,17 +62,17 @@ struct PartsArgs {
     PutFourArgs puts;
     PickFourArgs picks;
     AngleFourArgs angles;
-    i32 norm_blocks; // how many each takes, in this order
+    i32 norm_blocks; // number of blocks of each part, in this order of parts
     i32 entry_blocks;
     i32 group_blocks;
     i32 key_blocks;
     i32 head_blocks;
     i32 query_blocks;
     i32 index_blocks;
-    i32 put_rows;     // of the longest: four blocks each
-    i32 pick_rows;    // as put_rows
-    i32 angle_blocks; // as put_rows
-    i32 group_parts;  // blocks of an entry, also below
+    i32 put_rows;     // rows of the longest of the four puts; four blocks per row
+    i32 pick_rows;    // rows of the longest of the four picks; four blocks per row
+    i32 angle_blocks; // blocks of the longest of the four angles; four times as many are launched
+    i32 group_parts;  // blocks per entry for group, key and query parts
     i32 key_parts;
-    i32 query_parts; // of a token
+    i32 query_parts; // blocks per token
 };

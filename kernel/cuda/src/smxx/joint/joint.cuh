@@ -1,15 +1,15 @@
-// Fused kernels: small consecutive operations in one launch. Each has the arithmetic and the roundings of its own
-// kernel.
+// Fused kernels: small consecutive operations in one launch. Results are bitwise equal to those of the separate
+// kernels.
 //
-// Put      copies rows to given positions of up to four tensors (smxx/pick/pick.cuh).
-// Turned   normalises and rotates heads (smxx/hyper/head_norm.cuh, smxx/rope/rope.cuh); one head per warp.
-// Quantise rotates heads in place and quantises them (smxx/quant/quantise.cuh).
-// Sum      adds the results of experts (smxx/quant/norm.cuh) and adds the sum to the residual streams
-//          (smxx/hyper/post.cuh). A block has 2048 columns of a row, eight adjacent columns per thread.
-// Mix      adds the residual streams (smxx/hyper/mix.cuh), then normalises and quantises the sum
-//          (smxx/quant/norm.cuh). A block has one row, whose sum stays in registers. The weights for adding the
-//          sublayer's output back are a chain of 40 divisions; a ninth warp computes them at the same time.
-// Parts    the independent operations of a layer between two matrix products; each block does one of them.
+// Put:      copies rows to given positions of up to four tensors (smxx/pick/pick.cuh).
+// Turned:   normalises and rotates heads (smxx/hyper/head_norm.cuh, smxx/rope/rope.cuh); one head per warp.
+// Quantise: rotates heads in place and quantises them (smxx/quant/quantise.cuh).
+// Sum:      adds the results of experts (smxx/quant/norm.cuh) and adds the sum to the residual streams
+//           (smxx/hyper/post.cuh). A block has 2048 columns of a row, eight adjacent columns per thread.
+// Mix:      adds the residual streams (smxx/hyper/mix.cuh), then normalises and quantises the sum
+//           (smxx/quant/norm.cuh). A block has one row, whose sum stays in registers. The weights for adding the
+//           sublayer's output back are a chain of 40 divisions; a ninth warp computes them at the same time.
+// Parts:    the independent operations of a layer between two matrix products; each block does one of them.
 #pragma once
 #include "ptx/team.cuh"
 #include "smxx/compress/compress.cuh"
@@ -28,8 +28,8 @@ DEVICE void put_four_body(const PutFourArgs& a, i32 row, i32 which) {
     if (row < one.rows) put_body(one, row);
 }
 
-// Rotates the pairs in eight adjacent columns of a row, starting at column c of a head, and rounds them. Columns that
-// are not rotated are unchanged.
+// Rotates the pairs in eight adjacent columns of a row, starting at column c of a head, and rounds them to bf16.
+// Columns outside the rotated range are unchanged.
 DEVICE uint4 turn_8(const RotateArgs& a, uint4 piece, i64 row, i32 c) {
     const i32 from = c - a.offset;
     if (from < 0 || from >= a.rope) return piece;
@@ -44,7 +44,7 @@ DEVICE uint4 turn_8(const RotateArgs& a, uint4 piece, i64 row, i32 c) {
     return pack_piece(v);
 }
 
-// Processes block number `block`, which has 8 heads.
+// Normalises and rotates the 8 heads of block number `block`.
 DEVICE void head_turn_body(const HeadTurnArgs& args, i64 block) {
     begin_after_previous();
     const HeadNormArgs& a = args.norm;
@@ -98,7 +98,7 @@ DEVICE void hyper_sum_body(const HyperSumArgs& args) {
     const i32 n = a.streams, t = threadIdx.x, c = blockIdx.y * kPostColumns + 8 * t;
     if (t < n) post[t] = a.post[row * a.post_stride + t];
     if (t < n * n) comb[t] = a.comb[row * a.comb_stride + t];
-    load_choices(s, row, choices); // a barrier of the block
+    load_choices(s, row, choices); // also a block barrier, which makes comb visible
     if (c >= a.hidden) return;
     f32 v[8];
     unpack_piece(*reinterpret_cast<const uint4*>(s.x + row * s.x_stride + c), v);
@@ -119,10 +119,10 @@ DEVICE void hyper_sum_body(const HyperSumArgs& args) {
 
 constexpr i32 kMixThreads = kThreads + 32; // the last warp computes post and comb
 
-// A thread of the first eight warps keeps Pieces pieces of 8 columns of each stream. The sum of squares has the order
-// of a norm with 512 threads: piece p of thread t counts as a piece of thread t if p is even, and of thread t + 256
-// if p is odd. With many rows, the weights of the norm are loaded when they are needed: enough blocks run on an SM to
-// hide the latency, and fewer registers are used.
+// Mixes, normalises and quantises one row. A thread of the first eight warps keeps Pieces pieces of 8 columns of each
+// stream. The sum of squares is added in the order of a norm with 512 threads: piece p of thread t counts as a piece of
+// thread t if p is even, and of thread t + 256 if p is odd. With many rows (Many), the weights of the norm are loaded
+// when they are needed: enough blocks run on an SM to hide the latency, and fewer registers are used.
 template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& args) {
     __shared__ f64 squares_of[kWarpsPerBlock], norm_of[2 * kWarpsPerBlock];
     __shared__ f32 carried_of[kFour];
@@ -131,7 +131,7 @@ template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& ar
     const i64 row = blockIdx.x;
     const i32 t = threadIdx.x, warp = t / 32;
     const bool mixes = warp < kWarpsPerBlock;
-    WeightPiece weight[Pieces]; // does not depend on the kernel before
+    WeightPiece weight[Pieces]; // does not depend on the previous kernel
 #pragma unroll
     for (int p = 0; p < Pieces; p++) {
         const i32 i = t + p * kThreads;
@@ -228,7 +228,7 @@ template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& ar
 #pragma unroll
     for (int p = 0; p < Pieces; p++) {
         const i32 i = t + p * kThreads, column = 8 * i;
-        if (column - 8 * lane_id() >= a.hidden) break; // all lanes of a warp or none: a scale is found by 16 of them
+        if (column - 8 * lane_id() >= a.hidden) break; // uniform in a warp, because 16 lanes compute a scale together
         f32 v[8] = {};
         if (column < a.hidden) {
             f32 w[8];

@@ -1,10 +1,10 @@
-// Fuses small, independent operations of a layer in one launch. Each block does one of them, with the arithmetic of
-// its own kernel.
+// Fuses small, independent operations of a layer in one launch. Each block does one of them; results are bitwise
+// equal to those of the separate kernels.
 //
-// Store    blocks of latent rows (smxx/cache/write.cuh), then of indexer keys, then of indexer queries
-//          (smxx/indexer/prepare.cuh).
-// Turn     blocks of heads to rotate (smxx/rope/rope.cuh), then of selected positions to convert to slots
-//          (smxx/rows/locate.cuh).
+// Store: blocks of latent rows (smxx/cache/write.cuh), then of indexer keys, then of indexer queries
+//        (smxx/indexer/prepare.cuh).
+// Turn:  blocks of heads to rotate (smxx/rope/rope.cuh), then of selected positions to convert to slots
+//        (smxx/rows/locate.cuh).
 #pragma once
 #include "smxx/cache/write.cuh"
 #include "smxx/indexer/prepare.cuh"

@@ -1,18 +1,20 @@
-// Argument structs of linear attention with a gate for each channel (KDA), and of pools of index keys.
+// Arguments of linear attention with a gate per channel (KDA), and of pools of index keys.
 #pragma once
 #include "smxx/base.h"
 
 // The rows of a pass that belong to each sequence, and the slot of its state.
 struct SequencesView {
-    const i32* rows;      // [count]: rows of the pass, sequence after sequence, by position
-    const i32* spans;     // [sequences, 6]: first of rows, how many, slot, begins, rows held back before, holds back
-    const i32* snapshots; // [count]: by row of the pass, where the state after it is kept as well; -1: nowhere
+    const i32* rows;      // [count] rows of the pass, sequence after sequence, ordered by position
+    // [sequences, 6]: first entry in rows, number of rows, slot, begins, earlier held-back rows, holds these rows back.
+    const i32* spans;
+    // [count] per row of the pass: snapshot slot in which the state after it is also stored; -1: none.
+    const i32* snapshots;
     u32* faults;          // one word of fault bits, or null
-    i32 count;            // rows of the pass
+    i32 count;            // number of rows of the pass
     i32 sequences;
-    i32 slots; // of the states
-    i32 kept;  // snapshots that there is room for
-    i32 held;  // rows of a slot that may be held back
+    i32 slots; // slots of the state tensor
+    i32 kept;  // number of snapshot slots
+    i32 held;  // maximum held-back rows of a slot
     i32 reserved;
 };
 
@@ -21,10 +23,10 @@ struct ConvolveArgs {
     const u16* x;      // bf16 [count, columns]
     u16* out;          // bf16 [count, columns]
     const f32* weight; // [columns, 4]
-    f32* state;        // [slots * 3, columns]: the oldest row of a sequence first
-    f32* kept;         // [kept * 3, columns]
-    f32* held;         // [slots * held, columns], or null
-    i64 x_stride;      // elements between rows, multiples of 4
+    f32* state;        // [slots * 3, columns] last three rows of each sequence, oldest first
+    f32* kept;         // [kept * 3, columns] snapshots of state
+    f32* held;         // [slots * held, columns] held-back rows, or null
+    i64 x_stride;      // elements between rows; both strides are multiples of 4
     i64 out_stride;
     i32 columns; // a multiple of 4
     i32 reserved;
@@ -32,7 +34,7 @@ struct ConvolveArgs {
 
 struct DeltaArgs {
     SequencesView of;
-    const u16* q; // bf16 [count, heads * 128], also k and v
+    const u16* q; // bf16 [count, heads * 128], as k and v
     const u16* k;
     const u16* v;
     const f32* gate; // [count, heads * 128]
@@ -41,16 +43,16 @@ struct DeltaArgs {
     const f32* bias;  // [heads * 128]
     u16* out;         // bf16 [count, heads * 128]
     f32* state;       // [slots, heads, 128 keys, 128 values]
-    f32* kept;        // [kept, heads, 128, 128]
-    f32* held;        // [slots * held, 3 * heads * 128 + heads]: k, v, gate, beta; or null
-    i64 q_stride;     // elements between rows, multiples of 4, but for beta
+    f32* kept;        // [kept, heads, 128, 128] snapshots of state
+    f32* held;        // [slots * held, 3 * heads * 128 + heads] held-back rows: k, v, gate, beta; or null
+    i64 q_stride;     // elements between rows; the strides are multiples of 4, except that of beta
     i64 k_stride;
     i64 v_stride;
     i64 gate_stride;
     i64 beta_stride;
     i64 out_stride;
     i32 heads;
-    f32 bound; // of the logarithm of a channel's decay
+    f32 bound; // lower bound of the logarithm of a channel's decay
 };
 
 struct GatedNormArgs {
@@ -59,7 +61,7 @@ struct GatedNormArgs {
     const f32* weight; // [columns]
     u16* out;          // bf16 [rows, heads * columns]
     f64 epsilon;
-    i64 x_stride; // elements between rows
+    i64 x_stride; // elements between rows of x
     i64 gate_stride;
     i64 out_stride;
     i32 rows;
@@ -70,11 +72,11 @@ struct GatedNormArgs {
 
 struct LayerNormArgs {
     const void* x;     // f32 or bf16 [rows, columns]
-    void* out;         // the same
+    void* out;         // of the type of x: [rows, columns]
     const f32* weight; // [columns]
     const f32* bias;   // [columns]
     f64 epsilon;
-    i64 x_stride; // elements between rows
+    i64 x_stride; // elements between rows of x
     i64 out_stride;
     i32 rows;
     i32 columns;
@@ -85,7 +87,7 @@ struct LayerNormArgs {
 struct MeanStreamsArgs {
     const u16* x; // bf16 [rows, streams * hidden]
     u16* out;     // bf16 [rows, hidden]
-    i64 x_stride; // elements between rows
+    i64 x_stride; // elements between rows of x
     i64 out_stride;
     i32 rows;
     i32 hidden;
@@ -94,19 +96,19 @@ struct MeanStreamsArgs {
 };
 
 struct SpreadPoolsArgs {
-    const i32* pools;      // [rows, columns]: ascending, then -1
-    const i32* seen;       // [rows]: tokens that a row sees
+    const i32* pools;      // [rows, columns] selected pools, ascending, then -1
+    const i32* seen;       // [rows] number of visible tokens of a row
     const i32* table;      // [tables, table_stride] pages
     const i32* table_rows; // [rows]
-    i32* out;              // [rows, columns * pool + pool - 1]: places of tokens, then -1
+    i32* out;              // [rows, columns * pool + pool - 1] slots of the tokens, then -1
     i32* lengths;          // [rows]
     u32* faults;           // one word of fault bits, or null
-    i64 pool_stride;       // entries between rows
+    i64 pool_stride;       // entries between rows of pools
     i64 out_stride;
     i64 table_stride;
     i32 rows;
     i32 columns;
-    i32 pool; // tokens of a pool
+    i32 pool; // tokens per pool
     i32 page_tokens;
     i32 table_columns;
     i32 tables;

@@ -1,21 +1,21 @@
 // Causal convolution of each channel over four rows of its sequence, followed by silu.
 //
-// In, out  bf16 rows of the pass; earlier rows of the sequence in float32, from its state slot or from the rows that
-//          were held back.
-// Block    256 threads, four adjacent channels per thread. With few rows, blockIdx.y is a sequence: a thread
+// In, out: bf16 rows of the pass; earlier rows of the sequence in float32, from its state slot or from its held-back
+//          rows.
+// Block:   256 threads, four adjacent channels per thread. With few rows, blockIdx.y is a sequence: a thread
 //          processes its rows in order and then stores the last three in the slot. With many rows, blockIdx.y is a
 //          run of 16 entries of the row list, and a second launch (convolve_keep) fills the slots after all blocks
-//          have read them. Both ways give a row the same bits: a sum of four products, oldest first.
-// Bytes    each row is read once and written once; the three rows before a run are read once more, from cache.
+//          have read them. In both cases an element is a sum of four products, oldest first, so the bits are equal.
+// Bytes:   each row is read once and written once; the three rows before a run are read once more, from cache.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 
 constexpr i32 kTaps = 4;
-constexpr i32 kConvRun = 16; // rows of a block where there are many
+constexpr i32 kConvRun = 16; // row-list entries per block if there are many rows
 
 // Returns the row that is `back` rows before row 0 of this pass (1 is the previous row), for a sequence with a state.
 DEVICE float4 before(const ConvolveArgs& a, const Span& s, i32 back, i32 channel) {
-    const i32 at = s.held - back; // of what was held back; below zero, of the slot's three rows
+    const i32 at = s.held - back; // index of the held-back row; negative: one of the slot's three rows
     if (at >= 0) {
         const i64 row = static_cast<i64>(s.slot) * a.of.held + at;
         return *reinterpret_cast<const float4*>(a.held + row * a.columns + channel);
@@ -41,7 +41,7 @@ DEVICE f32 silu_of_taps(f32 a, f32 b, f32 c, f32 d, float4 w) {
 }
 
 struct Taps {
-    float4 w[4]; // of four channels
+    float4 w[4]; // weights of four channels, one vector per tap
 };
 DEVICE Taps taps_at(const ConvolveArgs& a, i32 channel) {
     Taps t;
@@ -56,7 +56,7 @@ DEVICE void keep_rows(f32* to, const ConvolveArgs& a, i64 at, i32 channel, float
     *reinterpret_cast<float4*>(to + (3 * at + 2) * a.columns + channel) = z;
 }
 
-// Computes rows from to to - 1 of a sequence.
+// Computes rows [from, to) of a sequence.
 DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32 channel) {
     if (s.slot < 0) {
         for (i32 i = from; i < to; i++) {
@@ -68,7 +68,7 @@ DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32
     const Taps t = taps_at(a, channel);
     float4 x = conv_row(a, s, from - 3, channel), y = conv_row(a, s, from - 2, channel),
            z = conv_row(a, s, from - 1, channel);
-    constexpr int kTogether = 8; // rows that are asked for before the first of them is needed
+    constexpr int kTogether = 8; // rows that are loaded together, to overlap their latency
     for (i32 i = from; i < to; i += kTogether) {
         i32 row[kTogether], snapshot[kTogether];
         uint2 n[kTogether];
@@ -82,7 +82,7 @@ DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32
         }
 #pragma unroll
         for (int j = 0; j < kTogether; j++) {
-            if (row[j] < 0) return; // the end, or a fault
+            if (row[j] < 0) return; // the end of the rows, or a row out of range
             const float4 v = widen_bf16x4(n[j]);
             store_bf16x4(a.out + row[j] * a.out_stride + channel,
                          make_float4(silu_of_taps(x.x, y.x, z.x, v.x, t.w[0]), silu_of_taps(x.y, y.y, z.y, v.y, t.w[1]),

@@ -3,28 +3,28 @@
 //
 //     S' = diag(exp(g)) S;  u = beta (v - S'^T k);  S = S' + k (x) u;  out = S^T q = S'^T q + (k . q) u
 //
-// In       bf16 q, k, v after the convolution, float32 gates before their sigmoid; states in slots.
-// Block    64 columns of one head and sequence; eight warps with eight columns each. A lane keeps four columns of
-//          eight keys in registers, 32 values, from the first row to the last. The state is therefore read once and
-//          written once, in whole sectors. The sums for S'^T k and S'^T q over the 16 lanes of a column are computed
-//          together. Rows are processed eight at a time: each warp prepares one row (norms, decays) in shared memory
-//          while the previous eight rows are computed.
-// Bits     the bits of a row depend neither on the division of its sequence into passes nor on other sequences.
-// Bytes    64 KiB of state read and written for each head and sequence.
+// In:    bf16 q, k, v after the convolution, float32 gates before their sigmoid; states in slots.
+// Block: 64 columns of one head and sequence; eight warps with eight columns each. A lane keeps four columns of eight
+//        keys in registers, 32 values, from the first row to the last. The state is therefore read once and written
+//        once, in whole sectors. The sums for S'^T k and S'^T q over the 16 lanes of a column are computed together.
+//        Rows are processed eight at a time: each warp prepares one row (norms, decays) in shared memory while the
+//        previous eight rows are computed.
+// Bits:  the bits of a row depend neither on the division of its sequence into passes nor on other sequences.
+// Bytes: 64 KiB of state read and written for each head and sequence.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 
-constexpr i32 kDelta = 128;       // keys, and values, of a head
-constexpr i32 kDeltaColumns = 64; // of a block
+constexpr i32 kDelta = 128;       // keys per head, and values per head
+constexpr i32 kDeltaColumns = 64; // value columns per block
 constexpr i32 kDeltaTile = 8;     // rows that are prepared together
 
 struct DeltaTile {
     f32 k[kDeltaTile][kDelta], q[kDeltaTile][kDelta], decay[kDeltaTile][kDelta];
     f32 v[kDeltaTile][kDeltaColumns];
     f32 beta[kDeltaTile], kq[kDeltaTile];
-    i32 row[kDeltaTile], snapshot[kDeltaTile]; // -1: none
+    i32 row[kDeltaTile], snapshot[kDeltaTile]; // row of the pass, and snapshot slot, of each row of the tile; -1: none
 
-    // No state is kept but the last.
+    // Reports whether the tile has no snapshots, so that no state is stored before its end.
     DEVICE bool whole() const {
         bool none = true;
 #pragma unroll
@@ -33,13 +33,14 @@ struct DeltaTile {
     }
 };
 
-// Outputs of a tile on their way: 64 columns, and 64 that nobody reads.
+// Outputs of a tile before they are written: 64 columns, and 64 columns for lanes without an output, which are not
+// read.
 struct DeltaOut {
     u16 value[kDeltaTile][2 * kDeltaColumns];
-    i32 row[kDeltaTile]; // -1: none, or written already
+    i32 row[kDeltaTile]; // row of the pass; -1: no row, or already written
 };
 
-// The values that a lane loads of a row before the row is prepared.
+// The values that a lane loads from a row before it prepares the row.
 struct RawDelta {
     float4 q, k, gate;
     f32 v[2], beta;
@@ -57,17 +58,18 @@ DEVICE f32 dot_4(float4 a, float4 b) {
 DEVICE float4 times_4(float4 a, f32 s) {
     return make_float4(__fmul_rn(a.x, s), __fmul_rn(a.y, s), __fmul_rn(a.z, s), __fmul_rn(a.w, s));
 }
-// Exponentials, quotients and roots are those of the hardware: rows are prepared beside those who wait for them.
+// Returns 1 / (1 + exp(-x)) with the approximate hardware instructions, as other functions of prepared rows, because
+// other warps wait for these rows.
 DEVICE f32 sigmoid(f32 x) { return __fdividef(1.0f, __fadd_rn(1.0f, __expf(-x))); }
 
 struct DeltaHead {
     const DeltaArgs& a;
     Span s;
-    i32 head, first; // column of the block
-    float4 bias;     // of the lane's channels
+    i32 head, first; // first: first column of the block
+    float4 bias;     // biases of the lane's four channels
     f32 speed;
 
-    // Loads entry i of the rows. The rows that were held back come first.
+    // Loads entry i of the rows of a sequence; entries 0 to held - 1 are held-back rows.
     DEVICE RawDelta load(i32 i) const {
         const i32 lane = lane_id();
         RawDelta x{};
@@ -78,7 +80,7 @@ struct DeltaHead {
             const i64 width = static_cast<i64>(a.heads) * kDelta;
             const f32* held = a.held + (static_cast<i64>(s.slot) * a.of.held + i) * (3 * width + a.heads);
 #pragma unroll
-            for (int j = 0; j < 4; j++) { // rows of any number of heads: four bytes at a time
+            for (int j = 0; j < 4; j++) { // a held-back row may be aligned to only four bytes
                 (&x.k.x)[j] = held[at + 4 * lane + j];
                 (&x.gate.x)[j] = held[2 * width + at + 4 * lane + j];
             }
@@ -122,7 +124,7 @@ struct DeltaHead {
     }
 };
 
-// The state of a warp's columns. Lane 2g + c holds columns 4c to 4c + 3 of keys 8g to 8g + 7.
+// The state of a warp's columns. Lane 2g + c holds columns 4c to 4c + 3 of keys 8g to 8g + 7, one vector per key.
 struct DeltaState {
     float4 s[8];
 
@@ -146,7 +148,7 @@ struct DeltaState {
         out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
     }
 
-    // The values that a lane reads of a prepared row.
+    // The values that a lane reads from a prepared row.
     struct Row {
         f32 key[8], query[8], decay[8], v, beta, kq;
         i32 row, snapshot;
@@ -160,8 +162,8 @@ struct DeltaState {
         }
     };
 
-    // Updates the state with a row. The lanes that have an output (own) return it. `meanwhile` runs before the sums
-    // are exchanged between lanes.
+    // Updates the state with a row. Returns the output in the lanes that have one (own). `meanwhile` runs before the
+    // sums are exchanged between lanes.
     template <class Meanwhile>
     DEVICE f32 row(const Row& x, i32 group, const Meanwhile& meanwhile) {
         float4 p = make_float4(0, 0, 0, 0), o = p;
@@ -188,8 +190,8 @@ struct DeltaState {
         b = __fadd_rn(b, __shfl_xor_sync(ptx::kFullMask, upper ? keep.y : keep.w, 4));
         f32 sum = __fadd_rn(odd ? b : a, __shfl_xor_sync(ptx::kFullMask, odd ? a : b, 8));
         sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
-        // Values of column `column`, the same in every copy: first the value that the row writes to the state, then
-        // the output.
+        // Each is broadcast to every lane that has column `column`: first the value that the row writes to the state,
+        // then the output.
         const f32 u = __fmul_rn(x.beta, __fsub_rn(x.v, sum));
         const f32 written = __shfl_xor_sync(ptx::kFullMask, u, 2);
         const i32 from = lane_id() & 1; // the lane of group 0 with these columns
@@ -206,15 +208,15 @@ struct DeltaState {
         return __fmaf_rn(x.kq, written, sum);
     }
 
-    // The same in halves of two columns, so that the sums of one half go from lane to lane while the other multiplies.
-    // Every sum is added in the same order.
+    // Half of a row update: two of the lane's four columns. The sums of one half are exchanged between lanes while the
+    // other half is multiplied. Every sum is added in the order of row().
     struct Half {
         f32 p[2], o[2];
     };
     template <int H>
     DEVICE f32& at(int i, int c) { return (&s[i].x)[2 * H + c]; }
 
-    // Decays half of the state and reads it.
+    // Applies the decay to half of the state and multiplies it by key and query.
     template <int H>
     DEVICE Half read(const Row& x) {
         Half h{};
@@ -229,7 +231,7 @@ struct DeltaState {
         }
         return h;
     }
-    // What a row writes to both columns (n), and the output of the lane's own.
+    // Returns the output of the lane's own column, and sets n to the values that the row writes to both columns.
     static DEVICE f32 sums(const Row& x, const Half& h, i32 group, f32 v, f32 (&n)[2]) {
         const bool outs = group & 1, upper = group & 2;
         f32 keep[2];
@@ -257,14 +259,14 @@ struct DeltaState {
     }
 };
 
-// Block    For many rows of a sequence, four more warps prepare the rows, and the other warps load the next row while
-//          they add the sums of the current row. In this case few blocks run, and a single block cannot hide latency
-//          otherwise. The bits are the same.
+// Many: For many rows of a sequence, four more warps prepare the rows, and the other warps load the next row while
+//       they add the sums of the current row. In this case few blocks run, and a single block cannot hide latency
+//       otherwise. Results are bitwise equal.
 constexpr i32 kDeltaPreparers = 4;
 
-// Eight rows of a tile. Half of the columns read the next row while the others still add their sums: no lane waits for
-// another. column: the first of the lane's. Lanes that have no output write one that nobody reads: to leave it out
-// would be a branch in every row.
+// Processes the eight rows of a tile. Half of the columns read the next row while the sums of the other half are added,
+// so that no lane waits. column: first column of the lane. Lanes without an output write to the unused columns of
+// DeltaOut, because skipping the write would be a branch in every row.
 DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 group, i32 column) {
     const i32 left = column + (group & 2 ? 1 : 0), right = left + 2;
     u16* mine = &to.value[0][(group & 4 ? right : left) + (group & 1 ? 0 : kDeltaColumns)];
@@ -288,7 +290,7 @@ DEVICE void delta_tile(const DeltaTile& t, DeltaOut& to, DeltaState& state, i32 
     }
 }
 
-// Writes a tile's outputs: thread t of the 128 that prepare has four columns of a row. to: of row 0.
+// Writes the outputs of a tile. Thread t of the 128 preparing threads has four columns of a row. to: address of row 0.
 DEVICE void flush(const DeltaArgs& a, const DeltaOut& from, u16* to, i32 t) {
     static_assert(kDeltaTile * kDeltaColumns == 4 * 32 * kDeltaPreparers, "a thread has four columns");
     const i32 row = from.row[t >> 4], column = 4 * (t & 15);
@@ -335,7 +337,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
 #pragma unroll
                 for (i32 j = 0; j < kEach; j++) raw[j] = h.load(from + kDeltaTile + mine + j);
             }
-            __syncthreads(); // this tile is ready, and the one before has been read
+            __syncthreads(); // this tile is prepared, and all threads have read the previous tile
         }
         if (rows > kDeltaTile) flush(a, outs[b], to, thread);
         __syncthreads();
@@ -401,11 +403,11 @@ DEVICE void delta_body(const DeltaArgs& a) {
         if (!Many || more) __syncthreads();
     }
     if (!s.holds || s.rows == 0) state.store(mine);
-    if constexpr (Many) __syncthreads(); // the last outputs are written by those who prepare
+    if constexpr (Many) __syncthreads(); // the preparing warps then write the last outputs
 }
 
-// Saves the rows that are held back, after all blocks have read the earlier held-back rows. A warp has one head of a
-// row.
+// Saves the held-back rows of this pass, after all blocks have read the earlier held-back rows. A warp has one head of
+// a row.
 DEVICE void delta_hold_body(const DeltaArgs& a) {
     begin_after_previous();
     const Span s = span_at(a.of, blockIdx.y);

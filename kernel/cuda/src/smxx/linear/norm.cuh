@@ -1,9 +1,9 @@
 // Norms and means of rows for linear attention and for pooled index keys.
 //
-// gated norm   one warp per head of a row, four of the 128 columns per lane: x / sqrt(mean(x^2) + epsilon) * weight *
-//              sigmoid(gate).
-// layer norm   one warp per row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
-// mean         one thread per column: the mean of the residual streams.
+// Gated norm: one warp per head of a row, four of the 128 columns per lane: x / sqrt(mean(x^2) + epsilon) * weight *
+//             sigmoid(gate).
+// Layer norm: one warp per row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
+// Mean:       one thread per column: the mean of the residual streams.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 #include "smxx/rows/norm.cuh"

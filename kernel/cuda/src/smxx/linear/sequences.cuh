@@ -5,12 +5,12 @@
 #include "smxx/linear/args.h"
 
 struct Span {
-    i32 first; // of the rows
+    i32 first; // first entry in the row list
     i32 rows;
-    i32 slot; // below zero: padding
+    i32 slot; // slot of the state; negative: the sequence is padding
     bool begins;
-    i32 held;   // rows that were held back and are part of the sequence
-    bool holds; // these rows are held back
+    i32 held;   // number of earlier rows of the sequence that were held back
+    bool holds; // the rows of this pass are held back
 };
 
 DEVICE Span span_at(const SequencesView& v, i32 sequence) {
@@ -54,7 +54,7 @@ DEVICE i32 sequence_of(const SequencesView& v, i32 i) {
     return low;
 }
 
-// Four bf16 values from 8 bytes.
+// Returns four bf16 values from 8 bytes as float32.
 DEVICE float4 widen_bf16x4(uint2 v) {
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
 }

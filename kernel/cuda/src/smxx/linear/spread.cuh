@@ -2,7 +2,7 @@
 // tokens that are not yet in a complete pool, then -1. A pool that is not completely visible to the row, or a token
 // beyond its page table, raises a fault.
 //
-// Block    one row; a thread takes every 256th pool.
+// Block: one row; thread t takes pools t, t + 256, ...
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/linear/args.h"
@@ -26,7 +26,7 @@ DEVICE void spread_pools_body(const SpreadPoolsArgs& a) {
     };
     for (i32 i = threadIdx.x; i < a.columns; i += kThreads) {
         const i32 p = pools[i];
-        if (p < 0) continue; // all of them come last
+        if (p < 0) continue; // negative entries come only after all pools
         if (p >= whole) raise_fault(a.faults, kFaultPosition);
         for (i32 j = 0; j < a.pool; j++) out[i * a.pool + j] = p < whole ? place(p * a.pool + j) : -1;
         atomicMax(&chosen, i + 1);

@@ -1,19 +1,19 @@
 // Adds a low-rank matrix product to the output: out += input * weight transposed, where weight has many short rows. A
 // DSpark head uses it to add the contribution of the previous token to the logits of all tokens.
 //
-// In       input bf16 [rows, k], weight bf16 [columns, k].
-// Out      f32 [rows, columns], added to.
-// Warp     16 columns at a time. Their weights are in registers and multiply eight rows of the input at a time. When
-//          a piece of them has multiplied the last rows, the same piece of the next columns is loaded into its
-//          registers. The first weights are loaded before the previous kernel has finished. The order of k inside an
-//          instruction is free, so each lane loads 16 contiguous bytes of weights and of inputs.
-// Bits     the sums of a row have one order, independent of the other rows.
-// Bytes    the weights are read once, the results are read and written.
-// H200     129280 columns, k 256, between launches that do not overlap: 1 row 24 us (66 MB).
+// In:    input bf16 [rows, k], weight bf16 [columns, k].
+// Out:   f32 [rows, columns]; the product is added to it.
+// Warp:  16 columns at a time. Their weights are in registers and multiply eight rows of the input at a time. When a
+//        16-byte piece of the weights has multiplied the last rows, the corresponding piece of the next columns is
+//        loaded into its registers. The first weights are loaded before the previous kernel has finished. The order of
+//        k inside an instruction is free, so each lane loads 16 contiguous bytes of weights and of inputs.
+// Bits:  the sums of a row are added in an order that does not depend on the other rows.
+// Bytes: the weights are read once, the results are read and written.
+// H200:  129280 columns, k 256, between launches that do not overlap: 1 row 24 us (66 MB).
 #pragma once
 #include "smxx/lowrank/args.h"
 
-constexpr i32 kRankColumns = 16; // of a warp
+constexpr i32 kRankColumns = 16; // columns per warp
 
 // Computes d += a * b for tiles of 16 x 16 and 16 x 8 (PTX ISA, mma.m16n8k16). Lane 4 * g + t holds rows g and g + 8
 // of a, column g of b, and columns 2 * t and 2 * t + 1 of d.
@@ -24,20 +24,20 @@ DEVICE void rank_mma(f32 (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// Loads the 16 bytes of one column for this lane, or zeros beyond the matrix.
+// Loads 16 bytes of the weights of one column, from k on, or zeros beyond the matrix.
 DEVICE uint4 rank_piece(const LowRankArgs& a, i64 column, i32 k) {
     if (column >= a.columns || k >= a.k) return make_uint4(0, 0, 0, 0);
     return *reinterpret_cast<const uint4*>(a.weight + column * a.weight_stride + k);
 }
 
-// Pieces is the number of pieces of 32 values of k. With long rows there are no registers for the addresses of the
-// next columns, so their weights are loaded only after the current columns are finished.
+// Pieces is the number of pieces of 32 values of k. With more than 8 pieces there are no registers for the addresses of
+// the next columns, so their weights are loaded only after the current columns are finished.
 template <int Pieces> DEVICE void low_rank_body(const LowRankArgs& a) {
     constexpr bool kAhead = Pieces <= 8;
     const i32 lane = lane_id(), g = lane / 4, t = lane % 4;
     const i64 step = static_cast<i64>(gridDim.x) * kWarpsPerBlock * kRankColumns;
     i64 first = warp_row() * kRankColumns;
-    uint4 r[2][Pieces]; // of columns g and g + 8 of the warp's
+    uint4 r[2][Pieces]; // weights of columns g and g + 8 of the warp's 16
     auto fetch = [&](int p, i64 column) {
         r[0][p] = rank_piece(a, column + g, 32 * p + 8 * t);
         r[1][p] = rank_piece(a, column + g + 8, 32 * p + 8 * t);

@@ -1,9 +1,9 @@
-// Copies or adds rows: out = x or out += x, rounded once to the type of out. A copy between equal types keeps the
-// bits.
+// Copies or adds rows: out = x or out += x, rounded once to the type of out. A copy between equal types keeps the bits
+// of every value.
 //
-// In, out  [rows, columns] f32 or bf16. A thread handles 16 bytes of a row if both sides have one type and are
-//          aligned to 16 bytes, otherwise one element. Short rows share a block.
-// Bytes    each row is read and written once; an addition also reads the output.
+// In, out: [rows, columns] f32 or bf16. A thread has 16 bytes of a row if both tensors have one type and are aligned
+//          to 16 bytes, otherwise one element. Short rows share a block.
+// Bytes:   each row is read and written once; an addition also reads the output.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/move/args.h"

@@ -1,30 +1,31 @@
 // Experts in host memory. Either rows are sent to the worker threads of the host, which compute while the device
 // computes its own experts, or the packed weights are copied to the device.
 //
-// Post     One block per row. A row that chose an expert of the host is copied to page-locked memory, 16 bytes per
-//          thread. The last block to finish writes the message and then the round number, for which the workers wait.
-// Wait     One thread polls the word of the workers every half microsecond until it contains the round number. If the
-//          workers do not answer in time, a fault is raised; later launches then post nothing and wait for nothing.
-// Take     One block per choice copies the result of a host expert to its position among the results, which are
-//          summed in the order of the choice.
-// Fetch    The blocks of a slot check whether a choice needs the slot, and copy a share of its bytes over the bus.
-// Bus      One block reserves bus time for the bytes of a copy before it, or waits after the copy until that time has
-//          passed.
-// Graphs   Rounds are counted in memory and are not arguments, so a captured launch can run any number of times. The
-//          position of an expert is read from a table, so moving an expert changes the table and not the launch.
+// Post:   One block per row. A row that chose an expert of the host is copied to page-locked memory, 16 bytes per
+//         thread. The last block to finish writes the message and then the round number, for which the workers wait.
+// Wait:   One thread polls the word of the workers every half microsecond until it contains the round number. If the
+//         workers do not answer in time, a fault is raised; later launches then neither post nor wait.
+// Take:   One block per choice copies the result of a host expert to its position among the results, which are summed
+//         in the order of the choice.
+// Fetch:  The blocks of a slot check whether a choice needs the slot, and copy a share of its bytes over the bus.
+// Bus:    Simulates a slower bus with one block: before a copy it reserves bus time for the bytes, and after the copy
+//         it waits until that time has passed.
+// Graphs: Rounds are counted in memory and are not arguments, so a captured launch can run any number of times. The
+//         position of an expert is read from a table, so moving an expert changes the table and not the launch.
 #pragma once
 #include "ptx/system.cuh"
 #include "smxx/floats.cuh"
 #include "smxx/offload/args.h"
 
-constexpr u32 kFaultHost = 32; // workers on the host failed or did not answer (base.h)
-constexpr i32 kOnHost = -1;    // in a table: the host's workers compute the expert; other negatives: somebody else does
+constexpr u32 kFaultHost = 32; // fault bit: workers on the host failed or did not answer (base.h)
+// Table entry of an expert that the host computes; other negative entries: another device computes it.
+constexpr i32 kOnHost = -1;
 
 // Words of a mailbox. The words that the host's workers write have their own cache line.
 constexpr i32 kMailPosted = 0, kMailMessage = 1, kMailFinished = 16, kMailFailed = 17;
-constexpr i32 kMailRounds = 0, kMailCame = 1, kMailFault = 2; // words of the state
+constexpr i32 kMailRounds = 0, kMailCame = 1, kMailFault = 2; // indices of the words of state
 
-// Loads host memory that changes between launches; it must never come from a cache.
+// Loads 16 bytes of host memory that changes between launches; the load must not be served from a cache.
 DEVICE uint4 load_host(const uint4* at) {
     uint4 v;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -34,8 +35,8 @@ DEVICE uint4 load_host(const uint4* at) {
     return v;
 }
 
-// The threads of a block copy a row in units of 16 bytes. Loads are issued together because one load over the bus
-// takes one or two microseconds.
+// Copies a row in units of 16 bytes, with all threads of a block. Loads are issued together because one load over the
+// bus takes one or two microseconds.
 template <bool FromHost> DEVICE void copy_row(uint4* to, const uint4* from, i32 count) {
     constexpr i32 kEach = 4;
 #pragma unroll 1
@@ -53,7 +54,7 @@ template <bool FromHost> DEVICE void copy_row(uint4* to, const uint4* from, i32 
     }
 }
 
-// Returns the table entry of a choice: a position, or a negative number.
+// Returns the table entry of a choice: a place, or a negative number.
 DEVICE i32 place_of(const i32* table, i32 id, i32 experts, u32* faults) {
     if (id >= experts) {
         raise_fault(faults, kFaultExpert);
@@ -79,7 +80,7 @@ DEVICE void offload_post_body(const ExchangeArgs& a) {
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
-    __threadfence_system(); // what this block wrote, before it counts as here
+    __threadfence_system(); // makes the writes of this block visible before it is counted as arrived
     if (atomicAdd(a.state + kMailCame, 1u) != static_cast<u32>(a.rows) - 1) return;
     __threadfence_system();
     a.state[kMailCame] = 0;
@@ -183,7 +184,7 @@ DEVICE void offload_bus_body(const FetchArgs& a) {
     if (threadIdx.x != 0) return;
     const u64 now = ptx::clock_nanoseconds();
     unsigned long long old = *until, seen, end;
-    do { // streams share the bus
+    do { // retried, because several streams share the bus
         seen = old;
         end = (seen > now ? seen : now) + take;
         old = atomicCAS(until, seen, end);

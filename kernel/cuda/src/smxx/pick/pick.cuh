@@ -1,11 +1,11 @@
-// Copies rows from and to given positions: embeddings by token and rows of a batch by number (pick), raw rows to the
-// ring buffers of their sequences (put). Picking a row outside the table raises a fault and gives zeros. Putting a
-// row outside the output raises a fault and writes nothing.
+// Copies rows from and to given positions. Pick reads embeddings by token, or rows of a batch by number; put writes
+// rows to the ring buffers of their sequences. Picking a row outside the table raises a fault and gives zeros. Putting
+// a row outside the output raises a fault and writes nothing.
 //
-// In       [., columns] f32, bf16 or f16; positions i32 [rows].
-// Out      [., columns] f32 or bf16, rounded once; rows of the same type keep their bits.
-// Block    256 threads, one row. Rows of the same type that are aligned to 16 bytes are copied in 16-byte pieces.
-// Bytes    a row is read and a row is written.
+// In:    [., columns] f32, bf16 or f16; positions i32 [rows].
+// Out:   [., columns] f32 or bf16, rounded once; if the types are equal, values keep their bits.
+// Block: 256 threads, one row. If the types are equal and rows are aligned to 16 bytes, 16 bytes are copied at a time.
+// Bytes: a row is read and a row is written.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/pick/args.h"
@@ -20,7 +20,7 @@ struct Rows {
     DEVICE bool aligned() const { return aligned_16(base, stride * element_bytes(type)); }
 };
 
-// One block copies a row. If `from` is negative, it writes zeros.
+// Copies a row, with all threads of a block. If `from` is negative, writes zeros.
 DEVICE void copy_row(const Rows& out, i64 to, const Rows& in, i64 from, i32 columns) {
     const bool given = from >= 0;
     const i32 bytes = element_bytes(out.type);
@@ -33,7 +33,7 @@ DEVICE void copy_row(const Rows& out, i64 to, const Rows& in, i64 from, i32 colu
         }
         return;
     }
-    if (in.type == out.type) { // bits as they are, of numbers that are no floats too
+    if (in.type == out.type) { // copies the bits, also of values that are not floats
         for (i32 i = threadIdx.x; i < columns; i += kThreads) {
             if (bytes == 4)
                 reinterpret_cast<u32*>(target)[i] = given ? reinterpret_cast<const u32*>(source)[i] : 0;

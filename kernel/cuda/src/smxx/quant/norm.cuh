@@ -1,11 +1,11 @@
 // The operations between two layers in one kernel: the residual sums, their RMSNorm, and quantisation of the norm for
 // a matrix product.
 //
-// In, out  args.h. Each step rounds to bf16 as a separate kernel would: x + delta, then plus the weighted sum of the
+// In, out: args.h. Each step rounds to bf16 as a separate kernel would: x + delta, then plus the weighted sum of the
 //          experts' results in the order of the choice (float32), and the norm with the arithmetic of rms_norm.
-// Block    one row, kept in registers. All loads are issued at once, so only one memory latency is exposed. The order
+// Block:   one row, kept in registers. All loads are issued at once, so only one memory latency is exposed. The order
 //          of the sum of squares depends only on the number of columns.
-// Traffic  x, delta, results and the weight are read once; sum, norm, codes and scales are written once.
+// Bytes:   x, delta, results and the weight are read once; sum, norm, codes and scales are written once.
 #pragma once
 #include "smxx/quant/quantise.cuh"
 #include "smxx/rows/norm.cuh"
@@ -50,7 +50,7 @@ DEVICE void unpack_weight(const WeightPiece& w, bool bf16, f32 v[kPieceColumns])
     for (int i = 0; i < kPieceColumns; i++) v[i] = __uint_as_float(words[i]);
 }
 
-constexpr i32 kMostChoices = 32; // of a row
+constexpr i32 kMostChoices = 32; // maximum choices per row
 
 // The experts of a row in shared memory: the position of each expert result, and its weight.
 struct RowChoices {
@@ -74,8 +74,8 @@ DEVICE void load_choices(const NormQuantiseArgs& a, i64 row, RowChoices& c) {
     __syncthreads();
 }
 
-// Adds the weighted sum of the results in eight columns, in the order of the choice. `Together` results are loaded at
-// a time.
+// Adds the weighted sum of the experts' results in eight columns to v, in the order of the choice. `Together` results
+// are loaded at a time.
 template <int Together>
 DEVICE void add_results(const NormQuantiseArgs& a, i64 row, i32 column, const RowChoices& c, f32 v[kPieceColumns]) {
     f32 sum[kPieceColumns] = {};
@@ -101,14 +101,14 @@ DEVICE void add_results(const NormQuantiseArgs& a, i64 row, i32 column, const Ro
     for (int i = 0; i < kPieceColumns; i++) v[i] = __fadd_rn(v[i], sum[i]);
 }
 
-// A thread has `Pieces` pieces of eight columns. The choice of shape depends only on the number of columns, as do the
-// bits of a row. Experts is true if there are expert results to add.
+// Adds, normalises and quantises one row. A thread has `Pieces` pieces of eight columns. Pieces and Threads depend only
+// on the number of columns, so the bits of a row do not depend on other rows. Experts: there are expert results to add.
 template <int Pieces, bool Experts, int Threads = kNormThreads>
 DEVICE void norm_quantise_body(const NormQuantiseArgs& a, i64 row) {
     __shared__ f64 partial[Threads / 32];
     __shared__ RowChoices choices;
     const i32 pieces = a.columns / kPieceColumns, mine = threadIdx.x;
-    WeightPiece weight[Pieces]; // does not depend on the kernel before
+    WeightPiece weight[Pieces]; // does not depend on the previous kernel
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
         const i32 i = mine + r * Threads;
@@ -156,7 +156,7 @@ DEVICE void norm_quantise_body(const NormQuantiseArgs& a, i64 row) {
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
         const i32 i = mine + r * Threads, column = i * kPieceColumns;
-        if (i - lane_id() >= pieces) break; // all lanes of a warp or none: a scale is found by 16 of them
+        if (i - lane_id() >= pieces) break; // uniform in a warp, because 16 lanes compute a scale together
         f32 v[kPieceColumns] = {};
         if (i < pieces) {
             f32 w[kPieceColumns];

@@ -1,23 +1,23 @@
 // Computes rotary angles by position, and applies them to heads.
 //
-// Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale. p * f is rounded to float32; its cosine and sine are
-//          then computed in float64 and rounded once. A thread has one frequency of one row. The table is written
-//          once per step, and every layer reads it.
-// Rotate   x [rows, heads, head_dim] f32 or bf16: rotates columns [offset, offset + rope) of every head in place, and
-//          writes them also to a second tensor if one is given. Each product and sum is rounded once to float32. A
-//          block has 256 threads and up to 1024 pairs of one row.
-// Bytes    the rotated columns are read and written.
+// Angles: out[t] = cos(p * f_i), sin(p * f_i), times scale. p * f is rounded to float32; its cosine and sine are then
+//         computed in float64 and rounded once. A thread has one frequency of one row. The table is written once per
+//         step, and every layer reads it.
+// Rotate: x [rows, heads, head_dim] f32 or bf16: rotates columns [offset, offset + rope) of every head in place, and
+//         also writes them to a second tensor if one is given. Each product and sum is rounded once to float32. A
+//         block has 256 threads and up to 1024 pairs of one row.
+// Bytes:  the rotated columns are read and written.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/rope/args.h"
 
-// Returns cosine and sine of an angle of at most 2^31. The quadrant is subtracted with pi/2 in two parts; then series
+// Computes cosine and sine of an angle of at most 2^31. The quadrant is subtracted with pi/2 in two parts; then series
 // are summed whose next term is below 2^-60. The library functions handle unbounded arguments and therefore keep an
 // array in local memory.
 DEVICE void cos_sin(f64 angle, f64& cosine, f64& sine) {
     f64 turns = rint(__dmul_rn(angle, 0.63661977236758134308)); // 2/pi
     f64 r = __fma_rn(-turns, 1.5707963267948965580, angle);     // pi/2, upper part
-    r = __fma_rn(-turns, 6.1232339957367660359e-17, r);         // and what is left of it
+    r = __fma_rn(-turns, 6.1232339957367660359e-17, r);         // pi/2, lower part
     f64 q = __dmul_rn(r, r);
     f64 s = -1.0 / 121645100408832000.0; // 1/19!
     s = __fma_rn(s, q, 1.0 / 355687428096000.0);
@@ -46,7 +46,7 @@ DEVICE void cos_sin(f64 angle, f64& cosine, f64& sine) {
     sine = quadrant >= 2 ? -y : y;
 }
 
-// The block-th 256 of them.
+// Computes 256 angles of the table, starting at number 256 * block.
 DEVICE void angles_body(const AnglesArgs& a, i64 block) {
     begin_after_previous();
     i64 at = block * kThreads + threadIdx.x;

@@ -4,13 +4,13 @@
 // experts are instead read from the table entry of the row's token. Weights are the scores, divided by their sum if
 // requested, times scale.
 //
-// In       logits f32 [rows, experts], bias f32 [experts] or table i32 [., top] and tokens i32 [rows].
-// Out      ids i32 and weights f32 [rows, top]. A token outside the table, or an expert out of range, raises a fault.
-// Block    8 warps, one row per warp, biased scores of up to 1024 experts in shared memory. Scores are computed in
-//          float64 and rounded to float32, so ties are the same as in the reference.
-// Bytes    a row of logits is read.
-// H200     256 experts: 1 row 5.9 us, 64 rows 6.4, 4096 rows 12.1. The time is latency: exponentials in float64, then
-//          top + keep_groups reductions over a warp.
+// In:    logits f32 [rows, experts], bias f32 [experts] or table i32 [., top] and tokens i32 [rows].
+// Out:   ids i32 and weights f32 [rows, top]. A token outside the table, or an expert out of range, raises a fault.
+// Block: 8 warps, one row per warp, biased scores of up to 1024 experts in shared memory. Scores are computed in
+//        float64 and rounded to float32, so that ties are those of the reference.
+// Bytes: a row of logits is read.
+// H200:  256 experts: 1 row 5.9 us, 64 rows 6.4, 4096 rows 12.1. The time is latency: exponentials in float64, then
+//        top + keep_groups reductions over a warp.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/route/args.h"
@@ -23,7 +23,7 @@ DEVICE f32 route_score(const RouteArgs& a, f32 logit) {
     return __double2float_rn(a.root ? sqrt(fmax(z, 0.0) + log1p(small)) : 1.0 / (1.0 + small));
 }
 
-// Converts a float to an integer with the same order; -0 counts as 0.
+// Returns an integer with the order of the float; -0 counts as 0.
 DEVICE u32 ordered_bits(f32 f) {
     u32 b = __float_as_uint(f + 0.0f);
     return b & 0x80000000u ? ~b : b | 0x80000000u;
@@ -36,7 +36,7 @@ DEVICE i32 warp_best(u64 v) {
     return __ffs(__ballot_sync(ptx::kFullMask, high == best && low == rest)) - 1;
 }
 
-// Converts a double to an integer with the same order.
+// Returns an integer with the order of the double; -0 counts as 0.
 DEVICE u64 ordered_bits(f64 f) {
     u64 b = static_cast<u64>(__double_as_longlong(f + 0.0));
     return b >> 63 ? ~b : b | (1ull << 63);
@@ -56,7 +56,7 @@ DEVICE i32 listed_expert(const RouteArgs& a, i64 row) {
     return 0;
 }
 
-// Biased scores of a row, those of one of several warps.
+// Computes the biased scores of a row: warp number `warp` of `warps` computes its share.
 DEVICE void score_experts(const RouteArgs& a, i64 row, f32* biased, i32 warp, i32 warps) {
     const f32* logits = a.logits + row * a.logit_stride;
 #pragma unroll 4
@@ -65,7 +65,7 @@ DEVICE void score_experts(const RouteArgs& a, i64 row, f32* biased, i32 warp, i3
     }
 }
 
-// The expert of choice j in lane j of a warp, by the scores in its shared memory.
+// Returns in lane j of a warp the expert of choice j, by the biased scores in the warp's shared memory.
 DEVICE i32 best_expert(const RouteArgs& a, f32* biased) {
     i32 lane = lane_id(), size = a.experts / a.groups;
     if (a.keep_groups < a.groups) {
@@ -85,7 +85,7 @@ DEVICE i32 best_expert(const RouteArgs& a, f32* biased) {
             second = fmaxf(fmaxf(second, two), fminf(first, one));
             first = fmaxf(first, one);
         }
-        // Lane g gets the result of the lanes of group g.
+        // Lane g receives the result of the lanes of group g.
         first = __shfl_sync(ptx::kFullMask, first, min(lane * lanes, 31));
         second = __shfl_sync(ptx::kFullMask, second, min(lane * lanes, 31));
         if (size == 1) second = 0;
@@ -96,13 +96,13 @@ DEVICE i32 best_expert(const RouteArgs& a, f32* biased) {
             kept |= 1u << winner;
             if (lane == winner) rank = 0;
         }
-        __syncwarp(); // every lane has read its scores
+        __syncwarp(); // all lanes have read their scores
         for (i32 e = lane; e < a.experts; e += 32) {
             if (!(kept >> (e / size) & 1)) biased[e] = kLowest;
         }
         __syncwarp();
     }
-    i32 mine = 0; // the choice of this lane's number
+    i32 mine = 0; // the expert of choice number `lane`
     for (i32 j = 0; j < a.top; j++) {
         u32 best = 0;
         i32 e = kMaxExperts;
@@ -117,14 +117,14 @@ DEVICE i32 best_expert(const RouteArgs& a, f32* biased) {
         u32 most = ptx::warp_max(best);
         e = min(ptx::warp_min_signed(best == most ? e : kMaxExperts), a.experts - 1);
         if (lane == j) mine = e;
-        __syncwarp(); // every lane has read its scores
+        __syncwarp(); // all lanes have read their scores
         if (lane == 0) biased[e] = kLowest;
         __syncwarp();
     }
     return mine;
 }
 
-// A warp chooses the experts of a row by its scores, which all lanes see.
+// Chooses the experts of a row, by one warp. biased holds the scores, which all lanes must be able to read.
 DEVICE void choose_experts(const RouteArgs& a, i64 row, f32* biased) {
     const i32 lane = lane_id();
     const f32* logits = a.logits + row * a.logit_stride;
@@ -143,7 +143,7 @@ DEVICE void choose_experts(const RouteArgs& a, i64 row, f32* biased) {
     }
 }
 
-// A warp chooses the experts of a row; biased is its shared memory for as many scores.
+// Scores and chooses the experts of a row, by one warp. biased is shared memory for args.experts scores.
 DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
     if (a.table == nullptr) score_experts(a, row, biased, 0, 1);
     __syncwarp();

@@ -1,8 +1,8 @@
 // Converts positions to cache slots, through a page table or by adding the offset of a row. A negative position
 // becomes -1.
 //
-// Block    one row. A thread loads several positions, then their pages, before it writes.
-// Traffic  an entry is read and written per position; page numbers come mostly from cache.
+// Block: one row. A thread loads several positions, then their pages, before it writes.
+// Bytes: an entry is read and written per position; page numbers come mostly from cache.
 #pragma once
 #include "smxx/base.h"
 #include "smxx/rows/args.h"

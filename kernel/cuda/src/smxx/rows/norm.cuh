@@ -1,13 +1,14 @@
 // RMSNorm of every row: out = x / sqrt(mean(x^2) + epsilon) * weight.
 //
-// In, out  bf16 [rows, columns], any number of columns. Squares of bf16 are exact in float32. Eight of them are added
+// In, out: bf16 [rows, columns], any number of columns. Squares of bf16 are exact in float32. Eight of them are added
 //          in float32, and these sums are added in float64. The quotient is rounded to float32; its products with x
 //          and the weight are float32.
-// Block    8 warps, with one short row per warp or one long row per block. The choice depends only on the number of
-//          columns, and so do the bits of a row. Rows aligned to 16 bytes are accessed in 16-byte pieces.
-// Bytes    x is read once if it fits the registers of a block (8192 columns); otherwise it is read twice, the second
+// Block:   8 warps, with one short row per warp or one long row per block. The choice depends only on the number of
+//          columns, so the bits of a row do not depend on other rows. Rows aligned to 16 bytes are accessed 16 bytes at
+//          a time.
+// Bytes:   x is read once if it fits the registers of a block (8192 columns); otherwise it is read twice, the second
 //          time from cache.
-// H200     7168 columns: 1 row 2.4 us, 64 rows 4.0, 4096 rows 31.8 (3.7 TB/s, 86 % of the copy bandwidth).
+// H200:    7168 columns: 1 row 2.4 us, 64 rows 4.0, 4096 rows 31.8 (3.7 TB/s, 86 % of the copy bandwidth).
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/rows/args.h"
@@ -28,7 +29,7 @@ DEVICE f32 normalised(const RMSNormArgs& a, f32 x, f32 inverse, i32 i) {
 
 // Returns 1 / sqrt(sum / columns + epsilon) without a division, because the general division is a function call that
 // would spill registers to local memory. The hardware's estimate of an inverse root has at least 20 correct bits, and
-// each step doubles them.
+// each iteration doubles them.
 template <class Args> DEVICE f32 inverse_root(f64 sum, const Args& a) {
     f64 columns = a.columns, each;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(each) : "d"(columns));
@@ -66,8 +67,8 @@ DEVICE uint4 normalised_8(const RMSNormArgs& a, uint4 piece, f32 inverse, i32 i)
     return pack_8(v);
 }
 
-// Returns the sum of squares of one thread's part of a row, in the order of its columns. A thread has the same 8 of
-// every 8 * Threads columns, whether they are read as vectors or one by one.
+// Returns the sum of squares of one thread's part of a row, in the order of its columns. A thread has 8 adjacent
+// columns of every 8 * Threads columns, whether they are read as vectors or one by one.
 template <int Threads>
 DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i32 thread, bool vectors) {
     f64 sum = 0;
@@ -115,7 +116,7 @@ DEVICE void rms_norm_body(const RMSNormArgs& a) {
 
 constexpr i32 kHeld = 4; // 16-byte pieces of a row that a thread keeps between the two passes
 
-// Returns the sum over the block, the same in every thread.
+// Returns the sum over the threads of the block, with equal bits in every thread.
 DEVICE f64 block_total(f64 sum) {
     __shared__ f64 part[kWarpsPerBlock];
     sum = warp_total(sum);
@@ -143,7 +144,7 @@ DEVICE void rms_norm_long_body(const RMSNormArgs& a) {
         i32 i = 8 * (threadIdx.x + kThreads * h);
         held[h] = i < a.columns ? *reinterpret_cast<const uint4*>(x + i) : make_uint4(0, 0, 0, 0);
     }
-    f64 sum = 0; // in the order of squares()
+    f64 sum = 0; // added in the order of squares()
 #pragma unroll
     for (int h = 0; h < kHeld; h++) sum = __dadd_rn(sum, eight_squares(held[h]));
     f32 inverse = inverse_root(block_total(sum), a);

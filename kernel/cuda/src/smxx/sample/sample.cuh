@@ -1,57 +1,58 @@
 // Samples one token from every row of logits, with temperature, top_k, top_p, min_p and a random number.
 //
-// In       logits f32 [rows, columns], columns up to 262144; the best column of every row; the sampling parameters of
-//          the row.
-// Out      ids i32 [rows]: the sampled column. A row without a temperature, or whose best logit is not finite, gets
-//          its best column.
-// Same     The Go package sample is the definition, and this kernel gives exactly its tokens. Every rounding is
-//          explicit, no multiplication is fused with an addition, and weights are integers, whose sums do not depend
-//          on their order. A test compiles this file for the CPU and compares the two (kernel/cuda/sample_test.go).
-// Block    one row. One pass over the row adds the weights of all tokens to 1921 buckets by their distance from the
-//          best logit. The tokens of the bucket in which top_k or top_p ends are listed and ranked. If the bucket has
-//          more tokens than the list can hold, its keys are counted by 11 bits at a time until the remaining keys fit
-//          the list; this takes at most five passes. Then the weights of the kept tokens are summed over segments of
-//          128 columns, and the segment that contains the random number is searched column by column.
-// Bytes    the logits are read once per pass, from L2: 1 pass for plain sampling, 3 with top_k or top_p, 4 with both.
-//          Only the pass into buckets computes the weight of every token.
+// In:    logits f32 [rows, columns], columns up to 262144; the best column of every row; the sampling parameters of
+//        the row.
+// Out:   ids i32 [rows]: the sampled column. A row without a temperature, or whose best logit is not finite, gets its
+//        best column.
+// Equal: The Go package sample is the definition, and this kernel gives exactly its tokens. Every rounding is
+//        explicit, no multiplication is fused with an addition, and weights are integers, whose sums do not depend on
+//        their order. A test compiles this file for the CPU and compares the two (kernel/cuda/sample_test.go).
+// Block: one row. One pass over the row adds the weights of all tokens to 1921 buckets by their distance from the
+//        best logit. The tokens of the bucket in which top_k or top_p ends are listed and ranked. If the bucket has
+//        more tokens than the list can hold, its keys are counted by 11 bits at a time until the remaining keys fit
+//        the list; this takes at most five passes. Then the weights of the kept tokens are summed over segments of 128
+//        columns, and the segment that contains the random number is searched column by column.
+// Bytes: the logits are read once per pass, from L2: 1 pass for plain sampling, 3 with top_k or top_p, 4 with both.
+//        Only the pass into buckets computes the weight of every token.
 #pragma once
 #include "smxx/key.cuh"
 #include "smxx/sample/args.h"
 
-constexpr i32 kSampleThreads = 768; // weights are sums and products of f64, whose latency many warps hide
-constexpr i32 kWeightBits = 44; // the best token weighs 2^44
-constexpr i32 kReach = 30;      // temperatures below the best at which a token no longer counts
-constexpr i32 kGrain = 64;      // buckets of a temperature
+constexpr i32 kSampleThreads = 768; // many warps, to hide the latency of float64 operations on weights
+constexpr i32 kWeightBits = 44; // log2 of the weight of the best token
+constexpr i32 kReach = 30;      // distance from the best logit, in temperatures, beyond which a token has weight 0
+constexpr i32 kGrain = 64;      // buckets per temperature
 constexpr i32 kBuckets = kReach * kGrain + 1;
-constexpr i32 kBins = 2048; // buckets, values of 11 bits of a key, or segments
-constexpr i32 kParts = 32;  // of the bins, for finding one among them
+constexpr i32 kBins = 2048; // maximum bins: of buckets, of values of 11 bits of a key, or of segments
+constexpr i32 kParts = 32;  // parts of the bins, which are searched first
 constexpr i32 kDigit = 11;
-constexpr i32 kListed = 512; // 5 digits leave at most 2^9 keys
+constexpr i32 kListed = 512; // capacity of the list: after 5 digits, at most 2^9 keys are left
 constexpr i32 kSegment = 128;
-constexpr i32 kLoaded = 4; // tokens that a thread loads together: those that a lane has of a segment
+constexpr i32 kLoaded = 4; // tokens that a thread loads together: a lane's tokens of a segment
 constexpr i32 kDrawWords = 10;
 
-// The words of a draw.
+// The parameters of a draw, as 10 words.
 struct Draw {
-    f64 inverse; // of the temperature
+    f64 inverse; // 1 / temperature
     f64 top_p;
-    u64 least;  // weight of a token that min_p keeps
-    u64 random; // share of 2^64
+    u64 least;  // minimum weight that min_p keeps
+    u64 random; // random number, as a fraction of 2^64
     i64 top_k;
 };
 static_assert(sizeof(Draw) == 4 * kDrawWords, "a draw is ten words");
 
 struct SampleShared {
     f64 scales[kBuckets]; // 2^44 * exp(-b / 64)
-    u32 low[kBins], high[kBins]; // of the mass of a bin: adding 64 bits at once would take a loop of exchanges
+    // Mass of a bin in two words, because a 64-bit atomic addition would be a loop of exchanges.
+    u32 low[kBins], high[kBins];
     u32 count[kBins];
     u64 keys[kListed];
     u64 weights[kListed];
     u64 part_mass[kParts];
     u64 part_count[kParts];
-    u64 before; // measure of the bins before bin
-    u64 above;  // mass of the keys that come before those of bin; then of all up to edge
-    u64 edge;   // the last key that is kept
+    u64 before; // count or mass of the bins before the found bin
+    u64 above;  // mass of the keys before those of the found bin; later of all keys up to edge
+    u64 edge;   // last key that is kept
     i32 bin;
     u32 listed;
 };
@@ -94,7 +95,7 @@ template <int Threads> struct Sampling {
     const f32* logits;
     i32 columns;
     f64 top, inverse;
-    bool filled; // bins hold the buckets
+    bool filled; // true: the bins hold the buckets
 
     // Calls visit(column, logit) for the tokens of this thread. kLoaded logits are loaded together, because the
     // compiler cannot move loads before the atomic additions of visit.
@@ -109,7 +110,8 @@ template <int Threads> struct Sampling {
         }
     }
 
-    // Computes the distance d of a token below the best, and reports whether it is within kReach. NaN is not.
+    // Sets d to the distance of a token from the best logit, and reports whether it is within kReach. It is not for
+    // NaN.
     DEVICE bool reaches(f32 v, f64& d) {
         d = __dmul_rn(__dsub_rn(top, v), inverse);
         return d >= 0 && d < kReach;
@@ -144,7 +146,7 @@ template <int Threads> struct Sampling {
     DEVICE u64 mass(i32 b) { return static_cast<u64>(s.high[b]) << 32 | s.low[b]; }
     DEVICE void set_mass(i32 b, u64 m) { s.low[b] = static_cast<u32>(m), s.high[b] = static_cast<u32>(m >> 32); }
 
-    // Adds a token to a bin with atomic operations.
+    // Adds a token and its weight to a bin with atomic operations.
     DEVICE void put(i32 b, u64 weight) {
         atomicAdd(&s.count[b], 1u);
         u32 low = static_cast<u32>(weight), before = atomicAdd(&s.low[b], low);
@@ -180,7 +182,7 @@ template <int Threads> struct Sampling {
         return sum;
     }
 
-    // Adds the tokens to the buckets.
+    // Adds all tokens to the buckets.
     DEVICE void fill() {
         clear_bins();
         each(threadIdx.x, columns, Threads, [&](i32, f32 v) {
@@ -193,7 +195,8 @@ template <int Threads> struct Sampling {
         filled = true;
     }
 
-    // Finds the bin at which the running sum of counts, or of masses, reaches need. Such a bin exists.
+    // Finds the bin at which the running sum of counts, or of masses, reaches need. The caller guarantees that it
+    // exists.
     DEVICE void find(u64 need, bool counts) {
         if (threadIdx.x == 0) {
             constexpr i32 width = kBins / kParts;
@@ -225,7 +228,7 @@ template <int Threads> struct Sampling {
         __syncthreads();
         find(need, counts);
         i32 bucket = s.bin, shift = 64;
-        u64 prefix = 0; // of the keys that are left, above shift
+        u64 prefix = 0; // bits above shift that are common to the remaining keys
         need -= s.before;
         u32 left = s.count[s.bin];
         while (left > kListed) {
@@ -234,7 +237,8 @@ template <int Threads> struct Sampling {
             __syncthreads();
             clear_bins();
             members(bucket, prefix, shift, [&](u64 key, u64 w) {
-                i32 bin = kBins - 1 - static_cast<i32>(key >> next & (kBins - 1)); // the best first
+                // Bins in the order of keys, best first.
+                i32 bin = kBins - 1 - static_cast<i32>(key >> next & (kBins - 1));
                 put(bin, w);
             });
             sum_parts();
@@ -260,7 +264,7 @@ template <int Threads> struct Sampling {
             for (u32 j = 0; j < left; j++)
                 if (s.keys[j] >= key) mass += s.weights[j], number++;
             u64 measure = counts ? number : mass, own = counts ? 1 : s.weights[i];
-            if (measure >= need && measure - own < need) { // one key
+            if (measure >= need && measure - own < need) { // true for exactly one key
                 s.edge = key;
                 s.above = above + mass;
             }
@@ -314,7 +318,7 @@ template <int Threads> DEVICE void sample_row(const SampleArgs& a) {
         r.fill();
         u64 mass = r.total(s.part_mass), tokens = r.total(s.part_count), k = static_cast<u64>(d.top_k);
 #pragma unroll 1
-        for (int i = 0; i < 2; i++) { // one copy of the code for top_k, then top_p
+        for (int i = 0; i < 2; i++) { // a loop, so that the code exists once for top_k and top_p
             bool counts = i == 0;
             if (counts ? k == 0 || k >= tokens : d.top_p >= 1) continue;
             r.cut(counts ? k : sample_share(d.top_p, mass), counts);

@@ -1,8 +1,8 @@
-// Looks up the scores of selected positions, for rows that are recorded. The result is zero for rows without scores
-// and for entries without a selected position.
+// Looks up the scores of selected positions, for rows whose selection is recorded. The result is zero for rows without
+// scores and for entries without a selected position.
 //
-// Block    one row.
-// Traffic  a position and a score are read, a score is written.
+// Block: one row.
+// Bytes: a position and a score are read, a score is written.
 #pragma once
 #include "smxx/select/args.h"
 

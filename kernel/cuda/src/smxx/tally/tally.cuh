@@ -1,9 +1,9 @@
 // Counts expert choices: counts[ids[t, j]] is incremented for every choice of a row with a token. Counters wrap
 // around. An id out of range raises a fault and is not counted.
 //
-// Block    256 choices, one per thread, with one atomic addition to L2 each. Integer sums do not depend on their
-//          order.
-// Bytes    8 for each choice.
+// Block: 256 choices, one per thread, with one atomic addition to L2 each. Integer sums do not depend on their
+//        order.
+// Bytes: 8 for each choice.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/tally/args.h"

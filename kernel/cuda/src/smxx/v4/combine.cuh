@@ -1,13 +1,13 @@
 // Joins the window selection and the compressed selection of every token into one list of rows over the concatenated
 // keys.
 //
-// Inputs   window [tokens, window_width] and extra [tokens, extra_width] row numbers with lengths. Lengths are
-//          clamped to the width.
-// Output   rows [tokens, width]: the entries of window, then those of extra, each plus its base, then -1. A negative
-//          entry becomes -1, so "no row" can never become a valid row.
-// Block    8 warps, one token per warp.
-// Traffic  each entry is read once, and width entries are written. 4096 tokens of 128 + 512 entries take 8.2 us on an
-//          H200, 60 % of the copy bandwidth.
+// In:    window [tokens, window_width] and extra [tokens, extra_width] row numbers with lengths. Lengths are clamped
+//        to the width.
+// Out:   rows [tokens, width]: the entries of window, then those of extra, each plus its base, then -1. A negative
+//        entry becomes -1, so "no row" can never become a valid row.
+// Block: 8 warps, one token per warp.
+// Bytes: each entry is read once, and width entries are written. 4096 tokens of 128 + 512 entries take 8.2 us on an
+//        H200, 60 % of the copy bandwidth.
 #pragma once
 #include "smxx/base.h"
 #include "smxx/v4/args.h"
@@ -26,7 +26,7 @@ DEVICE void combine_v4_body(const CombineV4Args& a) {
     i32 extra_base = a.extra_base != nullptr ? a.extra_base[token] : a.window_rows;
     i32* out = a.rows + token * a.width;
     for (i32 base = lane_id(); base < a.width; base += 32 * kAtOnce) {
-        i32 row[kAtOnce]; // several loads in flight
+        i32 row[kAtOnce]; // kAtOnce loads are in flight together
 #pragma unroll
         for (int u = 0; u < kAtOnce; u++) {
             i32 i = base + 32 * u;

@@ -59,7 +59,7 @@ DEVICE void write_v4_body(const WriteV4Args& a, i64 block) {
     if (a.norm != nullptr) normalise_entry(a, v, eight_squares(in[0]), eight_squares(in[1]));
 
     u32 exponent = v4_exponent(group_max<4>(row_amax(v)));
-    u64 scales = 0; // byte g is group g's; the eighth stays 0
+    u64 scales = 0; // byte g is the exponent of group g; byte 7 is 0
 #pragma unroll
     for (int g = 0; g < 7; g++) scales |= (u64)__shfl_sync(ptx::kFullMask, exponent, 4 * g) << (8 * g);
 

@@ -1,9 +1,9 @@
-// N-gram tables (v41 spec, 3): rows that are gathered from host memory, and what they add to the residual streams.
+// N-gram tables (v41 spec, 3): gathers rows from host memory, and adds gated values to the residual streams.
 //
-// Table    a warp has one row of the table: it reads it over the bus and writes it as bf16.
-// Engram   a block has a row: for every stream the product with its key and the squares of both, in one pass, then the
-//          gate, then the sum. Eight products are added in float32, their sums in float64.
-// Collapse the sum of streams with given weights, a block for 2048 columns of a row.
+// Table:    a warp reads one row of the table over the bus and writes it as bf16.
+// Engram:   a block has a row. For every stream it computes the product with the stream's key and the squares of both,
+//           in one pass, then the gate, then the sum. Eight products are added in float32, their sums in float64.
+// Collapse: the sum of the streams with given weights; a block has 2048 columns of a row.
 #pragma once
 #include "smxx/rows/norm.cuh"
 #include "smxx/v41/args.h"

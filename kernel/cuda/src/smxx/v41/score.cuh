@@ -1,25 +1,25 @@
-// Index scores over FP4 keys of a paged cache (v41 spec, 2.4), for every key of a row or for those of its blocks, and
-// the largest score of every block.
+// Index scores over FP4 keys of a paged cache (v41 spec, 2.4), for every key of a row or for the keys of given blocks,
+// and the largest score of every block.
 //
 //     score[s] = sum over 32 heads of weight_h * max(0, query_h . key_s)
 //
-// In       queries bf16 [rows, 32, 128], keys as smxx/v41/write.cuh stores them, one page table for each row.
-// Block    8 warps, 1024 columns of a row. A warp takes 32 keys at a time as four tiles of 8; the 32 heads are two
+// In:      queries bf16 [rows, 32, 128], keys as smxx/v41/write.cuh stores them, one page table per row.
+// Block:   8 warps, 1024 columns of a row. A warp takes 32 keys at a time as four tiles of 8; the 32 heads are two
 //          operands of 16 rows that stay in registers. A lane widens one group of 32 values of a key, which has one
-//          exponent: what a lane holds of a product's inner dimension is 32 values in the order in which they can be
-//          cut out of a word, and queries are brought into that order when they are loaded.
-// Bytes    68 for each key and row; rows of a prompt find the keys in L2.
-// Numbers  a code c of e2m1 shifted to the place of bf16's exponent is c * 2^-126; a factor 2^-64 that keeps products
-//          in range is given back to the weights. Products are exact, sums float32 in one order.
+//          exponent. These 32 values are the lane's elements of the inner dimension, in the order in which shifts and
+//          masks extract them from a word; queries are permuted to this order when they are loaded.
+// Bytes:   68 for each key and row; rows of a prompt find the keys in L2.
+// Numbers: an e2m1 code c shifted to the exponent position of bf16 is c * 2^-126. A factor of 2^-64 keeps products in
+//          range, and the weights contain its inverse. Products are exact, sums float32 in a fixed order.
 #pragma once
 #include "ptx/mma.cuh"
 #include "smxx/num.cuh"
 #include "smxx/v41/args.h"
 
 constexpr i32 kScoreHeads = 32;
-constexpr i32 kScoreTiles = 4;                       // of 8 keys, at once
-constexpr i32 kScoreStep = 8 * kScoreTiles;          // keys of a warp
-constexpr i32 kScoreKeys = 4 * kScoreStep * kWarpsPerBlock; // of a block
+constexpr i32 kScoreTiles = 4;                       // tiles of 8 keys that a warp processes together
+constexpr i32 kScoreStep = 8 * kScoreTiles;          // keys per warp and step
+constexpr i32 kScoreKeys = 4 * kScoreStep * kWarpsPerBlock; // keys per block
 
 DEVICE u32 bytes_of(u32 a, u32 b, u32 select) {
     u32 r;
@@ -27,7 +27,7 @@ DEVICE u32 bytes_of(u32 a, u32 b, u32 select) {
     return r;
 }
 
-// Two bf16 times two bf16; numbers without an exponent count.
+// Multiplies two pairs of bf16; subnormal numbers are not flushed to zero.
 DEVICE u32 times_bf16(u32 a, u32 b) {
     u32 r;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
@@ -35,11 +35,11 @@ DEVICE u32 times_bf16(u32 a, u32 b) {
 }
 
 struct ScoreKey {
-    uint4 codes; // of a lane's group of 32
+    uint4 codes; // the 32 codes of the lane's group
     u32 exponent;
 };
 
-// The lane's part of the key of a column.
+// Loads the lane's group of the key of a column: its codes and its exponent.
 DEVICE ScoreKey score_key(const ScoreV41Args& a, i64 row, const i32* table, i32 column, i32 group) {
     i32 key = column;
     if (a.blocks != nullptr) {
@@ -60,7 +60,7 @@ DEVICE ScoreKey score_key(const ScoreV41Args& a, i64 row, const i32* table, i32 
     return k;
 }
 
-// Eight codes of a word, as pairs i and i + 4 of them.
+// Widens the eight codes of a word; v[i] is a pair of codes i and i + 4.
 DEVICE void widen_e2m1(u32 word, u32 scale, u32 (&v)[4]) {
     v[0] = (word << 6 & 0x01C001C0u) | (word << 12 & 0x80008000u);
     v[1] = (word << 2 & 0x01C001C0u) | (word << 8 & 0x80008000u);
@@ -132,7 +132,7 @@ DEVICE void score_v41_body(const ScoreV41Args& a) {
                 part[i][c] = __fmaf_rn(weight[1][1], fmaxf(sum[1][2 + c], 0.0f), x);
             }
         }
-        // Sums over the 8 lanes that have other heads: each round keeps half of the columns.
+        // Sums over the 8 lanes that have different heads: each round keeps half of the columns.
         const bool upper = lane & 16, middle = lane & 8, odd = lane & 4;
         f32 two[2][2], one[2];
 #pragma unroll
@@ -154,7 +154,7 @@ DEVICE void score_v41_body(const ScoreV41Args& a) {
     }
 }
 
-// A thread has a block of keys.
+// Computes the largest score of each block of keys; a thread has one block.
 DEVICE void block_max_body(const BlockMaxArgs& a) {
     begin_after_previous();
     const i64 row = blockIdx.x;

@@ -1,30 +1,30 @@
 // Cache rows of DeepSeek-V4.1 (v41 spec, 4): all 512 values are rotated first and then quantised.
 //
-// Window   528 bytes: 512 e4m3, then an exponent for each 32 of them.
-// Entry    288 bytes: 512 e2m1, the even one in the low nibble, then an e4m3 scale for each 16 of them.
-// Key      64 bytes: 128 e2m1, and at the end of the page an exponent for each 32 of them.
-// Query    as keys, widened again to bf16, which holds every product of a code and a power of two.
-// Block    one warp a row of 512, lane l has values 16l to 16l+15; 8 lanes a vector of 128.
+// Window: 528 bytes: 512 e4m3 codes, then an exponent per 32 codes.
+// Entry:  288 bytes: 512 e2m1 codes, the even one of a pair in the low nibble, then an e4m3 scale per 16 codes.
+// Key:    64 bytes: 128 e2m1 codes, and at the end of the page an exponent per 32 codes.
+// Query:  quantised as keys, then widened to bf16, which represents a code times a power of two exactly.
+// Block:  one warp per row of 512, lane l has values 16l to 16l+15; 8 lanes per vector of 128.
 #pragma once
 #include "smxx/indexer/prepare.cuh"
 #include "smxx/v4/entry.cuh"
 #include "smxx/v41/args.h"
 
-// The e2m1 code nearest to a value, ties to the even code; beyond 6 the largest. Sign of zero is kept.
+// Returns the e2m1 code nearest to a value, ties to the even code; values beyond 6 become 6. A zero keeps its sign.
 DEVICE u32 e2m1_code(f32 x) {
     const f32 a = fabsf(x);
     const f32 code = a < 2.0f ? rintf(2.0f * a) : a < 4.0f ? rintf(a) + 2.0f : fminf(rintf(0.5f * a) + 4.0f, 7.0f);
     return static_cast<u32>(code) | (__float_as_uint(x) >> 28 & 8u);
 }
 
-// The value of a code.
+// Returns the value of an e2m1 code.
 DEVICE f32 e2m1_value(u32 code) {
     const u32 m = code & 7u;
     const f32 v = m < 4 ? 0.5f * m : m == 7 ? 6.0f : m - 2.0f;
     return __uint_as_float(__float_as_uint(v) | (code & 8u) << 28);
 }
 
-// Sixteen codes of values over a scale, as 8 bytes.
+// Returns the e2m1 codes of sixteen values divided by a scale, as 8 bytes.
 DEVICE uint2 pack_e2m1(const f32 (&v)[16], f32 scale) {
     u32 w[2] = {};
 #pragma unroll
@@ -32,7 +32,7 @@ DEVICE uint2 pack_e2m1(const f32 (&v)[16], f32 scale) {
     return make_uint2(w[0], w[1]);
 }
 
-// A lane's 16 values of a row: normalised, rotated, and rounded to bf16 after each.
+// Loads a lane's 16 values of a row, normalised and rotated, and rounded to bf16 after each of the two.
 DEVICE void load_v41(const WriteV4Args& a, i64 token, f32 (&v)[16]) {
     const i32 lane = lane_id();
     const uint4* in = reinterpret_cast<const uint4*>(a.rows + token * a.row_stride) + 2 * lane;
@@ -83,7 +83,7 @@ template <bool Window> DEVICE void write_v41_body(const WriteV4Args& a) {
     row[256 + lane] = static_cast<u8>(code);
 }
 
-// A lane's 16 values of a vector of 128, rotated and rounded to bf16; returns the exponent of their group of 32.
+// Rotates a lane's 16 values of a vector of 128 and rounds them to bf16. Returns the exponent of their group of 32.
 DEVICE u32 group_v41(f32 (&v)[16], const IndexRecipeView& recipe, const f32* angles) {
     rotate_vector(v, recipe, angles);
     f32 top = 0.0f;
@@ -118,7 +118,7 @@ DEVICE void write_key_v41_body(const WriteIndexKeyArgs& a) {
     }
 }
 
-// codes are bf16 here.
+// Prepares queries. args.codes are bf16 in this kernel.
 DEVICE void query_v41_body(const IndexQueryArgs& a) {
     begin_after_previous();
     const i64 token = blockIdx.x;

@@ -1,27 +1,27 @@
-// Argument structs of the kernels that generate random weights and convert a matrix to the formats that matrix
-// products read.
+// Arguments of the kernels that generate random weights and convert a matrix to the formats that matrix products read.
 #pragma once
 #include "smxx/base.h"
 
 struct DrawArgs {
-    void* out;  // [rows, columns] of type
-    i64 stride; // elements between rows, even
+    void* out;  // [rows, columns] of `type`
+    i64 stride; // elements between rows of out, even
     i64 rows;
     i64 columns; // even
-    i64 first;       // number of the first value, even
-    i64 from_stride; // numbers from row to row, even: a part of a matrix has the values that it has there
+    i64 first;       // index of the first value in the random sequence, even
+    // Indices between rows, even: a part of a matrix then has the values that it has in the whole matrix.
+    i64 from_stride;
     u64 seed;
     f32 mean;
-    f32 step; // of one unit of the sum of four random bytes
+    f32 step; // factor of the sum of four random bytes
     i32 type; // f32, bf16 or e4m3
     i32 reserved;
 };
 
 struct WidenArgs {
-    const void* from;  // [rows, columns] of type, rows one after the other
+    const void* from;  // [rows, columns] of `type`, contiguous rows
     const f32* scales; // [ceil(rows/block_rows), scale_stride]; null: no scales
-    u16* out;          // bf16 [rows, columns]; null: not wanted
-    u16* turned;       // bf16 [columns, turned_stride], the transposed matrix; null: not wanted
+    u16* out;          // bf16 [rows, columns]; null: not written
+    u16* turned;       // bf16 [columns, turned_stride] transposed matrix; null: not written
     i64 turned_stride;
     i32 rows;
     i32 columns;

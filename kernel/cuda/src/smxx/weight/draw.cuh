@@ -2,15 +2,15 @@
 // bytes are added in two groups of four. The sums are close to a normal distribution. Integer arithmetic and one
 // multiplication give the same bits that package kernel computes on the host.
 //
-// Out      [rows, columns] f32, bf16 or e4m3; columns and stride are even.
-// Thread   one word.
-// Traffic  each value is written once.
+// Out:    [rows, columns] f32, bf16 or e4m3; columns and stride are even.
+// Thread: one word, which gives two values.
+// Bytes:  each value is written once.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/weight/args.h"
 
-constexpr i32 kE4M3 = 3;    // behind the types of floats.cuh
-constexpr i32 kBellMean = 510; // of a sum of four bytes
+constexpr i32 kE4M3 = 3;    // type code, in addition to those of floats.cuh
+constexpr i32 kBellMean = 510; // mean of the sum of four random bytes
 
 DEVICE u64 mixed(u64 z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

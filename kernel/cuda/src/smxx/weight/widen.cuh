@@ -1,9 +1,9 @@
 // Converts a matrix to bf16, applies its block scales, and transposes it for matrix products that read it transposed.
 //
-// In       [rows, columns] f32, bf16, f16 or e4m3 with a float32 scale per block.
-// Out      bf16 in the same order, transposed, or both, rounded once to nearest even.
-// Block    a tile of 32 x 32 values, 8 rows at a time; the transposed tile passes through shared memory.
-// Traffic  the matrix is read once and each output is written once, in runs of 64 bytes.
+// In:    [rows, columns] f32, bf16, f16 or e4m3 with a float32 scale per block.
+// Out:   bf16 in the order of the input, transposed, or both, rounded once to nearest even.
+// Block: a tile of 32 x 32 values, 8 rows at a time; the transposed tile passes through shared memory.
+// Bytes: the matrix is read once and each output is written once, in runs of 64 bytes.
 #pragma once
 #include "smxx/weight/draw.cuh"
 
@@ -17,7 +17,7 @@ DEVICE f32 read_value(const void* base, i64 at, i32 type) {
 }
 
 DEVICE void widen_body(const WidenArgs& a) {
-    __shared__ u16 tile[kTile][kTile + 2]; // the padding keeps a column out of one bank
+    __shared__ u16 tile[kTile][kTile + 2]; // padded, so that accesses to a column have no bank conflicts
     begin_after_previous();
     const i32 x = threadIdx.x % kTile, y = threadIdx.x / kTile;
     const i32 column = blockIdx.x * kTile + x;

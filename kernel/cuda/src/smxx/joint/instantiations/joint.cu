@@ -5,7 +5,7 @@ KERNEL(kThreads) head_norm_turn(const __grid_constant__ HeadTurnArgs a) { head_t
 KERNEL(kThreads) quantise_turned(const __grid_constant__ QuantiseTurnedArgs a) { quantise_turned_body<1>(a); }
 KERNEL(kThreads) quantise_turned_many(const __grid_constant__ QuantiseTurnedArgs a) { quantise_turned_body<4>(a); }
 KERNEL(kThreads) hyper_post_sum(const __grid_constant__ HyperSumArgs a) { hyper_sum_body(a); }
-// Two blocks per SM: without this bound the compiler takes 64 registers and spills.
+// Two blocks per SM: without this bound the compiler uses 64 registers and spills.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) small_parts(const __grid_constant__ PartsArgs a) {
     parts_body(a);
 }

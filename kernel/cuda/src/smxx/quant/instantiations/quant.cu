@@ -3,7 +3,7 @@
 KERNEL(kThreads) quantise_rows(const __grid_constant__ QuantiseRowsArgs a) { quantise_rows_body<1>(a); }
 KERNEL(kThreads) quantise_rows_many(const __grid_constant__ QuantiseRowsArgs a) { quantise_rows_body<4>(a); }
 
-// For rows of at most 4096, 8192 and 16384 columns.
+// Norm kernels for rows of at most 4096, 8192 and 16384 columns.
 KERNEL(kNormThreads) norm_quantise(const __grid_constant__ NormQuantiseArgs a) {
     norm_quantise_body<1, false>(a, blockIdx.x);
 }
