@@ -7,7 +7,7 @@ constexpr i64 kBeyond = -2;  // the row lies past the last row: write nothing
 
 struct Place {
     u8* page;
-    i32 row; // within the page
+    i32 row; // row within the page
 };
 
 // Returns page and row of a slot. Slots fit in 31 bits, so the division can be 32-bit; addresses need 64 bits.

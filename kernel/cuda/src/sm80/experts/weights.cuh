@@ -44,7 +44,7 @@ struct E2m1Weights {
     using Type = Bf16;
     static constexpr u32 CodeBytes = 256 * 32, TileBytes = CodeBytes + 256 * 2;
     uint2 codes;
-    u32 scale;  // in both halves, as bf16
+    u32 scale;  // scale as bf16, in both halves of the word
 
     __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
         codes = __ldg(reinterpret_cast<const uint2*>(tile + row * 32 + quad * 8));
@@ -78,7 +78,7 @@ struct FoldedWeights {
     using Type = Codes;
     static constexpr u32 CodeBytes = 256 * 64, TileBytes = CodeBytes + 256 * 4;
     uint4 codes;
-    u32 scale;  // in both halves, in half precision
+    u32 scale;  // scale in half precision, in both halves of the word
 
     __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
         codes = __ldg(reinterpret_cast<const uint4*>(tile + row * 64 + quad * 16));
@@ -92,7 +92,7 @@ struct FoldedWeights {
         asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"((at & 0x00070007u) << 9 | (at & 0x00080008u) << 12), "r"(scale));
         return r;
     }
-    static constexpr bool MayBeNaN = false;  // a NaN scale makes the widened words NaN
+    static constexpr bool MayBeNaN = false;  // no test is needed: folded weights and scales are finite
     __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const { words(step, b); }
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         const u32 word = word_of(codes, step / 2);

@@ -17,7 +17,7 @@
 namespace portable {
 
 constexpr int kSparseThreads = 512;
-// kSegmentKeys: keys per block in args.segment_blocks.
+// Heads and keys that are processed together, and keys per block in args.segment_blocks.
 constexpr i32 kUnitHeads = 32, kUnitKeys = 32, kSegmentKeys = 64;
 constexpr i32 kPadHeads = 64;  // the heads of a row of partial results are padded to a multiple of this
 constexpr int kValues = 512;
@@ -182,7 +182,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
     }
 
-    float m[2], sum[2], largest[2];  // of heads 2 * warp and 2 * warp + 1
+    float m[2], sum[2], largest[2];  // base of the exponents, sum and largest score of heads 2 * warp + i
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         m[i] = largest[i] = kLowest;

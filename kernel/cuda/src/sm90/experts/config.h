@@ -26,7 +26,7 @@ constexpr int kTileRows = 256;
 constexpr int kTileBytes = kTileRows * kBlockBytes;
 constexpr int kGroups = 2;  // math warpgroups
 constexpr int kMathThreads = 128 * kGroups;
-constexpr int kThreads = kMathThreads + 128;  // and one copy warpgroup
+constexpr int kThreads = kMathThreads + 128;  // math warpgroups and one copy warpgroup
 constexpr int kMaxExperts = 512;
 // Bytes of a staged token: 64 values of 16 bits, and padding so that accesses to eight tokens have no bank conflicts.
 constexpr int kPitch = 144;

@@ -60,8 +60,8 @@ __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
     return before + inclusive - v;
 }
 
-// One warp sorts up to 32 pairs. A lane finds its output position by comparing its expert with that of every other
-// lane.
+// Sorts up to 32 pairs with one warp. A lane finds its output position by comparing its expert with the experts of all
+// other lanes.
 __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     const i32 lane = threadIdx.x, e = checked_id(args, pair_id(args, lane, pairs));
     const u32 same = __match_any_sync(ptx::kFullMask, e);

@@ -98,7 +98,7 @@ __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
     }
     while (walk.next(shared, from.tiles, item)) {
         const i32 columns = (item.count + 63) / 64 * 64;
-        u32 scale_of[2];  // addresses of the scales of tokens t and t + 128
+        u32 scale_of[2];  // indices of the first scales of tokens t and t + 128
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             const i32 token = t + 128 * j;

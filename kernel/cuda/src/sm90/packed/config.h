@@ -120,7 +120,7 @@ struct Walk {
             if (local < groups * tiles * parts) {
                 i32 tile = local / (groups * parts), rest = local - tile * groups * parts;
                 i32 part = rest / groups, group = rest - part * groups;
-                if constexpr (S::Whole) {  // by bands of kBandTokens tokens
+                if constexpr (S::Whole) {  // the order is bands of kBandTokens tokens, then tiles
                     constexpr i32 kBand = kBandTokens / S::Tokens;
                     const i32 band = local / (kBand * tiles), inside = local - band * kBand * tiles;
                     const i32 width = min(kBand, groups - band * kBand);

@@ -478,7 +478,7 @@ struct Q2K {
     static constexpr int Bytes = CodeBytes + 64 * 24;
 
     u32 at;
-    u32 scales[2], high[2], low[2];  // for the upper row and the lower row
+    u32 scales[2], high[2], low[2];  // index 0: upper row, index 1: lower row
     uint4 codes;
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {

@@ -51,7 +51,7 @@ using Few = FewOf<F, N, Listed, FewRoom<F, N, Listed>::Three ? 2 : 4>;
 
 template <class S>
 struct FewStorage {
-    u8 stages[S::Stages][S::StageBytes];  // weights, then [tokens][Pitch]
+    u8 stages[S::Stages][S::StageBytes];  // weights of Stripes stripes, then token rows [tokens][Pitch]
     alignas(128) u8 table[Table<typename S::F>::TableBytes + 16];
     ListedView list[S::Listed];
     u64 full[S::Stages], empty[S::Stages];

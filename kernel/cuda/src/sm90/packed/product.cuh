@@ -4,9 +4,9 @@
 // Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: one row per pair (args.h).
 // Block: one per SM, persistent. One warpgroup copies: the copy engine loads a unit of weights in one piece, and the
 //        threads copy the rows of the tokens, 16 bytes at a time, to their swizzled positions. For turned formats the
-//        threads copy the rows of the tokens, 16 bytes at a time, to their swizzled positions. For turned formats the
 //        warpgroup then reorders the columns of the tokens. The other warpgroups widen 64 weight rows each in
 //        registers to the A operand of the tensor cores, and multiply. The widening of four steps overlaps the
+//        products of the previous four.
 // Bytes: weights are read once from memory for each group of tokens. With few tokens the kernel is limited by the
 //        bandwidth of the packed weights.
 #pragma once

@@ -24,8 +24,9 @@ struct alignas(64) ProductArgs {
     i32 ahead;    // few rows: stages whose weights are loaded before waiting for the previous kernel, 1 to stages
     i32 copied;   // narrow tiles, and e2m1 weights: input rows that a copy loads
     i32 across;   // many rows; 1: the blocks of a cluster have adjacent columns of the only tile of rows
-    const float* factors;  // e4m3, a batch of one: f32 [columns] by which results are multiplied, or null; no tile of
-                           // 256 rows where k has parts
+    // e4m3 with a batch of one: f32 [columns] factors of the result columns, or null. Tiles of 256 rows do not support
+    // them if k has parts.
+    const float* factors;
     const u8* folded;  // few rows: e2m1 weights as tiles of 256 rows (experts/folded.cuh), instead of weight_map
     i32 beside;   // 1: does not read what the previous kernel writes, and overlaps that kernel (config.h)
     i32 leads;    // few rows; 1: the next kernel is a product with beside = 1, and may start at once

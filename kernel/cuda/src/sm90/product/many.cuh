@@ -77,7 +77,7 @@ constexpr u32 many_shared_bytes() {
 }
 
 struct ManyTile {
-    i32 row, column, batch;  // of the tile of this thread block
+    i32 row, column, batch;  // first input row, first column, and batch element
 };
 
 // The tiles of a cluster. Groups of kManyPairs pairs of row tiles process all columns, one group after the other.

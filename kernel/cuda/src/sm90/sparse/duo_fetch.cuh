@@ -46,8 +46,8 @@ struct DuoFetch {
         // Addresses are computed again for every block, because there are no registers to keep them.
         asm volatile("" : "+r"(t));
         const bool own = unit.own(n);
-        // i is the number of earlier key blocks with the owner of key block n; j is the buffer of v for a key block that
-        // the other thread block owns.
+        // i is the number of earlier key blocks with the owner of key block n; j is the buffer of v for a key block
+        // that the other thread block owns.
         const u32 i = static_cast<u32>(n) >> 1, j = i & 1;
         const u32 own_parity = (i & 1) ^ 1, other_parity = (i >> 1 & 1) ^ 1;
         const u32 k = ptx::shared_address(shared.k), v = ptx::shared_address(shared.v[j]);

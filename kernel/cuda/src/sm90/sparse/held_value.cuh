@@ -61,7 +61,7 @@ struct HeldValueGroup {
             ptx::fence_async_proxy();  // threads wrote the weights to shared memory
             const bool first = left == blocks - 1;
             if (first) {
-                wait_scored(entry);  // completed earlier; the wait only advances the phase
+                wait_scored(entry);  // completed earlier, but every phase must be waited for
             } else {
                 const u32 turn = typename Storage::Turn(entry).at;
                 const float f0 = read(shared.factor[turn][at.row]), f1 = read(shared.factor[turn][at.row + 8]);

@@ -399,7 +399,7 @@ struct Spread : SpreadPart {
             return;
         }
         const Look seen = look();
-        // slices: slices of the row; each: slices per block.
+        // slices is the number of slices of the row, each the number of slices per block.
         const u32 slices = (w.end() + kSlice - 1) / kSlice, each = (slices + blocks - 1) / blocks;
         slice = rank * each + at.warp;
         const bool busy = at.warp < each && slice < slices;

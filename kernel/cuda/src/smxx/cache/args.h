@@ -15,7 +15,7 @@ struct WriteMainArgs {
     i64 latent_stride;    // elements between tokens, multiple of 8
     i64 key_stride;       // elements between tokens, multiple of 2
     i32 tokens;
-    f32 k_scale;          // 576-byte rows only: scale of the pool; a stored code is a value divided by it
+    f32 k_scale;          // 576-byte rows only: scale of the pool; a stored code is value / k_scale
 };
 
 struct GatherSlotsArgs {

@@ -9,8 +9,8 @@ constexpr i32 kMaxBlocks = 32;
 struct AllReduceArgs {
     void* x;  // [bytes] this rank's addend, overwritten by the sum; this and the other addresses are multiples of 16
     u8* staging[kMaxRanks]; // staging memory of every rank: two halves that rounds use in turn
-    u32* flags[kMaxRanks];  // of every rank: [2, kMaxBlocks, kMaxRanks] words, initially zero
-    u32* state;             // of this rank: rounds, blocks that have ended, fault; initially zero
+    u32* flags[kMaxRanks];  // words [2, kMaxBlocks, kMaxRanks] of every rank, initially zero
+    u32* state;             // three words of this rank: rounds, blocks that have ended, fault; initially zero
     i64 half;               // bytes of half of the staging memory
     i64 bytes;              // bytes of x, a multiple of 16
     i64 timeout;            // nanoseconds that a block waits for another rank before it reports a fault
@@ -29,7 +29,7 @@ struct GatherRanksArgs {
     i64 out_stride;       // bytes between rows of out
     i32 rows[kMaxRanks];  // number of rows of each rank
     i32 row_bytes;
-    i32 unit;             // bytes that a thread copies at a time, 16 or 4; addresses are multiples of it
+    i32 unit;             // bytes that a thread copies at a time, 16 or 4; all addresses are multiples of unit
 };
 
 // Reduce-scatter: rows are summed over ranks, and every rank receives its own columns of the sum.

@@ -178,7 +178,7 @@ template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
 #pragma unroll
     for (int i = 0; i < kFour; i++) {
         pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
-        if (a.next != nullptr) { // all threads have read carried before the last barrier
+        if (a.next != nullptr) { // all threads read carried before the barrier of block_total
             if (t == 64) a.next[row * a.next_stride + i] = pre[i];
             pre[i] = carried[i];
         }

@@ -72,7 +72,7 @@ struct GatedNormArgs {
 
 struct LayerNormArgs {
     const void* x;     // f32 or bf16 [rows, columns]
-    void* out;         // of the type of x: [rows, columns]
+    void* out;         // [rows, columns] of the type of x
     const f32* weight; // [columns]
     const f32* bias;   // [columns]
     f64 epsilon;

@@ -24,7 +24,7 @@ struct ExchangeArgs {
     i32 hidden;              // multiple of 8
     i32 experts;
     i32 layer;               // layer number, for the message
-    i32 prompt;              // for the message; 1: prompt rows
+    i32 prompt;              // field of the message; 1: prompt rows
     float limit;             // limit of the activation, for the message
     i32 reserved;
 };

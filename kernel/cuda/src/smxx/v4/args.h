@@ -10,7 +10,7 @@ struct WriteV4Args {
     const i32* slots;     // [tokens]; negative: do not write
     u32* faults;          // one word of fault bits, or null
     const void* norm;     // f32 or bf16 [512] weights of the RMSNorm of rows; null: rows are already normalised
-    f64 epsilon;          // with norm: added to the mean of squares
+    f64 epsilon;          // number that the RMSNorm adds to the mean of squares
     i64 row_stride;       // elements between tokens, multiple of 8
     i32 tokens;
     i32 norm_bf16; // 1: norm is bf16
