@@ -31,8 +31,8 @@ DEVICE void round_bf16_fast(f32& a, f32& b) {
     b = bf16_high(p);
 }
 
-// Converts two values to e4m3, with `low` in the lower byte: nearest even, saturating at 448, NaN to 0x7F with its
-// sign. Devices before sm_89, and PTX that targets them, have no instruction for this.
+// Returns the e4m3 code of a value: rounded to nearest even, saturating at 448, NaN to 0x7F with its sign. It is used
+// for devices before sm_89, and PTX that targets them, which have no conversion instruction.
 DEVICE u32 round_e4m3(f32 f) {
     u32 sign = (__float_as_uint(f) >> 24) & 0x80u, b = __float_as_uint(f) & kAbsMask;
     if (b > kInfBits) return sign | 0x7Fu;
@@ -42,7 +42,8 @@ DEVICE u32 round_e4m3(f32 f) {
     u32 rounded = (b + 0x7FFFFu + ((b >> 20) & 1u)) >> 20; // exponent biases differ by 120
     return sign | min(rounded - (120u << 3), 0x7Eu);
 }
-DEVICE u32 pack_e4m3_fast(f32 low, f32 high) { // a NaN may lose its sign
+// Converts two values to e4m3 codes, with `low` in the lower byte. A NaN may lose its sign; in pack_e4m3 it does not.
+DEVICE u32 pack_e4m3_fast(f32 low, f32 high) {
 #if __CUDA_ARCH__ >= 890
     u16 r;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));

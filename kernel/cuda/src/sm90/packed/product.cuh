@@ -283,7 +283,7 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     PACKED_FEW(Name##_few8, Few<__VA_ARGS__, 8, 128>)       \
     PACKED_KERNEL(Name##_few64, __VA_ARGS__, 64, 4, false)  \
     PACKED_KERNEL(Name##_many, __VA_ARGS__, 128, 2, true)
-// Also one for groups of 256 tokens, which widens half as much for a product.
+// Defines a kernel for groups of 256 tokens, which widens half as many weights per product as one for 128 tokens.
 #define PACKED_WIDE(Name, ...) PACKED_KERNEL(Name##_wide, __VA_ARGS__, 256, 2, true)
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \

@@ -1,4 +1,4 @@
-// Two thread blocks per unit: the products of weights and values.
+// Two thread blocks per unit: the value group, which multiplies weights by values.
 #pragma once
 
 #include "sm90/sparse/duo_storage.cuh"

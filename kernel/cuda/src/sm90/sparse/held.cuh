@@ -1,9 +1,9 @@
 // Sparse attention over rows of bf16 values. Inputs and outputs are those of kernel.cuh, with one stream.
 //
-// Block: one per SM, four warpgroups. One holds two thirds of the queries of a unit in registers and computes scores
-//        and softmax; two have half of the output columns each; one fetches. Keys and queries pass through one ring
-//        in shared memory, in quarters. The queries and keys of the next unit therefore arrive while the current ones
-//        are multiplied, and its scores start while the current output is written.
+// Block: one per SM, four warpgroups. One holds six of the eight or nine query tiles of a unit in registers and
+//        computes scores and softmax; two have half of the output columns each; one fetches. Keys and queries pass
+//        through one ring in shared memory, in quarters. The queries and keys of the next unit therefore arrive while
+//        the current ones are multiplied, and its scores start while the current output is written.
 // Bytes: every selected row is read once per 64 heads.
 // H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k / 128k 746 / 686 / 658 TFLOP/s, 94 / 87 / 83 % of a large
 //        matrix product.
@@ -15,9 +15,9 @@
 
 namespace sparrow_sparse {
 
-// Registers per thread of each group. The accumulators and A operands of the products take 128: the value groups hold
-// accumulators [64, 256] (128 registers), the score group holds queries (96) and scores (32). The compiler needs some
-// 26 more: 154 in total.
+// Registers per thread of each group. Accumulators and A operands take 128 registers of a math thread: the value groups
+// hold accumulators [64, 256] (128), the score group holds query tiles (96) and scores (32). The other 32 are for
+// addresses, phases and statistics.
 constexpr int kHeldMathRegisters = 160, kHeldFetchRegisters = 32;
 static_assert(3 * kHeldMathRegisters + kHeldFetchRegisters <= 4 * kHeldLaunchRegisters,
     "more registers than the launch got: a group would wait for them for ever");

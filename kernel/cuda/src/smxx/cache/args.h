@@ -1,4 +1,4 @@
-// Argument structs of the kernels that write and gather the main cache.
+// Arguments of the kernels that write and gather the main cache.
 #pragma once
 #include "smxx/views.h"
 
