@@ -3,9 +3,10 @@
 // An item is 256 weight rows by up to 128 tokens of an expert. The weight rows are two halves of 128: gate and up of
 // the same inner columns, or rows of down.
 //
-//   up to 64 tokens  Weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns, to multiply
-//                    little padding. Each of the two math warpgroups has 64 weight rows of each half. For e2m1 weights
-//                    that are widened to e4m3 there is also a kernel for up to 16 tokens, with two blocks per SM.
+//   up to 64 tokens  Weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns, so that all 64
+//                    rows of a tile are used. Each of the two math warpgroups has 64 weight rows of each half. For e2m1
+//                    weights that are widened to e4m3 there is also a kernel for up to 16 tokens, with two blocks per
+//                    SM.
 //   more than 64     Tokens are the rows, 64 per warpgroup, and the 128 weight rows of each half are the columns. A
 //                    lane then has two tokens and needs two scales. With tokens as columns it would need 32 scales,
 //                    and reading them would take a third of the shared-memory bandwidth.

@@ -10,7 +10,7 @@ struct CompressArgs {
     const i32* sources; // [entries, halves * ratio]: s >= 0: row s; -1: no source; s < -1: state row -2-s
     u16* out;           // bf16 [entries, columns]
     u32* faults;        // one word of fault bits, or null
-    i64 value_stride;   // elements between rows of values, as the following strides of their tensors
+    i64 value_stride;   // elements between rows of values; the following strides are also in elements
     i64 gate_stride;
     i64 state_stride;
     i64 ape_stride;

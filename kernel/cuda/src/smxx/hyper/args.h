@@ -16,7 +16,7 @@ struct HyperMixArgs {
     // [rows, streams] pre of the previous site, may be next; null: only the first stream has weight 1.
     const f32* carried;
     f64 norm_epsilon; // added to the mean of squares of all streams
-    i64 x_stride;     // elements between rows of x, as the following strides of their tensors
+    i64 x_stride;     // elements between rows of x; the following strides are also in elements
     i64 mix_stride;
     i64 out_stride;
     i64 post_stride;
@@ -37,7 +37,7 @@ struct HyperPostArgs {
     const u16* sub;  // bf16 [rows, hidden]
     const f32* post; // [rows, streams]
     const f32* comb; // [rows, streams * streams]
-    i64 x_stride;    // elements between rows of x, as the following strides of their tensors
+    i64 x_stride;    // elements between rows of x; the following strides are also in elements
     i64 sub_stride;
     i64 post_stride;
     i64 comb_stride;

@@ -32,7 +32,7 @@ DEVICE f32 max_or_nan(f32 a, f32 b) {
 }
 
 // Returns index_scale rounded up to a power of two, without a division: 448 is 1.75 * 2^8, so the result is the power
-// of two of amax times 2^-8, or times 2^-7 if the fraction of amax is above 1.75.
+// of two of amax times 2^-8, or times 2^-7 if the significand of amax is above 1.75.
 DEVICE f32 power_scale(f32 amax) {
     return __uint_as_float((((__float_as_uint(fmaxf(amax, 1e-4f)) + 0x1FFFFFu) >> 23) - 8) << 23);
 }

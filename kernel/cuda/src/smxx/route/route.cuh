@@ -143,7 +143,7 @@ DEVICE void choose_experts(const RouteArgs& a, i64 row, f32* biased) {
     }
 }
 
-// Scores and chooses the experts of a row, by one warp. biased is shared memory for args.experts scores.
+// Scores and chooses the experts of a row, by one warp. biased is shared memory for a.experts scores.
 DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
     if (a.table == nullptr) score_experts(a, row, biased, 0, 1);
     __syncwarp();
