@@ -150,10 +150,7 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 // report compares a download with this machine.
 func report(p *hub.Puller, d *hub.Download, cache hub.Cache, elsewhere []hub.Local) *pullReport {
 	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Cache: cache.Root,
-		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files}
-	if len(d.Quants) == 0 {
-		r.gpus = cuda.Memory() // GPUs refuse the block formats of GGUF files
-	}
+		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files, gpus: cuda.Memory()}
 	if host := sysmem.Total(); host > 0 {
 		r.Memory = host + r.gpus
 	}
