@@ -42,7 +42,8 @@ type constraint struct {
 
 // start makes the constraint of one choice.
 func (g *Guide) start(r *Request, vocabulary int, eos []int32) constraint {
-	l := constraint{reasoningEnd: -1, noCalls: g.NoCalls, eos: eos, ignoreEOS: r.IgnoreEOS, least: r.MinTokens}
+	l := constraint{reasoningEnd: -1, mask: make(sample.Mask, g.MaskWords), noCalls: g.NoCalls, eos: eos,
+		ignoreEOS: r.IgnoreEOS, least: r.MinTokens}
 	if g.Document != nil {
 		l.document, l.reasoningEnd = g.Document.Start(), g.ReasoningEnd
 	}
@@ -53,9 +54,6 @@ func (g *Guide) start(r *Request, vocabulary int, eos []int32) constraint {
 	}
 	if g.Calls != nil {
 		l.calls = g.Calls.Start()
-	}
-	if g.MaskWords > 0 {
-		l.mask = make(sample.Mask, g.MaskWords)
 	}
 	if l.least > 0 {
 		l.noEnd = sample.AllBut(vocabulary, eos, r.Sampling.StopTokenIDs)
@@ -75,9 +73,7 @@ func (l *constraint) clone() constraint {
 	if l.calls != nil {
 		c.calls = l.calls.Clone()
 	}
-	if l.mask != nil {
-		c.mask = make(sample.Mask, len(l.mask))
-	}
+	c.mask = make(sample.Mask, len(l.mask))
 	return c
 }
 
