@@ -11,6 +11,7 @@ import (
 // the last batch while the next batch runs, and stores the next batch as the last batch. It reports whether there was
 // anything to do.
 func (l *loop) turn() bool {
+	l.noteWaiting()
 	last, next := l.last, l.form()
 	if last == nil && next == nil {
 		return false

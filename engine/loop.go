@@ -40,7 +40,6 @@ func (l *loop) run() {
 			return
 		}
 		restored := l.tiers.advance()
-		l.noteWaiting()
 		if l.turn() {
 			l.tiers.settle()
 			l.readExperts(usageEvery)
