@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testmodel"
 )
 
@@ -32,28 +33,44 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 		if len(got) != 20 || last.Finish != FinishLength {
 			t.Errorf("job %d got %d tokens and ended with %q: %v", i, len(got), last.Finish, last.Err)
 		}
-		j.Cancel() // has no effect after Close
 	}
 	wait.Wait()
+	for _, j := range jobs {
+		j.Cancel()
+	}
+	if n := len(e.inbox.cancels); n != 0 {
+		t.Errorf("%d requests that have ended wait to be cancelled", n)
+	}
 }
 
+// The context may end before Close is called or while Close waits.
 func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
-	e := start(t, testmodel.V32(t), Config{MaxRunning: 2})
-	var jobs []*Job
-	for i := range 5 {
-		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 8000,
-			IgnoreEOS: true}))
-	}
-	jobs[0].Next()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	e.Close(ctx)
-	for i, j := range jobs {
-		if _, last := collect(j); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) {
-			t.Errorf("job %d ended with %+v", i, last)
+	for _, waits := range []bool{false, true} {
+		e := start(t, testmodel.V32(t), Config{MaxRunning: 2})
+		var jobs []*Job
+		for i := range 5 {
+			jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 6000,
+				IgnoreEOS: true}))
 		}
-	}
-	if st := e.Stats(); st.Failed != 5 {
-		t.Errorf("%d requests failed, want 5", st.Failed)
+		jobs[0].Next()
+		ctx, cancel := context.WithCancel(context.Background())
+		var closed sync.WaitGroup
+		if waits {
+			closed.Go(func() { e.Close(ctx) })
+			await.True(t, "an engine that closes", func() bool { return e.Flush(ctx) != nil })
+		}
+		cancel()
+		if !waits {
+			e.Close(ctx)
+		}
+		for i, j := range jobs {
+			if _, last := collect(j); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) {
+				t.Errorf("Close waits %v: job %d ended with %+v", waits, i, last)
+			}
+		}
+		closed.Wait()
+		if st := e.Stats(); st.Failed != 5 {
+			t.Errorf("Close waits %v: %d requests failed, want 5", waits, st.Failed)
+		}
 	}
 }

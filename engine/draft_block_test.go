@@ -325,6 +325,33 @@ func TestBlocksThatTheHostHasNotSeen(t *testing.T) {
 	}
 }
 
+// The drafter's confidence in a block is noted once the host has seen the block, even after the next batch was
+// formed. A sequence whose block failed stops drafting.
+func TestConfidencesOfBlocksAreNoted(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	for _, fails := range []bool{false, true} {
+		e, _ := overlapping(t, testmodel.V4SparkEight(t), Config{Draft: drafts(t, 5)})
+		j := open(t, e, eight([]Request{{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 40,
+			IgnoreEOS: true}})[0])
+		for e.loop.last == nil || e.loop.last.stage != stageDrafting {
+			e.iterations(1)
+		}
+		c, last := j.choices[0], e.loop.last
+		known := fmt.Sprintf("%+v", c.drafts)
+		if fails {
+			last.ahead.err = errFault
+		}
+		err := e.loop.drafter.see(last, nil)
+		if noted := fmt.Sprintf("%+v", c.drafts) != known; !noted && !fails || (err != nil) != fails {
+			t.Errorf("it fails: %v, %v; noted: %v", fails, err, noted)
+		}
+		if got := c.drafts.Active(); got == fails || c.drafted != 0 || e.Stats().DraftsFailed > 1 {
+			t.Errorf("it fails: %v; the sequence drafts: %v, row %d of the pass", fails, got, c.drafted)
+		}
+		e.loop.last = nil
+	}
+}
+
 // randomBatchOfBlocks compares the answers of one random batch with those of plain decoding. If guesses is set, it
 // replaces the head's guesses by guesses of every pattern.
 func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,

@@ -30,6 +30,34 @@ func serving(t *testing.T, dir string, c Config, hooks ...func(*Engine)) (*Engin
 	return e, l.Addr().String()
 }
 
+// A request that names an engine fetches from there the pages after those that are in the pool.
+func TestAPeerGivesThePagesThatAreMissing(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close() // it accepts and sends nothing
+	e := still(t, testmodel.V32(t), tiered("", 16, 64, tier.Options{Pull: true}))
+	emptied(t, e)
+	running(t, e)
+	prompt := tokens(1, 400)
+	for pages := range 4 {
+		if pages > 0 { // computes them
+			j := queuedJob(t, e, Request{Prompt: prompt[:pages*64+1], Sampling: greedy(), MaxTokens: 1})
+			for _, ok := j.Poll(); !ok; _, ok = j.Poll() {
+				e.iterations(1)
+			}
+		}
+		j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1,
+			PagesFrom: nobody.Addr().String()})
+		if r := j.choices[0].restore; r == nil || r.next != pages || r.admit {
+			t.Errorf("%d pages are in the pool: %+v", pages, r)
+		}
+		j.Cancel()
+		e.loop.receive()
+	}
+}
+
 func TestPrefillApartFromDecode(t *testing.T) {
 	for _, f := range families {
 		if f.name != "v32-fp8-656" && f.name != "glm-fp8" {

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
 	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -201,4 +204,126 @@ func faulty(t *testing.T, dir string, c Config, h *halfway, hooks ...func(*Engin
 	return running(t, e, append(hooks, func(e *Engine) {
 		e.loop.passes.runner = faultyRunner{e.loop.passes.runner, h}
 	})...)
+}
+
+// fakeState is the state of a sequence of a given length.
+type fakeState struct {
+	length   int
+	err      error // of Truncate
+	released int
+}
+
+func (s *fakeState) Len() int                    { return s.length }
+func (s *fakeState) Clone() (model.State, error) { return nil, errFault }
+func (s *fakeState) Release()                    { s.released++ }
+func (s *fakeState) Truncate(n int) error {
+	if s.err == nil {
+		s.length = n
+	}
+	return s.err
+}
+
+// fakeStates is a model that makes fakeStates.
+type fakeStates struct {
+	model.Windowed
+	err      error
+	restored []int32 // windows of the latest state that was restored
+}
+
+func (m *fakeStates) NewState() (model.State, error) { return &fakeState{}, m.err }
+func (m *fakeStates) Restore(n int, windows []int32) (model.State, error) {
+	m.restored = windows
+	return &fakeState{length: n}, m.err
+}
+
+// An item continues from a state of the tokens in its cache: a new one, one of a cached prefix, or its own, which is
+// truncated if it is longer. If there is none, the choice fails and the item leaves the batch.
+func TestItemsContinueFromTheirStates(t *testing.T) {
+	windows := []int32{3, 4}
+	for _, c := range []struct {
+		what     string
+		own      *fakeState // nil if it has none
+		cached   int
+		fails    bool
+		restored []int32
+	}{
+		{"a new one", nil, 0, false, nil}, {"a cached prefix", nil, 5, false, windows},
+		{"its own", &fakeState{length: 5}, 5, false, nil}, {"a longer one", &fakeState{length: 7}, 5, false, nil},
+		{"its own at the start", &fakeState{length: 7}, 0, false, nil},
+		{"no new one", nil, 0, true, nil}, {"no cached prefix", nil, 5, true, windows},
+		{"one that cannot be truncated", &fakeState{length: 7, err: errFault}, 5, true, nil},
+		{"a broken one of the right length", &fakeState{length: 5, err: errFault}, 5, false, nil},
+	} {
+		e := still(t, testmodel.V32(t), Config{})
+		running(t, e)
+		m := &fakeStates{}
+		if c.fails {
+			m.err = errFault
+		}
+		e.loop.stateful, e.loop.windowed = m, m
+		jobs := []*Job{queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9}),
+			queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9})}
+		x, other := jobs[0].choices[0], jobs[1].choices[0]
+		own := &fakeState{length: 2}
+		if other.state = own; c.own != nil {
+			x.state = c.own
+		}
+		items := e.loop.attachStates([]sched.Item{{Seq: &x.seq, Cached: c.cached, Windows: windows},
+			{Seq: &other.seq, Cached: 2}})
+		if len(items) != 2 && !c.fails || items[len(items)-1].Seq != &other.seq || x.ended != c.fails ||
+			c.fails && len(items) != 1 || other.state != own {
+			t.Errorf("%s: %d items are left, the choice ended: %v", c.what, len(items), x.ended)
+		}
+		if !slices.Equal(m.restored, c.restored) {
+			t.Errorf("%s: restored from %v, want %v", c.what, m.restored, c.restored)
+		}
+		if s, ok := x.state.(*fakeState); !c.fails && (!ok || s.length != c.cached || c.own != nil && s != c.own) {
+			t.Errorf("%s: the state is %+v, want one of %d tokens", c.what, x.state, c.cached)
+		}
+		if ev, ok := jobs[0].Poll(); ok != c.fails || ok && (ev.Finish != FinishError || !errors.Is(ev.Err, errFault)) {
+			t.Errorf("%s: event %+v", c.what, ev)
+		}
+		x.state, other.state = nil, nil
+	}
+}
+
+// A sequence whose state was lost with a failed batch is queued again, at most three times. One whose state can be
+// truncated to its cache, or that has none, stays where it is.
+func TestALostStateRestartsItsSequence(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	j := queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true})
+	c := j.choices[0]
+	restart := func(err error) bool {
+		e.iterations(1)
+		it := &sched.Item{Seq: &c.seq, Cached: c.seq.Cached()}
+		if c.state = (&fakeState{length: 100, err: err}); err == nil && it.Cached == 0 {
+			t.Fatal("the sequence does not run")
+		}
+		return e.loop.restartIfStateLost(it)
+	}
+	e.iterations(1)
+	if e.loop.restartIfStateLost(&sched.Item{Seq: &c.seq}) || c.restarts != 0 {
+		t.Error("a sequence without a state is restarted")
+	}
+	if restart(nil) || c.restarts != 0 || c.state.Len() != c.seq.Cached() {
+		t.Errorf("restarted %d times, its state has %d tokens of %d", c.restarts, c.state.Len(), c.seq.Cached())
+	}
+	for n := 1; n <= maxRestarts; n++ {
+		if !restart(errFault) || c.restarts != n || c.ended || e.loop.sched.Running() != 0 ||
+			e.loop.sched.Waiting() != 1 || c.state != nil {
+			t.Fatalf("restarted %d times, want %d; it ended: %v; %d run, %d wait, state %v", c.restarts, n, c.ended,
+				e.loop.sched.Running(), e.loop.sched.Waiting(), c.state)
+		}
+	}
+	if !restart(errFault) || !c.ended {
+		t.Error("it is restarted a fourth time")
+	}
+	last, _ := j.Poll()
+	for ev, ok := last, true; ok; ev, ok = j.Poll() {
+		last = ev
+	}
+	if !last.Last || !errors.Is(last.Err, ErrStep) || !errors.Is(last.Err, errFault) {
+		t.Errorf("it ended with %+v", last)
+	}
 }
