@@ -96,6 +96,22 @@ func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 	}
 }
 
+// The draft pass over a chunk of a prompt, after which no token is sampled, is enqueued after its forward pass as well.
+func TestDraftsOfChunksAreEnqueuedAhead(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	for name, dir := range map[string]string{"chains": testmodel.V32Draft(t), "blocks": testmodel.V4Spark(t)} {
+		e, _ := overlapping(t, dir, Config{Draft: drafts(t, 2), StepTokens: 40})
+		open(t, e, Request{Prompt: tokens(3, 150), Sampling: greedy(), MaxTokens: 1, IgnoreEOS: true})
+		for range 3 {
+			e.iterations(1)
+			if st := e.Stats(); name == "chains" && st.DraftsAhead != st.Steps || st.OutputTokens != 0 ||
+				name == "blocks" && st.DraftsAhead != 0 { // a block follows the last row alone
+				t.Errorf("%s: %d draft passes ahead in %d steps", name, st.DraftsAhead, st.Steps)
+			}
+		}
+	}
+}
+
 // The counters of conversions, slices and rows by kind agree with the plans that ran.
 func TestStatsCountWhatPlansSay(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{PlanHistory: 1024,

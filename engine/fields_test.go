@@ -15,6 +15,7 @@ import (
 	"sparrow/internal/kv/prefix"
 	"sparrow/internal/kv/tier"
 	"sparrow/internal/model"
+	"sparrow/internal/model/config"
 	"sparrow/internal/sched"
 	"sparrow/internal/spec"
 	"sparrow/internal/step"
@@ -152,10 +153,33 @@ func TestASecondRequestBesideALargeOne(t *testing.T) {
 	}
 }
 
+// Where the queue is full, a tenant with many small requests has its share of it; one without a request has a place.
+func TestSharesOfAFullQueue(t *testing.T) {
+	b := backlog{most: 4}
+	for i, c := range []struct {
+		tenant string
+		taken  bool
+	}{{"a", true}, {"a", true}, {"a", true}, {"a", true}, {"a", false}, {"b", true}, {"b", true}, {"b", false},
+		{"c", true}, {"c", false}, {"d", true}, {"e", true}, {"e", false}, {"f", true}} {
+		if err := b.add(c.tenant, 1); (err == nil) != c.taken {
+			t.Errorf("request %d, of %s: %v; %+v", i, c.tenant, err, b)
+		}
+	}
+	for i := range 40 { // each of another tenant
+		before := b.waiting
+		if err := b.add(fmt.Sprint(i), 1); (err == nil) != (before < floodFactor*b.most) {
+			t.Errorf("request %d of the others, after %d sequences: %v", i, before, err)
+		}
+	}
+	if b.waiting != floodFactor*b.most {
+		t.Errorf("%d sequences wait where each tenant has a place, want %d", b.waiting, floodFactor*b.most)
+	}
+}
+
 // Background requests have the lowest priority: neither they nor their tenants delay other requests.
 func TestBackgroundRequestsDelayNobody(t *testing.T) {
 	now := time.Unix(1000, 0)
-	estimate := func(background int) (own, other time.Duration) {
+	estimate := func(background int) (own, most, other time.Duration) {
 		var w waits
 		for _, tenant := range []string{"a", "a", "b", "b", "b", "b"} {
 			w.queue(tenant, now)
@@ -164,16 +188,13 @@ func TestBackgroundRequestsDelayNobody(t *testing.T) {
 			w.queue(turnKey(string(rune('c'+i)), "", true), now)
 		}
 		later := now.Add(time.Second)
-		return w.estimate("a", later), w.estimate("d", later)
-	}
-	own, other := estimate(0)
-	if own != 5*time.Second || other != time.Second {
-		t.Errorf("without background requests tenants a and d wait for %v and %v, want 5s and 1s", own, other)
+		return w.estimate("a", later), w.estimate("b", later), w.estimate("d", later)
 	}
 	for n := range 4 {
-		if a, d := estimate(n); a != own || d != other {
-			t.Errorf("with %d background requests, tenants a and d wait for %v and %v, want %v and %v", n, a, d, own,
-				other)
+		// Two turns of the first tenant; every request before the last of the second; none before that of another.
+		if a, b, d := estimate(n); a != 5*time.Second || b != 7*time.Second || d != time.Second {
+			t.Errorf("with %d background requests, tenants a, b and d wait for %v, %v and %v, want 5s, 7s and 1s", n,
+				a, b, d)
 		}
 	}
 }
@@ -415,7 +436,8 @@ func TestTheSizeOfACache(t *testing.T) {
 		z, m := &sizing{setup: &s}, s.model
 		const pages = 4000
 		got := z.cacheOf(cfg, pages)
-		want := cacheSize{pages: pages, arena: got.arena, bytes: pages * m.PageBytes(cfg)}
+		want := cacheSize{pages: pages, arena: z.arenaBytes(cfg, min(m.Config().MaxPositions, pages*cfg.Page)),
+			bytes: pages * m.PageBytes(cfg)}
 		if w, ok := m.(model.Windowed); ok {
 			each, rest := w.WindowBytes(cfg), m.PageBytes(cfg)-w.WindowBytes(cfg)
 			load := kv.Load{Pages: pages, PageTokens: cfg.Page, Window: w.Window(), Running: 2, StepTokens: 32}
@@ -425,7 +447,7 @@ func TestTheSizeOfACache(t *testing.T) {
 			want.window = kv.SizeWindow(load)
 			want.bytes, want.states = pages*rest+int64(want.window.Pages)*each, 2*w.StateBytes(cfg)
 		}
-		if got != want || got.total() != want.bytes+want.states+want.arena {
+		if got != want || got.total() != want.bytes+want.states+want.arena || want.arena == 0 {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -733,6 +755,12 @@ func TestPagesOfRanksAreTheirOwn(t *testing.T) {
 			t.Errorf("the pool of rank %d has the statistics %+v", rank, st)
 		}
 	}
+	sum := pools[0].Stats()
+	sum.Add(pools[1].Stats())
+	sum.Add(pools[2].Stats())
+	if got := poolStats(pools); got != sum || got.Pages != ranks*each {
+		t.Errorf("all ranks: %+v, want %+v", got, sum)
+	}
 }
 
 // Batches overlap on a device that computes while the host continues, unless NoOverlap is set or the model has n-gram
@@ -764,3 +792,195 @@ func TestInfoHasTheLimitsInForce(t *testing.T) {
 		}
 	}
 }
+
+// The description of an engine has every figure that the engine was opened with or that follows from it.
+func TestInfoDescribesTheEngine(t *testing.T) {
+	alone(t, "the figures are those of one rank")
+	c := Config{CacheTokens: 2000, ContextTokens: 700, StepTokens: 32, MaxRunning: 3, MaxQueue: 5, Clock: frozen{},
+		MaxStall: time.Second, Draft: drafts(t, 2), Tiers: tier.Options{HostBytes: 1 << 26}}
+	e := still(t, testmodel.V4Draft(t), c)
+	running(t, e)
+	window := (&sizing{setup: e.setup}).cacheOf(&e.info.Config, 8).window
+	var policy plan.Policy
+	policy.Speculation.Tokens = 3 // two drafts and the token before them
+	resolved, notices, err := plan.Resolve(e.info.Config.Hardware, e.model.Facts(), policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := e.Info()
+	want := Info{Family: "deepseek_v4", Created: time.Unix(1000, 0), Vocabulary: 640, ContextTokens: 700,
+		CacheTokens: 2048, PageTokens: 256, Pages: 8, WindowPages: window.Pages, StepTokens: 32, MaxRunning: 3,
+		MaxQueue: 5, MaxStall: time.Second, Kernels: e.model.Device().Name(), Config: resolved, Notices: notices,
+		Memory: got.Memory, Tiers: e.loop.tiers.stack.Describe(), Draft: c.Draft, Drafts: 2}
+	if !reflect.DeepEqual(got, want) || len(got.Tiers) != 1 || window.Pages == 0 || len(notices) == 0 {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if m := got.Memory; m.Weights == 0 || m.Cache == 0 || m.States == 0 || m.Arena == 0 || m.Tiers < 1<<26 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// The scheduler has the limits of the configuration and those that follow from the model and the device.
+func TestLimitsOfTheScheduler(t *testing.T) {
+	alone(t, "models on several ranks are not divided")
+	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
+		for _, stall := range []time.Duration{0, time.Second} {
+			e := still(t, dir, Config{StepTokens: 24, MaxRunning: 7, MaxStall: stall})
+			running(t, e)
+			want := sched.Limits{BatchTokens: 24, MaxRunning: 7, MaxPrompts: sched.DefaultMaxPrompts, PromptLogits: 24,
+				MaxStall: stall, Divides: stall > 0, Threshold: threshold(&e.info.Config), RecordRows: 24,
+				KeepSuspended: e.stateful == nil}
+			if got := e.loop.sched.Limits(); got != want {
+				t.Errorf("%s: %+v, want %+v", dir, got, want)
+			}
+			cfg := &e.info.Config
+			tag := kv.Tag{Main: cfg.Layout.String(), Index: cfg.IndexLayout.String(), PageTokens: cfg.Page}
+			if got := e.loop.pools[0].Tag(); got != tag {
+				t.Errorf("%s: pages are labelled %+v, want %+v", dir, got, tag)
+			}
+		}
+	}
+}
+
+// Passes have the limits of the configuration; those between the operations of others have one row of each sequence.
+func TestLimitsOfPasses(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{StepTokens: 24, MaxRunning: 7})
+	running(t, e)
+	all := plan.Record{Selections: true, Scores: true, Experts: true}
+	plain := step.Limits{Rows: 24, Requests: 7, Prompts: sched.DefaultMaxPrompts, Context: 100, PromptLogits: 24,
+		Record: all, Replay: plan.Replay{Selections: true, Experts: true}, RecordRows: 24}
+	for what, change := range map[string]func(s *setup, l *step.Limits){
+		"nothing":        func(*setup, *step.Limits) {},
+		"draws":          func(s *setup, l *step.Limits) { s.draws, l.Draws = true, true },
+		"no graphs":      func(s *setup, l *step.Limits) { s.cfg.NoGraphs, l.GraphBytes = true, -1 },
+		"padded states":  func(s *setup, l *step.Limits) { s.cfg.PadStates, l.PadStates = true, true },
+		"many sequences": func(s *setup, l *step.Limits) { s.cfg.MaxRunning, l.Requests = 64, 24 },
+	} {
+		s, want := *e.setup, plain
+		change(&s, &want)
+		z := &sizing{setup: &s}
+		if got := z.limits(100); got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+		want.Rows, want.Decodes = want.Requests, true
+		if got := z.innerLimits(100); got != want {
+			t.Errorf("%s, between operations: %+v, want %+v", what, got, want)
+		}
+		if got := z.limits(0).Context; got != 1 {
+			t.Errorf("%s: sequences of at most %d tokens where the cache has none", what, got)
+		}
+	}
+}
+
+// owning is a model on a device that reports its own memory.
+type owning struct{ model.Model }
+
+type owner struct{ kernel.Device }
+
+func (owner) MemoryUse() kernel.MemoryUse { return kernel.MemoryUse{Weights: 17, Scratch: 19} }
+
+func (m owning) Device() kernel.Machine { return owner{m.Model.Device().(kernel.Device)} }
+
+// On a device that reports its own memory, weights and scratch memory are those that it reports.
+func TestMemoryThatADeviceReports(t *testing.T) {
+	alone(t, "sizes are those of one rank")
+	e := still(t, testmodel.V32(t), Config{CacheTokens: 512})
+	running(t, e)
+	cfg := e.cfg
+	n, err := Measure(e.model, cfg, 1<<40)
+	if err != nil || n.Weights != 0 || n.Scratch != 0 {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	want := *n
+	want.Weights, want.Scratch = 17, 19
+	if n, err = Measure(owning{e.model}, cfg, 1<<40); err != nil || *n != want {
+		t.Errorf("%+v, %v; want %+v", n, err, want)
+	}
+	s := *e.setup
+	s.model = owning{e.model}
+	l := &loop{setup: &s, passes: e.loop.passes}
+	m := memoryOf(l, &cacheSize{bytes: 5, states: 7}, 13)
+	if m != (Memory{Weights: 17, Cache: 5, States: 7, Arena: m.Arena, Scratch: 19, Device: 13}) {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Requests of a batch agree on a number of drafts where passes overlap: the adaptive ones whose next token is sampled.
+// For blocks they do so before the drafts are known, unless the drafter's confidence is worth the wait.
+func TestHowABatchAgreesOnDrafts(t *testing.T) {
+	const block = 5
+	told := func() *spec.Controller { // confidence predicts which drafts are right
+		c := spec.New(spec.Auto(), block)
+		for rows := range 7 {
+			c.ForwardPass(1+rows, 1+0.5*float64(rows))
+			c.DraftPass(block, 0.5, false)
+		}
+		r := c.Request()
+		for i := 0; c.Blind() || i < 100; i++ {
+			if i == 3000 {
+				t.Fatal("confidence is worth nothing")
+			}
+			p := []spec.Proposal{{Request: &r, Drafts: block}}
+			good := i * 7 / 3 % 2 * block
+			for k := range p[0].Confidence {
+				p[0].Confidence[k] = float32(good - 2)
+			}
+			c.Seen(p)
+			r.Judged(block, good)
+		}
+		return c
+	}
+	for _, c := range []struct {
+		what           string
+		block          int
+		overlap, ahead bool
+		told           bool // confidence is worth the wait
+		adaptive       bool
+		agree          int // requests
+		blind          bool
+	}{
+		{"no overlap", 0, false, false, false, true, 0, false},
+		{"no overlap, blocks", block, false, true, false, true, 0, false},
+		{"one by one", 0, true, false, false, true, 1, false},
+		{"fixed numbers", 0, true, false, false, false, 0, false},
+		{"blocks that are seen", block, true, false, false, true, 1, false},
+		{"blocks ahead", block, true, true, false, true, 1, true},
+		{"blocks ahead of which more is known", block, true, true, true, true, 1, false},
+		{"blocks ahead of fixed numbers", block, true, true, true, false, 0, true},
+	} {
+		control := spec.New(spec.Auto(), c.block)
+		if c.told {
+			control = told()
+		}
+		d := &drafter{setup: &setup{overlap: c.overlap, model: roomy{}}, control: control,
+			adapting: make([]*spec.Request, 4), blind: true, together: 99}
+		d.info.Config.Model.Block = c.block
+		request := func() *choice {
+			x := &choice{drafts: control.Exactly(2), job: &Job{}}
+			if c.adaptive {
+				x.drafts = control.Request()
+			}
+			x.seq.Owner = x
+			return x
+		}
+		x, prompt, gone := request(), request(), request()
+		gone.ended = true
+		b := &batch{ahead: ahead{on: c.ahead}, items: []sched.Item{{Seq: &x.seq, Last: true}, {Seq: &prompt.seq},
+			{Seq: &gone.seq, Last: true}}}
+		d.agree(b)
+		want := c.block
+		if c.agree > 0 && (c.block == 0 || c.blind) {
+			want = control.Together([]*spec.Request{&x.drafts})
+		}
+		if len(d.adapting) != c.agree || c.agree > 0 && d.adapting[0] != &x.drafts || d.blind != c.blind ||
+			d.together != want {
+			t.Errorf("%s: %d requests agree on %d, blind %v; want %d on %d, %v", c.what, len(d.adapting), d.together,
+				d.blind, c.agree, want, c.blind)
+		}
+	}
+}
+
+// roomy is a model with many positions.
+type roomy struct{ *proposing }
+
+func (roomy) Config() *config.Config { return &config.Config{MaxPositions: 1 << 20} }

@@ -129,6 +129,9 @@ func TestMemoryOfPasses(t *testing.T) {
 	if got := e.Info().Memory.Arena; got != want || e.loop.inner.passes.runner.Bytes() == 0 {
 		t.Errorf("passes take %d bytes, want %d", got, want)
 	}
+	if got := (&sizing{setup: e.setup}).arenaBytes(&e.info.Config, e.info.ContextTokens); got != want {
+		t.Errorf("%d bytes are measured, want %d", got, want)
+	}
 	if n := (&sizing{setup: e.setup}).promptLogits(); n != 48 {
 		t.Errorf("%d rows of prompt logits in a step of 48 rows", n)
 	}
@@ -144,6 +147,12 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	p.drafts = p.drafts[:1]
 	if rows, prompts := p.draftSize(); rows != 1 || prompts {
 		t.Errorf("draftSize returned %d rows, prompts %v; want 1, false", rows, prompts)
+	}
+	blocks := &drafter{setup: &setup{}}
+	blocks.info.Config.Model.Block = 5
+	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeExtend, Tokens: make([]int32, 3)})
+	if rows, prompts := blocks.size(p); rows != 10 || prompts { // no block is of a prompt
+		t.Errorf("%d rows of blocks, prompts %v", rows, prompts)
 	}
 	clock, idle := &ticks{now: time.Unix(1000, 0)}, spec.New(drafts(t, 2), 0)
 	begun := time.Unix(999, 0)
@@ -199,8 +208,11 @@ func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
 	for e.Stats().OutputTokens == 0 {
 		e.iterations(1)
 	}
-	if n := len(e.loop.drafter.adapting); n != 1 {
-		t.Errorf("%d requests are adapting after the prompt, want 1", n)
+	for range 3 {
+		if n := len(e.loop.drafter.adapting); n != 1 {
+			t.Errorf("%d requests are adapting after the prompt, want 1", n)
+		}
+		e.iterations(1)
 	}
 }
 

@@ -34,7 +34,16 @@ func TestKeptPlansAreBoundedInBytes(t *testing.T) {
 	if each := heap.Kept(func() any { return fat() }); each > fat().Bytes()*9/8 || each < fat().Bytes()*7/8 {
 		t.Errorf("a plan takes %d bytes of the heap, but Bytes returns %d", each, fat().Bytes())
 	}
+	plans := 0
+	for _, r := range ring.list {
+		if r != (PlanRecord{}) {
+			plans++
+		}
+	}
 	all := ring.all()
+	if plans != len(all) {
+		t.Errorf("%d plans are in memory, of which %d are kept", plans, len(all))
+	}
 	if len(all) < 10 || all[len(all)-1].Step != passes-1 || all[0].Step != int64(passes-len(all)) {
 		t.Errorf("%d plans are kept", len(all))
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 
@@ -151,12 +152,17 @@ func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
 	q.init()
 	next := int32(0)
 	for i := range int32(1000) {
-		q.push(Event{Token: i})
+		q.push(Event{Token: i, Text: "text"})
 		if i >= 3 { // the reader is always three events late
 			if ev := q.pop(); ev.Token != next {
 				t.Fatalf("got event %d, want %d", ev.Token, next)
 			}
 			next++
+		}
+		for at, ev := range q.events[:cap(q.events)] { // what was read keeps nothing else in memory
+			if read := at < q.head || at >= len(q.events); read && !reflect.DeepEqual(ev, Event{}) {
+				t.Fatalf("place %d of %d still has the read event %+v", at, len(q.events), ev)
+			}
 		}
 	}
 	if cap(q.events) > 16 {

@@ -157,15 +157,55 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 				if len(rows.Rows) > 0 {
 					sent = c.n * (len(rows.AppendJSON(nil)) - len(`{"rows":[]}`))
 				}
-				most := c.n * (80*names + data*4/3)
+				least := c.n * (80*names + data*4/3)
 				// The bound counts all rows with the length of the last row and rounds each list to whole bytes.
-				most += most/100 + c.n*2*names
-				if got := int(in.recordedBytes(&ask, c.answer)); got < sent || got > most {
-					t.Errorf("%s, %+v of %+v: %d bytes are sent, the estimate is %d; want an estimate of at most %d",
-						name, what, c,
-						sent, got, most)
+				most := least + least/100 + c.n*2*names
+				least -= c.n * 2 * names
+				if got := int(in.recordedBytes(&ask, c.answer)); got < sent || got < least || got > most {
+					t.Errorf("%s, %+v of %+v: %d bytes are sent, the estimate is %d; want an estimate of %d to %d",
+						name, what, c, sent, got, least, most)
 				}
 			}
+		}
+	}
+}
+
+// Every token has the row that produced it, also if several tokens come from one pass because drafts were right.
+func TestRowsOfAcceptedDrafts(t *testing.T) {
+	const prompt, answer = 10, 14
+	dir := testmodel.V32Draft(t)
+	r := Request{Prompt: tokens(1, prompt), Sampling: greedy(), MaxTokens: answer, IgnoreEOS: true}
+	logits, _ := targetLogits(t, dir, r)
+	for _, kind := range []RecordTokens{RecordOutput, RecordAll} {
+		e := start(t, dir, Config{Draft: drafts(t, 3)}, checked(t), func(e *Engine) { e.cfg.EOS = nil },
+			drafting(func(w *step.Draft, row []float32) { copy(row, logits[w.Cached+len(w.Tokens)+1-prompt]) }))
+		r.Record = &Record{Experts: true, Tokens: kind}
+		made := 0
+		for ev := range open(t, e, r).events() {
+			if ev.Token < 0 {
+				if ev.Recorded != nil {
+					t.Errorf("%d rows have no token", len(ev.Recorded.Rows))
+				}
+				continue
+			}
+			first, end := prompt-1+made, prompt+made
+			if kind == RecordAll && made == 0 {
+				first = 0
+			}
+			var got, want []int
+			for _, row := range ev.Recorded.Rows {
+				got = append(got, row.Position)
+			}
+			for at := first; at < end; at++ {
+				want = append(want, at)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("token %d has the rows %v, want %v", made, got, want)
+			}
+			made++
+		}
+		if st := e.Stats(); made != answer || st.Accepted < 9 {
+			t.Errorf("%d tokens, %d drafts were accepted", made, st.Accepted)
 		}
 	}
 }

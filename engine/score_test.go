@@ -139,6 +139,21 @@ func TestScoredPromptsGenerateTheSame(t *testing.T) {
 	}
 }
 
+// A request's own parameters stay as the caller set them.
+func TestTheCallersScoreStays(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	running(t, e)
+	s := Score{From: 1, Top: 2, Continuations: [][]int32{{1}, {2, 3}}}
+	want := Score{From: 1, Top: 2, Continuations: [][]int32{{1}, {2, 3}}}
+	r := Request{Prompt: tokens(1, 5), Sampling: greedy(), Score: &s}
+	if j := open(t, e, r); j.Choices() != 2 || !j.choices[1].scoresOnly() {
+		t.Errorf("%d choices", j.Choices())
+	}
+	if !reflect.DeepEqual(s, want) || r.Sampling.N != 1 {
+		t.Errorf("the caller's parameters are %+v for %d choices, were %+v", s, r.Sampling.N, want)
+	}
+}
+
 func TestScoresThatCannotBe(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{ContextTokens: 256})
 	for name, c := range map[string]struct {

@@ -86,6 +86,25 @@ func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	}
 }
 
+// The usual time of the longest operation moves by an eighth towards that of each divided batch.
+func TestTheUsualOperation(t *testing.T) {
+	e, _, _ := startPaced(t, Config{MaxStall: 5 * time.Millisecond, NoReuse: true})
+	open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 90, IgnoreEOS: true})
+	e.iterations(2)
+	i, want := &e.loop.inner, time.Duration(0)
+	for n := range 3 {
+		before := i.batches
+		open(t, e, Request{Prompt: tokens(2+n, 100+40*n), Sampling: greedy(), MaxTokens: 1})
+		for i.batches == before {
+			e.iterations(1)
+		}
+		if want += (i.longest - want) / 8; i.batches != before+1 || i.usual != want || want == 0 {
+			t.Errorf("after %d batches, the longest operation took %v, usually %v; want %v", i.batches, i.longest,
+				i.usual, want)
+		}
+	}
+}
+
 // pacedOverlap runs an engine with overlapped passes on a paced device, whose clock starts at 0.
 func pacedOverlap(t *testing.T, dir string, c Config) (*Engine, *paced) {
 	t.Helper()

@@ -196,6 +196,50 @@ func TestCachedRowsAreNotComputed(t *testing.T) {
 	}
 }
 
+// A row is recorded once: the next row to record follows the latest one, up to the end of the requested range.
+func TestTheNextRowToRecord(t *testing.T) {
+	for _, c := range []struct {
+		r    Record
+		want [3]int // after each token
+	}{{Record{Tokens: RecordAll}, [3]int{9, 10, 11}}, {Record{}, [3]int{9, 10, 11}},
+		{Record{Tokens: RecordRange, From: 2, To: 10}, [3]int{9, 10, 10}},
+		{Record{Tokens: RecordRange, From: 10, To: 20}, [3]int{10, 10, 11}}} {
+		e := still(t, testmodel.V32(t), Config{})
+		running(t, e)
+		c.r.Experts = true
+		j := open(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true, Record: &c.r})
+		for i, want := range c.want {
+			if e.iterations(1); j.choices[0].seq.Record.From != want {
+				t.Errorf("%+v: row %d is next after %d tokens, want %d", c.r, j.choices[0].seq.Record.From, i+1, want)
+			}
+		}
+		j.Cancel()
+		e.loop.receive()
+	}
+}
+
+// A request drafts as many tokens as it asked for, an adaptive number if it asked for none, and nothing for 0.
+func TestTheDraftsOfARequest(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		in := &intake{drafts: spec.New(spec.Auto(), 0)}
+		if off {
+			in.drafts = nil
+		}
+		for asked := -1; asked < 4; asked++ {
+			r := &Request{Draft: &asked}
+			if asked < 0 {
+				r.Draft = nil
+			}
+			got := in.draftsFor(r)
+			if got.Active() != (!off && asked != 0) || got.Adapts() != (!off && asked < 0) ||
+				!off && asked >= 0 && got.Depth(1) != asked {
+				t.Errorf("drafting off %v, %d asked for: active %v, adaptive %v, %d drafts", off, asked, got.Active(),
+					got.Adapts(), got.Depth(1))
+			}
+		}
+	}
+}
+
 // Layers and positions of records just outside the valid range are refused.
 func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	in := still(t, tinyGLM, Config{CacheTokens: 1024}).intake
@@ -305,6 +349,9 @@ func TestPoolsTellAsOne(t *testing.T) {
 	if o.Removed(a); !slices.Equal(x.stored, []byte{1, 2, 1}) || !slices.Equal(x.removed, []byte{2, 1}) {
 		t.Errorf("after clearing: stored %v, removed %v", x.stored, x.removed)
 	}
+	if len(o.pools) != 0 {
+		t.Errorf("pages that no pool has are remembered: %v", o.pools)
+	}
 }
 
 // A cache in host memory has the largest number of pages that fit into a quarter of the free memory.
@@ -378,6 +425,64 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	}
 	if c := j.choices[0]; c.draw(&c.draws, 0, 1) != nil || c.drawBlock(0, 2) != nil {
 		t.Error("drawBlock returned draws although the best token is taken")
+	}
+}
+
+// Every work of the drafting layer samples its drafts with the random numbers of their positions, whether the host has
+// the tokens before them or not.
+func TestDraftsAreDrawnAtTheirPositions(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	s := *e.setup
+	s.draws = true
+	for _, sampled := range []bool{true, false} {
+		r := Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 90}
+		if sampled {
+			r.Sampling = seeded(7)
+		}
+		j, err := (&intake{setup: &s}).prepare(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, p := j.choices[0], &passes{}
+		check := func(what string, from, n int) {
+			t.Helper()
+			var want []sample.Draw
+			for i := range n {
+				want = append(want, c.sampler.Draw(from+i))
+			}
+			w := p.drafts[len(p.drafts)-1]
+			if !sampled {
+				want = nil
+			}
+			if !slices.Equal(w.Draws, want) || !w.Best || !w.Logits {
+				t.Errorf("%s: draws %+v, want %+v", what, w.Draws, want)
+			}
+		}
+		last := sched.Item{Seq: &c.seq, Tokens: r.Prompt[7:], Cached: 7, Last: true, Logits: 1}
+		p.draftAhead(&last, 0, 1, 0)
+		check("after a prompt", 1, 1)
+		p.draftAhead(&last, 0, 1, 5)
+		check("a block after a prompt", 1, 5)
+		verified := sched.Item{Seq: &c.seq, Tokens: []int32{r.Prompt[8], 1, 2}, Cached: 8, Last: true, Logits: 3,
+			Drafts: 2, Decode: true}
+		p.draftAhead(&verified, 0, 1, 0)
+		check("after drafts", 1, 3)
+		p.draftAhead(&verified, 0, 1, 5)
+		check("a block after drafts", 1, 7)
+		c.seq.Drafts = []int32{3, 4}
+		p.draftNext(&chain{c: c})
+		check("in a chain", 2, 1)
+		c.limits.noCalls = sample.Mask{1} // masks do not apply to blocks
+		end := verified.Cached + verified.Kept() + 1
+		p.draftBlock(&verified, 0, 5)
+		check("a block", 0, 5)
+		if w := p.drafts[5]; !slices.Equal(w.Tokens, c.seq.Tokens[end-1:end]) || w.Cached != end-2 {
+			t.Errorf("a block: %+v", w)
+		}
+		if p.draftAhead(&sched.Item{Seq: &c.seq, Tokens: r.Prompt[:4]}, 0, 1, 0); p.drafts[6].Draws != nil ||
+			p.drafts[6].Logits || !slices.Equal(p.drafts[6].Tokens, r.Prompt[1:5]) {
+			t.Errorf("inside a prompt: %+v", p.drafts[6])
+		}
 	}
 }
 
