@@ -16,8 +16,8 @@ const (
 	scaleNaN    = 255 // e8m0 code of NaN
 )
 
-// Fold reports whether all matrices are e2m1 in groups of 32 and all their blocks fold. It reads every scale, using all
-// cores; a pattern that many matrices repeat is read once.
+// Fold reports whether all matrices are e2m1 in groups of 32 and all their blocks fold. It reads the scales with all
+// cores. Matrices whose scales are Repeated buffers with the same Pattern are checked once.
 func (w *ExpertWeights) Fold() bool {
 	all := slices.Concat(w.Gate, w.Up, w.Down)
 	if slices.ContainsFunc(all, func(w Weight) bool { return !w.inGroups() }) {
@@ -51,7 +51,8 @@ func (w Weight) inGroups() bool {
 		w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
 }
 
-// onePattern returns the matrices without those whose scales repeat the pattern of an earlier matrix.
+// onePattern returns the matrices without those whose scales are Repeated buffers with the Pattern of an earlier
+// matrix.
 func onePattern(all []Weight) []Weight {
 	seen := map[*byte]bool{}
 	return slices.DeleteFunc(all, func(w Weight) bool {

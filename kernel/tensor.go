@@ -78,8 +78,8 @@ func (d DType) Size() int {
 	}
 }
 
-// Align returns the alignment in bytes of elements that are read as numbers of the processor: their size. It is 1 for
-// blocks, which are read byte by byte.
+// Align returns the required alignment in bytes: for scalar types the element size; for block formats 1, because blocks
+// are read byte by byte.
 func (d DType) Align() int {
 	if _, ok := d.Block(); ok {
 		return 1

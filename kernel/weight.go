@@ -181,17 +181,18 @@ type Preparer interface {
 	PrepareExperts(ExpertWeights) (Experts, error)
 }
 
-// ExpertSwapper is a device that exchanges the memories of two experts between passes. The experts were prepared as
-// Movable.
+// ExpertSwapper is a device that can move experts between its memory and host memory between passes. The experts were
+// prepared as Movable.
 type ExpertSwapper interface {
-	// SwapExperts makes expert in, which is in host memory, resident, and gives its methods to expert out, which was
-	// resident; the host that computes experts is updated too. It waits for all operations enqueued before it. Captured
-	// graphs stay valid, because they look up where an expert is. After an error that is not ErrLost nothing has
-	// changed.
+	// SwapExperts moves expert in, which is in host memory, to the memory of the device, and expert out, which is
+	// resident, to host memory: the two exchange their values of ExpertMethod, for decode and for prompt rows. The host
+	// that computes experts is updated too. SwapExperts waits for all operations enqueued before it. Captured graphs
+	// stay valid, because they look up where an expert is. After an error that is not ErrLost nothing has changed.
 	SwapExperts(x Experts, in, out int) error
 }
 
-// SwapExperts exchanges the memories of two experts; a device that cannot do this returns an error.
+// SwapExperts moves expert in to device memory and expert out to host memory. It returns ErrUnsupported if the device
+// cannot move experts.
 func SwapExperts(d Device, x Experts, in, out int) error {
 	s, ok := d.(ExpertSwapper)
 	if !ok {

@@ -7,15 +7,16 @@ import (
 	"sparrow/internal/cost"
 )
 
-// costs are times that were measured on one device, with kernels of one kind.
+// costs are the measured times by which plans choose between two methods, on one device with kernels of one kind.
 type costs struct {
 	cost.Choices
-	// assumed means that the times are of other kernels than those of the plan, or of another device.
+	// assumed reports that the times were measured with other kernels than those of the plan, or on another device.
 	assumed bool
 }
 
-// costs returns the costs of hardware that our kernels run on. The times of GPUs are of the kernels for Hopper; the
-// faster of two ways is assumed to be the same with other kernels and on other GPUs.
+// costs returns the measured times by which plans choose between two methods. For every GPU they are the times of the
+// Hopper kernels on an H200: it is assumed that the method which is faster there is also faster with other kernels and
+// on other GPUs.
 func (h *Hardware) costs() costs {
 	if h.Arch.CUDA() {
 		m := cost.H200()
@@ -30,7 +31,7 @@ func (h *Hardware) costs() costs {
 	return costs{c, h.NoTiles}
 }
 
-// portableCosts returns the costs of a GPU with the portable kernels.
+// portableCosts returns the measured times of the portable kernels, for a GPU.
 func (h *Hardware) portableCosts() costs {
 	m := cost.H200()
 	return costs{cost.PortableChoices(), !h.isA(&m.GPU)}

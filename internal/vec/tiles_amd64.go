@@ -130,7 +130,7 @@ type windowArgs struct {
 	count     int            // scales of a row
 	table     unsafe.Pointer // [256] float32, indexed by the largest scale of a row: exponent of the row
 	largest   unsafe.Pointer // [rows] bytes: scales above it are not in the window
-	first     int            // not zero if no scale is above the window
+	first     int            // flag 0 or 1: 1 finds the first window of each row, which has no scale above it
 	windows   unsafe.Pointer // output: [rows, count] bytes
 	ldWindows int
 	exponents unsafe.Pointer // output: [rows] float32

@@ -181,19 +181,21 @@ type PartsArgs struct {
 	Picks   PickFourArgs
 	Angles  AngleFourArgs
 
-	NormBlocks  int32 // blocks of each part; set by Parts
+	// Numbers of thread blocks of the parts Norm to Index, in the order of the fields. Parts sets these and the fields
+	// below.
+	NormBlocks  int32
 	EntryBlocks int32
 	GroupBlocks int32
 	KeyBlocks   int32
 	HeadBlocks  int32
 	QueryBlocks int32
 	IndexBlocks int32
-	PutRows     int32
-	PickRows    int32
-	AngleBlocks int32
-	GroupParts  int32
-	KeyParts    int32
-	QueryParts  int32
+	PutRows     int32 // largest number of rows of the four puts; each row takes four thread blocks, one for each put
+	PickRows    int32 // the same for the four picks
+	AngleBlocks int32 // largest number of thread blocks of the four angles, each of which takes that many
+	GroupParts  int32 // thread blocks for each entry of Groups
+	KeyParts    int32 // thread blocks for each entry of Keys
+	QueryParts  int32 // thread blocks for each token of Queries
 }
 
 // PartColumns is the maximum number of columns of a norm that runs as a part: eight columns for each thread.

@@ -34,9 +34,8 @@ type Bench struct {
 	states []model.State
 }
 
-// Pages is the number of pages of a bench.
-// At most as many pages as the sequences of a test need, because comparing and clearing caches takes as long as
-// computing.
+// Pages is the number of pages of a bench: no more than the sequences of a test need, because comparing and clearing
+// the caches takes as long as computing.
 const Pages = 13
 
 // Limits are large enough for every pass of these tests.

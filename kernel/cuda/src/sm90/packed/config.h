@@ -91,11 +91,11 @@ __device__ __forceinline__ Storage<S>& storage() {
 // k.
 struct Item {
     i32 expert;
-    i32 tile;   // tile of Stripes stripes in the expert's weights
-    i32 first;  // place of the group's first token in order
-    i32 count;  // tokens of the group
-    i32 part;
-    i32 slot;  // row of PackedArgs::sums and arrived
+    i32 tile;   // index of a tile of Stripes stripes
+    i32 first;  // index of the group's first token in the sorted order
+    i32 count;  // number of tokens in the group
+    i32 part;   // index of the part of k
+    i32 slot;   // index in args.sums and args.arrived, the same for all parts
 };
 
 // Tokens per band. Products of many tokens are processed band by band. The 132 SMs of an H200 then process 11 tiles by

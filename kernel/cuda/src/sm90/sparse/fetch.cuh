@@ -134,7 +134,7 @@ struct Queries {
         }
         ptx::fence_async_proxy();
         ptx::group_sync<3, kTakers>();
-        // q_full counts arrivals of the fetching threads, which load the queries of later units.
+        // q_full is initialised with kFetchers arrivals, so only kFetchers of the kTakers threads arrive.
         if (t < Rows::kFetchers) {
             ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
         }

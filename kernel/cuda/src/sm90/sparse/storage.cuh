@@ -308,10 +308,10 @@ __device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, const Shar
     return unit_of(args, share, u, Lengths(args, share, u));
 }
 
-// The stream that a key block belongs to, and the position of its first key in that stream.
+// The position of a block of 64 keys.
 struct BlockPlace {
-    i32 stream;
-    i32 position, length;
+    i32 stream;            // index of the stream to whose selection the block belongs
+    i32 position, length;  // index of the block's first key in the selection, and the selection's length in keys
 };
 
 __device__ __forceinline__ BlockPlace place_of(const Unit& u, i32 block) {

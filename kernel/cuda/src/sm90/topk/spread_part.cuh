@@ -8,12 +8,12 @@
 
 namespace sparrow_topk {
 
-constexpr int kSlice = 1024;      // positions per warp
-constexpr int kSpreadBlocks = 8;  // maximum blocks of a cluster
-constexpr int kFine = 512;        // bins inside the interval
-constexpr int kSampleQuads = 2;   // quads of the sample per thread
-constexpr u32 kMostInside = 8192; // maximum scores inside the interval; with more, the range is split
-constexpr int kShort = 32;        // entries of the list, one per lane of a warp
+constexpr int kSlice = 1024;       // positions of the row that one warp processes
+constexpr int kSpreadBlocks = 8;   // maximum number of blocks in a cluster
+constexpr int kFine = 512;         // number of bins inside the interval
+constexpr int kSampleQuads = 2;    // sample quads per thread
+constexpr u32 kMostInside = 8192;  // maximum expected number of scores inside the interval
+constexpr int kShort = 32;         // maximum number of entries in the list, one per lane
 
 struct SpreadShape {
     static constexpr int Threads = 512;

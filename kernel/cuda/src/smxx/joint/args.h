@@ -62,17 +62,18 @@ struct PartsArgs {
     PutFourArgs puts;
     PickFourArgs picks;
     AngleFourArgs angles;
-    i32 norm_blocks; // number of blocks of each part, in this order of parts
+    // Numbers of thread blocks of the parts norm to index, in the order of the members.
+    i32 norm_blocks;
     i32 entry_blocks;
     i32 group_blocks;
     i32 key_blocks;
     i32 head_blocks;
     i32 query_blocks;
     i32 index_blocks;
-    i32 put_rows;     // rows of the longest of the four puts; four blocks per row
-    i32 pick_rows;    // rows of the longest of the four picks; four blocks per row
-    i32 angle_blocks; // blocks of the longest of the four angles; four times as many are launched
-    i32 group_parts;  // blocks per entry for group, key and query parts
-    i32 key_parts;
-    i32 query_parts; // blocks per token
+    i32 put_rows;     // largest number of rows of the four puts; each row takes four thread blocks, one for each put
+    i32 pick_rows;    // the same for the four picks
+    i32 angle_blocks; // largest number of thread blocks of the four angles, each of which takes that many
+    i32 group_parts;  // thread blocks for each entry of groups
+    i32 key_parts;    // thread blocks for each entry of keys
+    i32 query_parts;  // thread blocks for each token of queries
 };
