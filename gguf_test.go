@@ -80,7 +80,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	}
 	defer dev.Close()
 	_, err = family.New("x.gguf", source.Model, part).Load(dev, nil)
-	for _, want := range []string{"x.gguf: ", "missing " + gone, "tensors are named as in"} {
+	for _, want := range []string{"x.gguf: ", "missing " + gone, "tensor names are those of"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

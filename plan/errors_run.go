@@ -18,7 +18,7 @@ func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 func ErrCarryMissing(layer, source int) *Error {
 	return &Error{Code: E23, Asked: fmt.Sprintf("layer %d, which shares the indices of layer %d, without those indices",
 		layer, source),
-		Supported: fmt.Sprintf("carrying the selection of layer %d to every layer that shares it", source)}
+		Supported: fmt.Sprintf("passing the indices of layer %d to every layer that shares them", source)}
 }
 
 // ErrLength reports an array whose length contradicts the batch.
@@ -36,11 +36,10 @@ func ErrTableRange(request int, page int32, pages int) *Error {
 // ErrLayout reports a plan over a cache in another layout than the configuration's, by their names.
 func ErrLayout(planned, cached string) *Error {
 	return &Error{Code: E27, Asked: fmt.Sprintf("a plan for %s over a cache of %s", planned, cached),
-		Supported: "a cache in the layout the configuration resolved to"}
+		Supported: fmt.Sprintf("a cache of %s", planned)}
 }
 
 // ErrKernelStatus reports a pass that did not succeed, with the kernel's error.
 func ErrKernelStatus(mode Mode, rows int) *Error {
-	return &Error{Code: E28, Asked: fmt.Sprintf("a pass of mode %s over %d rows", mode, rows),
-		Supported: "passes whose kernels end with success"}
+	return &Error{Code: E28, Asked: fmt.Sprintf("a pass of mode %s over %d rows", mode, rows)}
 }

@@ -46,7 +46,7 @@ func (r *resolver) kvType() error {
 	}
 	switch {
 	case r.kv == F32 && r.hw.Arch != CPU:
-		return r.badKV(fmt.Sprintf("kv type f32 on %s, which only the sparrow catalogue on cpu offers", r.hw.Arch))
+		return r.badKV(fmt.Sprintf("kv type f32 on %s", r.hw.Arch))
 	case r.model.V4() && r.kv == BF16:
 		return r.badKV(fmt.Sprintf("kv type %s for %s", r.kv, r.model.Family))
 	case !r.model.Stores(r.wish):
@@ -90,8 +90,11 @@ func (r *resolver) badKV(asked string) error {
 	if r.model.Pooled() {
 		e.Supported = "bf16 (layout bf16-1024), fp8 (fp8-528)"
 	}
-	if r.hw.Arch == CPU {
+	switch {
+	case r.hw.Arch == CPU:
 		e.Supported += ", f32"
+	case r.kv == F32:
+		e.Supported += "; f32 only on cpu"
 	}
 	return e
 }

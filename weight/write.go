@@ -222,7 +222,8 @@ type exactWriter struct {
 
 func (e *exactWriter) Write(p []byte) (int, error) {
 	if int64(len(p)) > e.left {
-		return 0, fmt.Errorf("%w: %d bytes more than its dtype and shape allow", ErrSource, int64(len(p))-e.left)
+		return 0, fmt.Errorf("%w: Fill wrote at least %d bytes more than the dtype and shape allow", ErrSource,
+			int64(len(p))-e.left)
 	}
 	n, err := e.w.Write(p)
 	e.left -= int64(n)

@@ -96,8 +96,8 @@ func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.Pl
 func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench.Options, memory int64) (
 	*device.PlacedExperts, error) {
 	if len(o.Contexts) == 0 || len(o.Batches) == 0 {
-		return nil, errors.New("bench model: experts in host memory: give --contexts and --batch: the cache of the " +
-			"largest pair is reserved, and experts get the rest of the GPU's memory")
+		return nil, errors.New("bench model: experts in host memory need --contexts and --batch, which are not set; " +
+			"they determine the cache size, and experts get the rest of the GPU's memory")
 	}
 	if o.Chunk == 0 {
 		o.Chunk = 8192

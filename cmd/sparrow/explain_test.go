@@ -526,7 +526,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "omit --tp"},
 		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8"},
 		{"--family deepseek_v32 --hw 2xcpu", "--hw cpu --tp 2, without --time"},
-		{"--family deepseek_v32 --hw h100 --time --batch decode:9", "measured on an H200, not on h100"},
+		{"--family deepseek_v32 --hw h100 --time --batch decode:9", "--hw h100 is not supported: times were"},
 		{"--family deepseek_v32 --max-running -1", "running sequences (--max-running) is -1, want 0"},
 		{"--family deepseek_v32 --hw 3xh200 --time --batch decode:9",
 			"this works: sparrow explain --family deepseek_v32 --hw 2xh200 --batch decode:9 --time"},

@@ -70,8 +70,8 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 		return nil, err
 	}
 	if a.Config.Hardware.Arch == plan.SM90 && !strings.EqualFold(name, plan.SM90.String()) {
-		return nil, fmt.Errorf("explain: --time: times were measured on an H200, not on %s; use --hw h200, or "+
-			"several such as 8xh200", f.hw)
+		return nil, fmt.Errorf("explain: --time: --hw %s is not supported: times were measured only on an H200; use "+
+			"--hw h200 (or 8xh200 for 8 GPUs)", f.hw)
 	}
 	e, err := estimate.Of(c, &a.Config.Config, a.Batch, gpus)
 	if err != nil {

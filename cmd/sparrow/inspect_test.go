@@ -257,7 +257,7 @@ func TestInspectNamesMissingTensors(t *testing.T) {
 	status, stdout, stderr = invoke("inspect", part)
 	if status != 1 ||
 		!strings.Contains(stderr, "1 problem:\n  missing model.layers.1.self_attn.kv_a_layernorm.weight,") ||
-		!strings.Contains(stderr, "tensors are named as in safetensors files") ||
+		!strings.Contains(stderr, "tensor names are those of safetensors files") ||
 		!strings.Contains(stdout, "parameters: ") {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}

@@ -240,8 +240,9 @@ func TestBlocksAreDrawn(t *testing.T) {
 		t.Errorf("tokens %v; want different tokens for different random numbers", tokens)
 	}
 	w.Draws = w.Draws[:2]
-	if _, err := b.run.Draft([]step.Draft{w}, false); err == nil {
-		t.Error("two sampling parameters for a block of five were not refused")
+	if _, err := b.run.Draft([]step.Draft{w}, false); err == nil ||
+		!strings.Contains(err.Error(), "2 sampling parameters for 0 drafts; want 5") {
+		t.Errorf("two sampling parameters for a block of five: error %v", err)
 	}
 }
 
@@ -279,8 +280,8 @@ func TestMeasureCoversBlocks(t *testing.T) {
 func TestBlocksRefuse(t *testing.T) {
 	b := newBlockBench(t, 300)
 	w := b.drafts[0]
-	if _, err := b.run.Draft([]step.Draft{w}, true); err == nil {
-		t.Error("a chain of blocks was not refused")
+	if _, err := b.run.Draft([]step.Draft{w}, true); err == nil || !strings.Contains(err.Error(), "in one pass") {
+		t.Errorf("a chain of blocks: error %v", err)
 	}
 	w.Windows = []int32{-1, w.Pages[1]}
 	if _, err := b.run.Draft([]step.Draft{w}, false); err == nil || !strings.Contains(err.Error(), "window page") {

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -41,10 +42,12 @@ type Draft struct {
 	State model.State
 	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
 	Logits bool
-	// Best requests only a token of the row with logits: the sampled one if Draws is not nil, otherwise the best one.
-	// Draws has one entry for each possible number of accepted drafts, from 0 on; for a block it has one entry for each
-	// token of the first block and one for each accepted draft.
-	Best  bool
+	// Best requests only the token of the row with logits, or of each row of a block: the sampled token if Draws is not
+	// nil, otherwise the best one.
+	Best bool
+	// Draws holds sampling parameters. Entry i is for the token after i accepted drafts, so there are len(Right)+1
+	// entries. A drafter of blocks uses one entry for each token of the block, starting at the entry whose index is the
+	// number of accepted drafts, so there are len(Right) + plan.Model.Block entries.
 	Draws []sample.Draw
 	// From is the index of the sequence in the previous pass. After a Run, the rows belong to the first new tokens of
 	// that Work. After a Draft, there is one row, which continues the row with logits of that Draft.
@@ -139,31 +142,90 @@ func (w *Draft) draws(right, n int) []sample.Draw {
 func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 	for i := range works {
 		w := &works[i]
-		n := len(w.Tokens)
-		switch {
-		case n == 0 || w.Cached < 0 || w.Cached+n > r.model.Config().MaxPositions:
-			return fmt.Errorf("step: draft %d: %d rows after %d tokens, but the model has %d positions", i, n, w.Cached,
-				r.model.Config().MaxPositions)
-		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
-			return fmt.Errorf("step: draft %d: the drafting layer does not support mode %v", i, w.Kind)
-		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.requests) ||
-			r.ends.requests[w.From] < 0):
-			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
-				"a row with logits", i, n, w.From, len(r.ends.requests))
-		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
-			return fmt.Errorf("step: draft %d: %d rows of work %d, which the previous pass did not compute", i, n,
-				w.From)
-		case r.cfg.Model.Block > 0 && chained:
-			return fmt.Errorf("step: draft %d: a block is drafted in one pass", i)
-		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
-			len(w.Right) > r.picks.most:
-			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the previous pass and %d drafts among "+
-				"them, at most %d; such rows need logits and more tokens than drafts", i, n, w.Sampled-1,
-				len(w.Right), r.picks.most)
-		case w.Draws != nil && len(w.Draws) != len(w.Right)+max(r.cfg.Model.Block, 1):
-			return fmt.Errorf("step: draft %d: %d sampling parameters for %d drafts, want %d more", i, len(w.Draws),
-				len(w.Right), max(r.cfg.Model.Block, 1))
+		check := r.checkRows
+		if chained {
+			check = r.checkChained
 		}
+		err := r.checkDraft(w)
+		if err == nil {
+			err = check(w)
+		}
+		if err == nil {
+			err = r.checkSampled(w)
+		}
+		if err != nil {
+			return fmt.Errorf("step: draft %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkDraft checks what a draft must have in any pass.
+func (r *Runner) checkDraft(w *Draft) error {
+	n, positions := len(w.Tokens), r.model.Config().MaxPositions
+	switch {
+	case n == 0:
+		return errors.New("it has no tokens; want at least one")
+	case w.Cached < 0:
+		return fmt.Errorf("%d tokens before the first row; want 0 or more", w.Cached)
+	case w.Cached+n > positions:
+		return fmt.Errorf("%d rows after %d tokens, but the model has %d positions", n, w.Cached, positions)
+	case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
+		return fmt.Errorf("the drafting layer does not support mode %v", w.Kind)
+	}
+	return nil
+}
+
+// checkRows checks that the rows of a draft follow rows of the target's previous pass.
+func (r *Runner) checkRows(w *Draft) error {
+	works := r.target.input.Tokens
+	switch {
+	case w.From < 0 || w.From >= len(works):
+		return fmt.Errorf("it follows work %d, but the previous pass had %d works, counted from 0", w.From, len(works))
+	case len(w.Tokens) > len(works[w.From]):
+		return fmt.Errorf("%d rows, but the previous pass computed only %d rows of work %d", len(w.Tokens),
+			len(works[w.From]), w.From)
+	}
+	return nil
+}
+
+// checkChained checks that a draft continues a draft of the previous pass.
+func (r *Runner) checkChained(w *Draft) error {
+	drafts := r.ends.requests
+	switch {
+	case r.cfg.Model.Block > 0:
+		return errors.New("a block is drafted in one pass; it cannot continue the previous draft")
+	case w.From < 0 || w.From >= len(drafts):
+		return fmt.Errorf("it continues draft %d, but the previous pass had %d drafts, counted from 0", w.From,
+			len(drafts))
+	case drafts[w.From] < 0:
+		return fmt.Errorf("it continues draft %d, which computed no logits", w.From)
+	case len(w.Tokens) != 1:
+		return fmt.Errorf("%d rows; a draft that continues another has one row", len(w.Tokens))
+	case !w.Logits:
+		return errors.New("a draft that continues another must request logits")
+	case w.Sampled > 0:
+		return errors.New("a draft that continues another cannot read tokens of the target (Sampled)")
+	}
+	return nil
+}
+
+// checkSampled checks the tokens that the device replaces, and the sampling parameters.
+func (r *Runner) checkSampled(w *Draft) error {
+	drafts, block := len(w.Right), r.cfg.Model.Block
+	switch {
+	case w.Sampled > 0 && !w.Logits:
+		return errors.New("a draft that reads tokens of the target (Sampled) must request logits")
+	case drafts > 0 && w.Sampled == 0:
+		return fmt.Errorf("Right has %d drafts, but no token is read from the target (Sampled)", drafts)
+	case drafts >= len(w.Tokens):
+		return fmt.Errorf("Right has %d drafts, but there are %d tokens; want fewer drafts than tokens", drafts,
+			len(w.Tokens))
+	case drafts > r.picks.most:
+		return fmt.Errorf("Right has %d drafts; the configuration verifies at most %d", drafts, r.picks.most)
+	}
+	if want := drafts + max(block, 1); w.Draws != nil && len(w.Draws) != want {
+		return fmt.Errorf("%d sampling parameters for %d drafts; want %d", len(w.Draws), drafts, want)
 	}
 	return nil
 }

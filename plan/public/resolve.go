@@ -175,7 +175,9 @@ func (r *resolver) kvType() error {
 	}
 	switch {
 	case kv == plan.F32:
-		return r.badKV(fmt.Sprintf("kv type f32 on %s, which only the sparrow catalogue on cpu offers", r.hw.Arch))
+		e := r.badKV(fmt.Sprintf("kv type f32 on %s", r.hw.Arch))
+		e.Supported += "; f32 only with --catalog sparrow on cpu"
+		return e
 	case r.model.V4() && kv == plan.BF16:
 		return r.badKV(fmt.Sprintf("kv type %s for %s", kv, r.model.Family))
 	case !r.model.Stores(wish):
@@ -185,7 +187,7 @@ func (r *resolver) kvType() error {
 	return nil
 }
 
-func (r *resolver) badKV(asked string) error {
+func (r *resolver) badKV(asked string) *plan.Error {
 	if r.model.V4() {
 		return &plan.Error{Code: plan.E05, Asked: asked, Supported: "fp8 (layout v4-584)", Try: "--kv fp8"}
 	}

@@ -43,8 +43,8 @@ func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estim
 	}
 	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 &&
 		cfg.Layout != plan.FP8Row528 {
-		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; use --hw h200, or several "+
-			"such as 8xh200, and --kv fp8, instead of %v with %v", cfg.Hardware.Arch, cfg.Layout)
+		return nil, fmt.Errorf("estimate: %v with %v rows is not supported: times were measured only on an H200 with "+
+			"FP8 rows; use --hw h200 (or 8xh200 for 8 GPUs) and --kv fp8", cfg.Hardware.Arch, cfg.Layout)
 	}
 	if n := max(cfg.Model.Ranks, 1); n != gpus {
 		return nil, fmt.Errorf("estimate: the plan is for %d ranks, but %d GPUs were requested", n, gpus)

@@ -250,8 +250,7 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 			hint = "if ranks cannot share a weight, use one of the numbers of ranks above, or --attention dp, which " +
 				"does not divide the weights of attention; otherwise " + hint
 		}
-		return nil, fmt.Errorf("%s: %w\ntensors are named as in safetensors files; %s", s.Name,
-			err, hint)
+		return nil, fmt.Errorf("%s: %w\ntensor names are those of safetensors files; %s", s.Name, err, hint)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}

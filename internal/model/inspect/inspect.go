@@ -173,8 +173,7 @@ func Slow(s *family.Source, gpu bool) (list []string) {
 }
 
 // Check records the tensors that loading refuses, and returns an error with them. The checkpoint is loaded on a device
-// that leaves
-// matrices in their files; norms, biases and some scales are read.
+// that leaves matrices in their files; norms, biases and some scales are read.
 func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 	_, err := src.LoadPlaced(dev, family.Placed{Described: true}, nil)
 	var e *nn.TensorError
@@ -184,10 +183,10 @@ func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 	s.Problems = e.Problems
 	hint := ""
 	if family.IsGGUF(src.Name) {
-		hint = "; tensors are named as in safetensors files"
+		hint = "tensor names are those of safetensors files; "
 	}
-	return fmt.Errorf("%s cannot be loaded, %w; download or convert it again%s: %s", src.Name, nn.ErrTensors, hint,
-		e.First(8))
+	return fmt.Errorf("%s cannot be loaded: %w: %s\n%sdownload or convert it again", src.Name, nn.ErrTensors,
+		e.First(8), hint)
 }
 
 // count adds up the numbers and bytes of the tensors.
