@@ -217,12 +217,12 @@ func (r *Runner) checkSampled(w *Draft) error {
 	case w.Sampled > 0 && !w.Logits:
 		return errors.New("a draft that reads tokens of the target (Sampled) must request logits")
 	case drafts > 0 && w.Sampled == 0:
-		return fmt.Errorf("Right has %d drafts, but no token is read from the target (Sampled)", drafts)
+		return fmt.Errorf("%d drafts in Right, but no token is read from the target (Sampled)", drafts)
 	case drafts >= len(w.Tokens):
-		return fmt.Errorf("Right has %d drafts, but there are %d tokens; want fewer drafts than tokens", drafts,
+		return fmt.Errorf("%d drafts in Right for %d tokens; want fewer drafts than tokens", drafts,
 			len(w.Tokens))
 	case drafts > r.picks.most:
-		return fmt.Errorf("Right has %d drafts; the configuration verifies at most %d", drafts, r.picks.most)
+		return fmt.Errorf("%d drafts in Right; the configuration verifies at most %d", drafts, r.picks.most)
 	}
 	if want := drafts + max(block, 1); w.Draws != nil && len(w.Draws) != want {
 		return fmt.Errorf("%d sampling parameters for %d drafts; want %d", len(w.Draws), drafts, want)
