@@ -152,7 +152,7 @@ func TestDraftsAreChecked(t *testing.T) {
 	b.Step(s.Work(plan.ModeExtend, 8))
 	for want, d := range map[string]step.Draft{
 		"no state of this model": {Kind: plan.ModeDraft, Tokens: s.Tokens[1:9], Pages: s.Pages, Logits: true},
-		"did not compute":        {Kind: plan.ModeDraft, Tokens: s.Tokens[1:10], Pages: s.Pages, State: s.State},
+		"computed only 8 rows":   {Kind: plan.ModeDraft, Tokens: s.Tokens[1:10], Pages: s.Pages, State: s.State},
 	} {
 		if _, err := b.Runner.Draft([]step.Draft{d}, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
