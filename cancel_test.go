@@ -44,9 +44,9 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 	st := e.Stats()
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
-	// How many requests end before they are cancelled depends on the load of the machine.
-	if n := accepted.Load(); st.Requests != n || st.Aborted+late.Load() < 25 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, many of them aborted, none failed", st.Requests,
+	// How many requests end before they are cancelled depends on the load and the processors of the machine.
+	if n := accepted.Load(); st.Requests != n || st.Aborted+late.Load() == 0 || st.Failed != 0 {
+		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, some of them aborted, none failed", st.Requests,
 			st.Aborted, st.Failed, n)
 	}
 	await.Goroutines(t, goroutines)

@@ -41,11 +41,10 @@ func TestCancelledJobsLeakNothing(t *testing.T) {
 	st := e.Stats()
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
-	// The number of requests that end before they are cancelled depends on the load of the machine.
-	if all := int64(8 * each); st.Requests != all || st.Aborted < all/8 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, many aborted, none failed", st.Requests,
-			st.Aborted,
-			st.Failed, all)
+	// The number of requests that end before they are cancelled depends on the load and the processors of the machine.
+	if all := int64(8 * each); st.Requests != all || st.Aborted == 0 || st.Failed != 0 {
+		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, some aborted, none failed", st.Requests,
+			st.Aborted, st.Failed, all)
 	}
 }
 
