@@ -45,8 +45,8 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
 	// How many requests end before they are cancelled depends on the load and the processors of the machine.
-	if n := accepted.Load(); st.Requests != n || st.Aborted+late.Load() == 0 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, some of them aborted, none failed", st.Requests,
+	if n := accepted.Load(); st.Requests != n || st.Aborted+late.Load() < 25 || st.Failed != 0 {
+		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, many of them aborted, none failed", st.Requests,
 			st.Aborted, st.Failed, n)
 	}
 	await.Goroutines(t, goroutines)
@@ -66,6 +66,9 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 	r := Request{Tokens: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24),
 		IgnoreEOS: true}
 	r.Sampling.N = 1 + random.IntN(2)
+	if way == 1 || way == 2 { // ended long before its last token, however late this goroutine runs
+		r.MaxTokens = 150
+	}
 	s, err := e.Stream(ctx, r)
 	if err != nil {
 		if !errors.Is(err, context.DeadlineExceeded) {

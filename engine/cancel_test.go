@@ -42,8 +42,8 @@ func TestCancelledJobsLeakNothing(t *testing.T) {
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
 	// The number of requests that end before they are cancelled depends on the load and the processors of the machine.
-	if all := int64(8 * each); st.Requests != all || st.Aborted == 0 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, some aborted, none failed", st.Requests,
+	if all := int64(8 * each); st.Requests != all || st.Aborted < all/8 || st.Failed != 0 {
+		t.Errorf("%d requests, %d aborted, %d failed; want %d requests, many aborted, none failed", st.Requests,
 			st.Aborted, st.Failed, all)
 	}
 }
@@ -74,6 +74,9 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 	r := Request{Prompt: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24),
 		IgnoreEOS: true}
 	r.Sampling.N = 1 + random.IntN(2)
+	if way == 1 || way == 2 { // cancelled long before its last token, however late this goroutine runs
+		r.MaxTokens = 150
+	}
 	j := open(t, e, r)
 	if way == 0 {
 		defer time.AfterFunc(time.Duration(random.IntN(5000))*time.Microsecond, j.Cancel).Stop()
