@@ -128,7 +128,7 @@ func (c *Config) CheckReserve(cat *Catalogue, prefill Kernel) error {
 	e := &Error{Code: E17, Asked: fmt.Sprintf("a transient reserve of %d bytes for contexts of %d tokens",
 		c.MaxTransient, c.Model.Context),
 		Supported: fmt.Sprintf("at least %d bytes", need),
-		Try:       fmt.Sprintf("a reserve of %d bytes or a shorter context", need)}
+		Try:       fmt.Sprintf("--reserve %d, or a shorter context", need)}
 	if total := c.Hardware.MemoryBytes; total > need {
 		e.Supported += fmt.Sprintf(", a static fraction of at most %.4f", float64(total-need)/float64(total))
 	}

@@ -250,5 +250,5 @@ func (sl *slicer) refuse(rows, keys int) error {
 	return &Error{Code: E17,
 		Asked: fmt.Sprintf("a row over %d keys with kernel %s, which needs %d bytes of the transient reserve of %d",
 			keys, sl.s.Kernel, need, sl.reserve), Supported: fmt.Sprintf("a reserve of at least %d bytes", need),
-		Try: "a larger reserve or a shorter context"}
+		Try: fmt.Sprintf("--reserve %d, or a shorter context", need)}
 }

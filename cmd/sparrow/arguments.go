@@ -64,7 +64,7 @@ func mostOneModel(c *cobra.Command, args []string) error {
 var wanted = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number",
 	"bool": "true or false", "duration": "a time such as 30s or 5m", "intSlice": "whole numbers separated by commas",
-	"float64Slice": "numbers separated by commas",
+	"float64Slice": "numbers separated by commas", "bytes": "a number of bytes such as 500M or 4G",
 }
 
 // flagError returns the error for a value that cannot be parsed, with the accepted values, or for an unknown flag, with

@@ -76,7 +76,10 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"explain --family v3.2 --catalog public --hw sm90 --v4-q8", "--v4-q8 applies to DeepSeek-V4"},
 		{"inspect a b", "inspect: want one model, but 2 were given (a, b)"},
 		{"inspect v32-min", "did you mean v32-mini?"},
-		{"inspect nothing-like-it", "the named shapes are v32-tiny"},
+		{"inspect nothing-like-it", "releases known by name are deepseek-v3, deepseek-v3.2, deepseek-v4-flash,"},
+		{"inspect ./deepseek-v3.2", "there is no such folder"}, // a path is not the name of a release
+		{"inspect /models/deepseek-v3.2", "there is no such folder"},
+		{"inspect nobody/v32-tiny", "there is no such folder"},
 		{"help nope", `no command "nope"; want one of`},
 		{"help srve", "did you mean serve?"},
 		{"help bench nope", `no command "nope"`},

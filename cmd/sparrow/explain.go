@@ -124,9 +124,9 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
 	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N means N+1 rows")
 	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
-	s.Int64Var(&f.free, "free", 0, "device bytes free now")
-	s.Int64Var(&f.memory, "device-memory", 0, "total device bytes, if not the hardware's usual")
-	s.Int64Var(&f.wish.MaxTransient, "reserve", 0, "maximum transient bytes of one step")
+	s.Var((*byteCount)(&f.free), "free", "device `bytes` free now, such as 20G")
+	s.Var((*byteCount)(&f.memory), "device-memory", "total device `bytes`, such as 80G, if not the hardware's usual")
+	s.Var((*byteCount)(&f.wish.MaxTransient), "reserve", "maximum transient `bytes` of one step, such as 512M")
 	s.BoolVar(&f.carry, "carry", false, "selections are passed between layers, sub-batches and stages")
 	s.BoolVar(&f.seed, "need-seed", false, "indices are needed as a seed for drafting")
 	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+

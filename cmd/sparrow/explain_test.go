@@ -539,6 +539,10 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --hw 8xh200 --time", "give its --batch"},
 		{"--family deepseek_v32 --time --batch decode:9", "--hw h200"},
 		{"--family deepseek_v32 --nonsense", "unknown flag"},
+		{"--family deepseek_v32 --reserve much", "--reserve much: want a number of bytes such as 500M or 4G"},
+		{"--family deepseek_v32 --reserve 1M --kv fp8 --deterministic --batch decode:4000",
+			"this works: sparrow explain --family deepseek_v32 --batch decode:4000 --reserve 22290432 --kv fp8 " +
+				"--deterministic\n"},
 		{"--family deepseek_v32 stray", "takes no arguments"},
 	} {
 		status, stdout, stderr := invoke(append([]string{"explain"}, strings.Fields(c.flags)...)...)
@@ -564,6 +568,9 @@ func TestNearest(t *testing.T) {
 			"sparrow explain --family glm-5.2 --layer 3 --batch decode:3000 --carry"},
 		{[]setting{{"family", "deepseek_v32"}, {"kv", "fp9"}, {"topk", "torch"}},
 			&plan.Error{Code: plan.E05, Try: "prose"}, "sparrow explain --family deepseek_v32"},
+		{[]setting{{"family", "deepseek_v32"}, {"reserve", "100000"}, {"kv", "fp8"}},
+			&plan.Error{Code: plan.E17, Try: "--reserve 4000000, or a shorter context"}, // a reserve that is refused again
+			"sparrow explain --family deepseek_v32 --reserve 22290432 --kv fp8"},
 	} {
 		if got := nearest(c.asked, c.e); got != c.want {
 			t.Errorf("%v: %q, want %q", c.asked, got, c.want)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow/internal/hub"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/estimate"
 	"sparrow/internal/model/family"
@@ -59,7 +61,7 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
 		},
 	}
 	s := c.Flags()
-	s.Float64SliceVar(&f.memories, "memory", []float64{24, 80, 141},
+	s.Float64SliceVar(&f.memories, "memory", []float64{24, 80, 139},
 		"memories, in `GiB`, to fit weights and cache into")
 	s.StringVar(&f.hw, "hw", "", `machine to fit the model on: `+estimate.MachineForm)
 	s.StringVar(&f.gpuMemory, "gpu-memory", "0",
@@ -211,7 +213,8 @@ func inspected(given string) (src *family.Source, shape bool, assumed string, er
 func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
 	r := config.Release{File: file, Config: text}
 	if filepath.Ext(file) != ".json" { // the name of a release has no further files
-		return synth.Described(given, r)
+		src, assumed, err = synth.Described(given, r)
+		return src, cmp.Or(synth.Unlisted(given), assumed), err
 	}
 	for name, to := range map[string]*[]byte{config.QuantFile: &r.ModelOpt, config.OlderFile: &r.Older} {
 		if *to, err = textfile.Optional(filepath.Join(filepath.Dir(file), name), textfile.Config); err != nil {
@@ -221,16 +224,23 @@ func released(given, file string, text []byte) (src *family.Source, assumed stri
 	return synth.Described(given, r)
 }
 
-// shapeHint suggests the released shape that was probably meant, or lists all, if nothing has the given name.
+// shapeHint states how a model that is neither here nor known by name is described without its weights, and suggests
+// the release that was probably meant, or lists all.
 func shapeHint(given string) string {
 	if _, err := os.Stat(given); err == nil || family.IsGGUF(given) {
 		return ""
 	}
-	hint := suggestion(strings.ToLower(filepath.Base(given)), synth.PresetNames())
-	if hint == "" && !strings.ContainsRune(given, '/') {
-		hint = "; the named shapes are " + strings.Join(synth.PresetNames(), ", ")
+	hint := ""
+	if name, err := hub.ParseName(given); err == nil {
+		hint = fmt.Sprintf("; to describe it without its weights, run 'sparrow pull --dry-run %s', which reads its "+
+			"config.json, or give that file to 'sparrow inspect'", name)
 	}
-	return hint
+	like := suggestion(strings.ToLower(filepath.Base(given)), synth.PresetNames())
+	if like == "" && hint == "" {
+		like = "; releases known by name are " + strings.Join(synth.ReleaseNames(), ", ") +
+			"; 'sparrow synth --help' lists small shapes"
+	}
+	return hint + like
 }
 
 // shapeOf returns the config.json that describes a model without weights: a file, the file in a folder without

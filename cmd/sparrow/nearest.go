@@ -38,11 +38,27 @@ func given(s *pflag.FlagSet) []setting {
 // text if only another batch would work.
 func nearest(asked []setting, e *plan.Error) string {
 	for _, c := range candidates(asked, e) {
-		if answered(c) {
+		if answered(c) == nil {
 			return commandLine(c)
 		}
 	}
 	return ""
+}
+
+// followed applies the flags that refusals name until no refusal names others, at most a few times: a larger --reserve
+// that suffices for the first refused row may still be too small for another one.
+func followed(asked []setting, e *plan.Error) []setting {
+	for range 4 {
+		named := flagsIn(e.Try)
+		if len(named) == 0 {
+			break
+		}
+		asked = with(asked, named...)
+		if err := answered(asked); !errors.As(err, &e) {
+			break
+		}
+	}
+	return asked
 }
 
 // candidates returns the settings to try, nearest first.
@@ -50,7 +66,7 @@ func candidates(asked []setting, e *plan.Error) [][]setting {
 	var out [][]setting
 	named := flagsIn(e.Try)
 	if len(named) > 0 {
-		out = append(out, with(asked, named...))
+		out = append(out, with(asked, named...), followed(asked, e))
 	}
 	if ranks, ok := strings.CutSuffix(e.Try, " ranks"); ok {
 		out = append(out, with(asked, setting{"tp", ranks}),
@@ -125,21 +141,21 @@ func without(asked []setting, names []string) []setting {
 	return slices.DeleteFunc(slices.Clone(asked), func(s setting) bool { return slices.Contains(names, s.name) })
 }
 
-// answered reports whether a command with these flags gives a plan, and its time if requested.
-func answered(settings []setting) bool {
+// answered returns nil if a command with these flags gives a plan, and its time if requested; otherwise its error.
+func answered(settings []setting) error {
 	var f explainFlags
 	s := pflag.NewFlagSet("explain", pflag.ContinueOnError)
 	f.addAll(s)
 	for _, x := range settings {
 		if err := s.Set(x.name, x.value); err != nil {
-			return false
+			return err
 		}
 	}
 	a, err := f.answer()
 	if err == nil && f.time {
 		_, err = f.estimated(a)
 	}
-	return err == nil
+	return err
 }
 
 // commandLine writes settings as a shell command.

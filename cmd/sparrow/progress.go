@@ -65,20 +65,35 @@ func (p *progress) set(done, total int64, note string) {
 	fmt.Fprint(p.w, "\r\x1b[K"+p.line(done, total, now.Sub(p.started), note))
 }
 
-// line returns the text of the bar, cut to the terminal's width so that it never wraps.
+// line returns the text of the bar. On a narrow terminal first the bar becomes shorter, then the note is left out, and
+// the rest is cut, so that the line never wraps.
 func (p *progress) line(done, total int64, took time.Duration, note string) string {
-	const cells = 24
-	full := int(cells * done / total)
-	s := fmt.Sprintf("%s [%s%s] %3d %%", p.label, strings.Repeat("#", full), strings.Repeat(".", cells-full),
-		100*done/total)
+	const mostCells, leastCells = 24, 8
+	text := fmt.Sprintf(" %3d %%", 100*done/total)
+	left := ""
+	if rest := time.Duration(float64(took) * float64(total-done) / float64(max(done, 1))); done > 0 &&
+		rest >= time.Second {
+		left = "  " + remaining(rest)
+	}
 	if note != "" {
-		s += "  " + note
+		note = "  " + note
 	}
-	if left := time.Duration(float64(took) * float64(total-done) / float64(max(done, 1))); done > 0 &&
-		left >= time.Second {
-		s += "  " + left.Round(time.Second).String() + " left"
+	columns := p.columns - 1 - len(p.label+" []"+text+left)
+	if columns < leastCells+len(note) {
+		note = ""
 	}
+	cells := min(max(columns-len(note), leastCells), mostCells)
+	full := int(int64(cells) * done / total)
+	s := p.label + " [" + strings.Repeat("#", full) + strings.Repeat(".", cells-full) + "]" + text + note + left
 	return s[:min(len(s), p.columns-1)]
+}
+
+// remaining returns the remaining time in seconds if it is short, and otherwise in minutes.
+func remaining(d time.Duration) string {
+	if d < 10*time.Minute {
+		return d.Round(time.Second).String() + " left"
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s") + " left"
 }
 
 // end removes the bar.

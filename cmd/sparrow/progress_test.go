@@ -69,6 +69,31 @@ func TestBarIsSilentWithoutATerminalAndNeverWraps(t *testing.T) {
 	}
 }
 
+// On 80 columns the line of a download has the bytes and the remaining time; narrower terminals get a shorter bar, then
+// no bytes.
+func TestTheTimeLeftIsNotCut(t *testing.T) {
+	const note = "100.00 GiB of 641.30 GiB"
+	for columns, want := range map[int]string{
+		120: "downloading [###.....................]  15 %  100.00 GiB of 641.30 GiB  1h53m left",
+		80:  "downloading [###..................]  15 %  100.00 GiB of 641.30 GiB  1h53m left",
+		60:  "downloading [###.....................]  15 %  1h53m left",
+		40:  "downloading [#.......]  15 %  1h53m left"[:39],
+	} {
+		p, _, _ := barAt(columns)
+		p.label = "downloading"
+		got := p.line(1000, 6413, 1253*time.Second, note)
+		if got != want || len(got) >= columns {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{90 * time.Second: "1m30s left", 25 * time.Hour: "25h0m left",
+		12*time.Minute + 31*time.Second: "13m left"} {
+		if got := remaining(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestByteSizes(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "17": 17, "1K": 1024, "500m": 500 << 20, "4G": 4 << 30,
 		"2T": 2 << 40} {

@@ -227,3 +227,19 @@ func parseBytes(s string) (int64, error) {
 	}
 	return n << shift, nil
 }
+
+// byteCount is a flag whose value is a number of bytes.
+type byteCount int64
+
+func (n *byteCount) Set(text string) error {
+	v, err := parseBytes(text)
+	if err == nil {
+		*n = byteCount(v)
+	}
+	return err
+}
+
+func (n *byteCount) String() string { return strconv.FormatInt(int64(*n), 10) }
+
+// Type returns the name of the type in help texts.
+func (n *byteCount) Type() string { return "bytes" }

@@ -57,6 +57,15 @@ type Part struct {
 	Note  string `json:"note,omitempty"`
 }
 
+// Least has the memories in bytes below which a model is refused. Experts in host memory are counted once: with more
+// memory some are stored in two copies, one for each way to compute them.
+type Least struct {
+	Host       int64 `json:"host"`        // memory of the host of these GPUs
+	Device     int64 `json:"device"`      // memory of each GPU if the host holds all experts
+	DeviceHost int64 `json:"device_host"` // memory of the host that holds all experts
+	Whole      int64 `json:"whole"`       // memory of each GPU if the host holds no experts
+}
+
 // Speed is the expected speed of a step.
 type Speed struct {
 	What   string    `json:"what"`
@@ -72,6 +81,7 @@ type Fit struct {
 	Device  []Part            `json:"device"` // parts of the memory of each GPU
 	Host    []Part            `json:"host"`
 	Memory  [2]int64          `json:"memory"` // bytes of each GPU, and of the host
+	Least   Least             `json:"least"`
 	Experts *placement.Choice `json:"experts"`
 	Speeds  []Speed           `json:"speeds"`
 	// Assumed lists the assumptions about the sizes of missing weights; empty if the sizes are known.
@@ -128,12 +138,6 @@ func (q *Question) Fit() (*Fit, error) {
 		}
 	}
 	tables := tableBytes(q.Model)
-	if tables > 0 && tables+hostBytes > m.CPU.MemoryBytes {
-		return nil, fmt.Errorf("%s on %s: the n-gram tables take %s of the host's memory, and the system %s, together "+
-			"more than the host's %s; state more, such as \"%s,%.0fG\"", q.Name, q.Asked, unit.Bytes(tables),
-			unit.Bytes(hostBytes), unit.Bytes(m.CPU.MemoryBytes), gpuName(q.Asked),
-			math.Ceil(float64(tables+hostBytes)/(1<<30)))
-	}
 	memory := m.GPU.MemoryBytes
 	switch {
 	case q.DeviceBytes > memory:
@@ -159,10 +163,13 @@ func (q *Question) Fit() (*Fit, error) {
 		Host: max(m.CPU.MemoryBytes-hostBytes-tables, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
 		Usage: q.Usage, Unused: len(e.layers) - q.Model.Common().Layers, Rows: Sequences}
 	ask.Device = memory
+	taken := int64(0)
 	for _, p := range parts {
-		ask.Device -= p.Bytes
+		taken += p.Bytes
 	}
-	if all := int64(e.count()/m.GPUs) * each; all > ask.Device {
+	ask.Device -= taken
+	all := int64(e.count()/m.GPUs) * each
+	if all > ask.Device {
 		ring := Part{"buffers of experts", ringExperts * each, fmt.Sprintf("%d experts, for those that come from host "+
 			"memory", ringExperts)}
 		parts = append(parts, ring)
@@ -173,14 +180,25 @@ func (q *Question) Fit() (*Fit, error) {
 			ask.Device -= free
 		}
 	}
+	least := Least{Host: hostBytes + tables, DeviceHost: hostBytes + tables + all*int64(m.GPUs), Whole: taken + all,
+		Device: taken + ringExperts*each}
+	least.Device += min(least.Device/63+1, spareBytes) // a GPU's 64th is left free
+	if all > ask.Device {
+		least.Host += (all - max(ask.Device, 0)/each*each) * int64(m.GPUs)
+	}
+	if tables > 0 && tables+hostBytes > m.CPU.MemoryBytes {
+		return nil, fmt.Errorf("%s on %s: the n-gram tables take %s of the host's memory, and the system %s, together "+
+			"more than the host's %s; %s", q.Name, q.Asked, unit.Bytes(tables), unit.Bytes(hostBytes),
+			unit.Bytes(m.CPU.MemoryBytes), q.enough(&least))
+	}
 	choice, err := placement.Choose(ask)
 	if err != nil {
-		return nil, q.missing(err, parts, memory)
+		return nil, q.missing(err, parts, memory, &least)
 	}
 	onHost := choice.Experts - choice.Resident
 	parts = append(parts, Part{"experts", choice.DeviceBytes, fmt.Sprintf("%d of %d", choice.Resident, choice.Experts)})
 	f := &Fit{Model: q.Name, Machine: q.Asked, GPUs: m.GPUs, Stated: m.Stated,
-		Memory:  [2]int64{memory, m.CPU.MemoryBytes},
+		Memory: [2]int64{memory, m.CPU.MemoryBytes}, Least: least,
 		Experts: choice, Device: parts, Host: []Part{
 			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
 			{"system and process", hostBytes, "assumed"}}}
@@ -196,8 +214,19 @@ func (q *Question) Fit() (*Fit, error) {
 	return f, nil
 }
 
+// upGiB returns bytes in GiB, rounded up to a tenth, so that a machine with that much has enough.
+func upGiB(bytes int64) string {
+	return fmt.Sprintf("%.1f GiB", math.Ceil(float64(bytes)/(1<<30)*10)/10)
+}
+
+// enough returns the advice to a machine whose host has too little memory.
+func (q *Question) enough(l *Least) string {
+	return fmt.Sprintf("give the host at least %s, such as \"%s,%.0fG\", or use more GPUs", upGiB(l.Host),
+		gpuName(q.Asked), math.Ceil(float64(l.Host)/(1<<30)))
+}
+
 // missing adds the parts of the device's memory to a refusal.
-func (q *Question) missing(err error, parts []Part, memory int64) error {
+func (q *Question) missing(err error, parts []Part, memory int64, l *Least) error {
 	if !errors.Is(err, placement.ErrNoRoom) {
 		return err
 	}
@@ -205,12 +234,15 @@ func (q *Question) missing(err error, parts []Part, memory int64) error {
 	for _, p := range parts {
 		text += fmt.Sprintf(", %s %s", p.Name, unit.Bytes(p.Bytes))
 	}
-	advice := `more GPUs, or more memory of the host, such as "8xh200,256G"`
-	if memory < q.Machine.GPU.MemoryBytes {
-		advice = "a larger --gpu-memory, or " + advice
+	advice := q.enough(l)
+	if !errors.Is(err, placement.ErrHost) {
+		advice = fmt.Sprintf("a GPU needs at least %s if its host has %s for the experts; use larger or more GPUs",
+			upGiB(l.Device), upGiB(l.DeviceHost))
 	}
-	return fmt.Errorf("%s on %s: %w (each GPU has %s%s); try %s", q.Name, q.Asked, err, unit.Bytes(memory), text,
-		advice)
+	if memory < q.Machine.GPU.MemoryBytes {
+		advice = "try a larger --gpu-memory; otherwise " + advice
+	}
+	return fmt.Errorf("%s on %s: %w (each GPU has %s%s); %s", q.Name, q.Asked, err, unit.Bytes(memory), text, advice)
 }
 
 // speeds estimates decode throughput for one sequence and for Sequences sequences, and prefill throughput.
@@ -326,6 +358,15 @@ func (f *Fit) Print(w io.Writer) error {
 	if f.Experts.HostBytes > 0 || len(f.Host) > 2 {
 		list("memory of the host", f.Host, f.Memory[1])
 	}
+	fmt.Fprintln(t, "least memory that is accepted")
+	each, these := "the GPU", "this GPU"
+	if f.GPUs > 1 {
+		each, these = "each GPU", "these GPUs"
+	}
+	fmt.Fprintf(t, "  host\t%s\twith %s; experts of the host are stored once\n", upGiB(f.Least.Host), these)
+	fmt.Fprintf(t, "  %s\t%s\tif the host has %s and holds all experts\n", each, upGiB(f.Least.Device),
+		upGiB(f.Least.DeviceHost))
+	fmt.Fprintf(t, "  %s\t%s\tif the host holds no experts\n", each, upGiB(f.Least.Whole))
 	if err := t.Flush(); err != nil {
 		return err
 	}

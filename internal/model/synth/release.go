@@ -3,7 +3,6 @@ package synth
 import (
 	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
@@ -32,45 +31,97 @@ var aliases = map[string]alias{
 	"deepseek-v3.1": {preset: "deepseek-v3"}, "deepseek-v3.1-base": {preset: "deepseek-v3"},
 	"deepseek-v3.1-terminus": {preset: "deepseek-v3"}, "deepseek-v3.2-exp": {preset: "deepseek-v3.2"},
 	"deepseek-v3.2-speciale": {preset: "deepseek-v3.2"}, "deepseek-v4-flash-base": {"deepseek-v4-flash", fp8Experts},
-	"deepseek-v4-flash-dspark": {preset: "deepseek-v4-flash-0731"}, "glm-5.1": {preset: "glm-5"},
+	"deepseek-v4-flash-dspark": {preset: "deepseek-v4-flash-0731"}, "glm-5-fp8": {"glm-5", allFP8},
+	"glm-5.1": {preset: "glm-5"}, "glm-5.1-fp8": {"glm-5", allFP8}, "glm-5.2-fp8": {"glm-5.2", allFP8},
 	"glm-5.3": {"glm-5.2", allFP8}, "glm-5.3-flash": {"glm-5.3-flash", allFP8},
 	"kimi-k2-instruct": {preset: "kimi-k2"}, "kimi-k2-instruct-0905": {preset: "kimi-k2"},
 	"kimi-k2-base": {preset: "kimi-k2"}, "kimi-k2-thinking": {"kimi-k2", int4Experts},
 }
 
+// String returns the types as they are named in messages.
+func (t releaseTypes) String() string {
+	switch t {
+	case allBF16:
+		return "BF16 weights"
+	case allFP8:
+		return "FP8 weights in blocks of 128 x 128"
+	case fp8Experts:
+		return "FP8 experts"
+	case int4Experts:
+		return "int4 experts"
+	case asPreset:
+	}
+	return "weights in the types of that release"
+}
+
 // IsRelease reports whether ReleaseConfig has a name.
 func IsRelease(name string) bool {
-	_, ok := releaseOf(name)
+	_, _, ok := releaseOf(name)
 	return ok
 }
 
-// releaseOf finds the shape and the types of a release: a preset or an alias, followed by -FP8 or -BF16 if the
-// release is a copy in that type. Text before a slash is the owner.
-func releaseOf(name string) (alias, bool) {
-	name = strings.ToLower(path.Base(name))
-	find := func(name string) (alias, bool) {
-		a, ok := aliases[name]
-		if !ok && slices.Contains(PresetNames(), name) {
-			return alias{preset: name}, true
+// releaseOf finds the shape and the types of a model by its name: NAME or OWNER/NAME, in which NAME is a preset or an
+// alias, followed by -FP8 or -BF16 if the model is a copy in that type. listed reports that the publisher of the preset
+// has a release of this name; otherwise the model may have other types.
+func releaseOf(name string) (a alias, listed, ok bool) {
+	owner, base, owned := strings.Cut(strings.ToLower(name), "/")
+	if !owned {
+		owner, base = "", owner
+	} else if owner == "" || strings.Trim(owner, ".") == "" {
+		return alias{}, false, false // a path
+	}
+	find := func(base string) bool {
+		if a, ok = aliases[base]; !ok && slices.Contains(PresetNames(), base) {
+			a, ok = alias{preset: base}, true
 		}
-		return a, ok
+		return ok
 	}
-	if a, ok := find(name); ok {
-		return a, true
-	}
+	listed = find(base)
 	for end, types := range map[string]releaseTypes{"-fp8": allFP8, "-bf16": allBF16} {
-		if stem, ok := strings.CutSuffix(name, end); ok {
-			a, ok := find(stem)
+		if stem, cut := strings.CutSuffix(base, end); cut && !ok && find(stem) {
 			a.types = types
-			return a, ok
 		}
 	}
-	return alias{}, false
+	publisher := a.publisher()
+	if owned && publisher == "" { // shapes that were not released have no owner
+		return alias{}, false, false
+	}
+	return a, listed && (!owned || owner == publisher), ok
 }
 
-// ReleaseConfig returns the config.json of a release by its name, as far as sizes depend on it.
+// publisher returns the owner of the alias's preset.
+func (a alias) publisher() string {
+	for _, p := range Presets() {
+		if p.Name == a.preset {
+			return p.Owner
+		}
+	}
+	return ""
+}
+
+// Unlisted states why the types of a model may differ from those of ReleaseConfig: its name belongs to no release of
+// the model's publisher. It is empty for a release, and for a name that ReleaseConfig does not have.
+func Unlisted(name string) string {
+	a, listed, ok := releaseOf(name)
+	if !ok || listed {
+		return ""
+	}
+	text := fmt.Sprintf("%s is not a known release", name)
+	if publisher := a.publisher(); publisher != "" {
+		text += " of " + publisher
+	}
+	text += fmt.Sprintf("; this is the built-in description of %s with %s. The types of the repository are known only "+
+		"from its config.json: ", a.preset, a.types)
+	if strings.Contains(name, "/") {
+		return text + fmt.Sprintf("'sparrow pull --dry-run %s' reads it, or give the file to 'sparrow inspect'", name)
+	}
+	return text + "give 'sparrow pull --dry-run' the name with its owner, or give the file to 'sparrow inspect'"
+}
+
+// ReleaseConfig returns the config.json of a release by its name, as far as sizes depend on it. For the name of a copy
+// (Unlisted) it has the types that the name states.
 func ReleaseConfig(name string) ([]byte, error) {
-	a, ok := releaseOf(name)
+	a, _, ok := releaseOf(name)
 	if !ok {
 		return nil, fmt.Errorf("synth: %w %q", ErrPreset, name)
 	}
