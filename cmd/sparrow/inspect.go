@@ -63,6 +63,7 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
 	s := c.Flags()
 	s.Float64SliceVar(&f.memories, "memory", []float64{24, 80, 139},
 		"memories, in `GiB`, to fit weights and cache into")
+	s.Lookup("memory").DefValue = "24,80,139"
 	s.StringVar(&f.hw, "hw", "", `machine to fit the model on: `+estimate.MachineForm)
 	s.StringVar(&f.gpuMemory, "gpu-memory", "0",
 		"with --hw, maximum memory of each GPU, such as 100G; 0 takes all of it")

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"sparrow/internal/model/estimate"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/inspect"
 )
@@ -62,11 +64,7 @@ func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 		}
 		m := listedModel(t, name)
 		m.checkCPU(t, row, cells[2], cells[3])
-		host := cells[4]
-		if strings.Contains(host, "none") {
-			host = "8 GiB"
-		}
-		m.checkStated(t, row, "h200", host)
+		m.checkH200(t, row, cells[4])
 		if row == "GLM-4.7-Flash" {
 			m.checkStated(t, row, "cpu", "62 GiB") // less memory is refused
 		}
@@ -122,11 +120,80 @@ func (m *listed) checkStated(t *testing.T, row, device, cell string) {
 	if _, err := m.on(hw(1)); err != nil {
 		t.Errorf("%s: the README says %s, inspect: %v", row, cell, err)
 	}
-	if cell == "8 GiB" { // any machine has 8 GiB
-		return
-	}
 	if _, err := m.on(hw(0.95)); err == nil {
 		t.Errorf("%s: the README says %s, and inspect accepts 5 %% less", row, cell)
+	}
+}
+
+// checkH200 compares the last cell, the least memory of an H200's host and the speed of one sequence with this memory,
+// with the answer of inspect.
+func (m *listed) checkH200(t *testing.T, row, cell string) {
+	t.Helper()
+	host, said, _ := strings.Cut(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(cell), "|")), "; ")
+	gib := 8.0 // any machine has 8 GiB
+	none := strings.HasPrefix(host, "none")
+	if !none {
+		gib = gibibytes(t, row, host)
+		m.checkStated(t, row, "h200", host)
+	}
+	out, err := m.on(fmt.Sprintf("h200,%gG", gib))
+	if err != nil {
+		t.Errorf("%s: the README says %s, inspect: %v", row, host, err)
+		return
+	}
+	f := out.(*estimate.Fit)
+	if least := math.Ceil(float64(f.Least.Host) / (1 << 30)); none != (f.Experts.Resident == f.Experts.Experts) ||
+		!none && least != gib {
+		t.Errorf("%s: the README says %q, inspect that the host needs %g GiB and that the GPU holds %d of %d experts",
+			row, host, least, f.Experts.Resident, f.Experts.Experts)
+	}
+	if f.Untimed != "" {
+		if !strings.Contains(said, "speed not estimated") {
+			t.Errorf("%s: the README says %q, inspect: %s", row, said, f.Untimed)
+		}
+		return
+	}
+	checkSpeed(t, row, said, f)
+}
+
+// checkSpeed compares "about N tokens/s" with the speed of one sequence in an answer.
+func checkSpeed(t *testing.T, row, said string, f *estimate.Fit) {
+	t.Helper()
+	var tokens float64
+	if n, err := fmt.Sscanf(said, "about %g token", &tokens); n != 1 || len(f.Speeds) == 0 ||
+		math.Abs(f.Speeds[0].Tokens-tokens) > max(0.5, 0.02*tokens) {
+		t.Errorf("%s: the README says %q (%v), inspect %+v tokens/s", row, said, err, f.Speeds)
+	}
+}
+
+// The README's speeds with more memory than the least are those that inspect prints.
+func TestReadmeSaysWhatMoreMemoryGives(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(strings.Fields(string(text)), " ")
+	for form, name := range map[string]string{
+		`DeepSeek-V3.2 decodes (\d+) instead of (\d+) tokens/s with (\d+) GiB`: "deepseek-v3.2",
+		`GLM-5.3-Flash (\d+) instead of (\d+) with (\d+) GiB`:                  "zai-org/GLM-5.3-Flash",
+	} {
+		found := regexp.MustCompile(form).FindStringSubmatch(words)
+		if found == nil {
+			t.Errorf("no text of the form %s", form)
+			continue
+		}
+		m := listedModel(t, name)
+		enough, err := m.on("h200," + found[3] + "G")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := enough.(*estimate.Fit)
+		checkSpeed(t, name, "about "+found[1]+" tokens/s", f)
+		least, err := m.on(fmt.Sprintf("h200,%.0fG", math.Ceil(float64(f.Least.Host)/(1<<30))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSpeed(t, name, "about "+found[2]+" tokens/s", least.(*estimate.Fit))
 	}
 }
 

@@ -130,15 +130,16 @@ func TestANameThatIsNoRelease(t *testing.T) {
 		t.Errorf("no way to describe the model without its weights: %s", stderr)
 	}
 	for name, want := range map[string]string{ // copies whose types only the name states
-		"sgl-project/DeepSeek-V4-Flash-FP8": "is not a known release of deepseek-ai; this is the built-in description " +
-			"of deepseek-v4-flash with FP8 weights in blocks of 128 x 128. ",
+		"sgl-project/DeepSeek-V4-Flash-FP8": "is not a known release of deepseek-ai; this is the built-in " +
+			"description of deepseek-v4-flash with FP8 weights in blocks of 128 x 128. ",
 		"unsloth/DeepSeek-V3.2": "description of deepseek-v3.2 with weights in the types of that release. ",
 		"deepseek-v3.2-bf16":    "give 'sparrow pull --dry-run' the name with its owner",
 		"zai-org/GLM-5-BF16":    "'sparrow pull --dry-run zai-org/GLM-5-BF16' reads it",
 	} {
 		for _, hw := range [][]string{nil, {"--hw", "cpu,4T"}, {"--hw", "cpu,16G"}, {"--hw", "h200,2T"}} {
 			status, stdout, stderr := invoke(append([]string{"inspect", name}, hw...)...)
-			if status != 0 || !strings.HasPrefix(stdout, "sizes are assumed: "+name) || !strings.Contains(stdout, want) {
+			if status != 0 || !strings.HasPrefix(stdout, "sizes are assumed: "+name) ||
+				!strings.Contains(stdout, want) {
 				t.Errorf("inspect %s %v: status %d, %s%s", name, hw, status, stdout, stderr)
 			}
 		}

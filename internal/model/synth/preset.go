@@ -53,8 +53,10 @@ func Presets() []Preset {
 		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters", "deepseek-ai"},
 		{"deepseek-v4.1-flash", "DeepSeek-V4.1-Flash as released, 552 billion parameters and 197 billion in " +
 			"n-gram tables", "deepseek-ai"},
-		{"deepseek-v4-flash-0731", "DeepSeek-V4-Flash-0731 as released: deepseek-v4-flash with a DSpark draft head", "deepseek-ai"},
-		{"deepseek-v4-pro-0813", "DeepSeek-V4-Pro-0813 as released: deepseek-v4-pro with a DSpark draft head", "deepseek-ai"},
+		{"deepseek-v4-flash-0731", "DeepSeek-V4-Flash-0731 as released: deepseek-v4-flash with a DSpark draft head",
+			"deepseek-ai"},
+		{"deepseek-v4-pro-0813", "DeepSeek-V4-Pro-0813 as released: deepseek-v4-pro with a DSpark draft head",
+			"deepseek-ai"},
 		{"deepseek-v4-pro", "DeepSeek-V4-Pro as released, 1.6 trillion parameters", "deepseek-ai"},
 	}
 }
