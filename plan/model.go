@@ -320,7 +320,7 @@ type released struct {
 func releasedModels() []released {
 	usual := ExpertFacts{Count: 256, Chosen: 8, Dense: []bool{true, true, true}} // DeepSeek-V3.2 and GLM-5
 	return []released{
-		{[]string{"deepseek_v32", "deepseek-v3.2", "v32", "v3.2"},
+		{[]string{"deepseek_v32", "deepseek-v3.2", "deepseek-v3.2-exp", "v32", "v3.2"},
 			Model{Family: DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128,
 				Layers: 61, NextN: 1, Context: 163840, LayerSupportsDense: true, Experts: usual}},
 		{[]string{"glm_moe_dsa", "glm-5", "glm5", "glm-5.1"},
@@ -330,19 +330,19 @@ func releasedModels() []released {
 			Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
 				Layers: 78, NextN: 1, Context: 1048576, LayerSupportsDense: true,
 				Share: LayerShare{Freq: 4, Offset: 3}, Experts: usual}},
-		{[]string{"deepseek_v4", "deepseek_v4-flash", "v4", "v4-flash"},
+		{[]string{"deepseek_v4", "deepseek-v4-flash", "v4", "v4-flash"},
 			Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
 				Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43), GroupHeads: 8,
 				Experts: ExpertFacts{Count: 256, Chosen: 6}}},
-		{[]string{"deepseek_v4-pro", "v4-pro"},
+		{[]string{"deepseek-v4-pro", "v4-pro"},
 			Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
 				Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8,
 				Experts: ExpertFacts{Count: 384, Chosen: 6}}},
-		{[]string{"deepseek_v4-flash-0731", "v4-flash-0731"},
+		{[]string{"deepseek-v4-flash-0731", "v4-flash-0731"},
 			Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
 				Layers: 43, NextN: 3, Block: 5, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43), GroupHeads: 8,
 				Experts: ExpertFacts{Count: 256, Chosen: 6}}},
-		{[]string{"deepseek_v4-pro-0813", "v4-pro-0813"},
+		{[]string{"deepseek-v4-pro-0813", "v4-pro-0813"},
 			Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
 				Layers: 61, NextN: 3, Block: 5, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8,
 				Experts: ExpertFacts{Count: 384, Chosen: 6}}},
@@ -356,10 +356,10 @@ func releasedModels() []released {
 		{[]string{"deepseek_v3", "deepseek-v3", "deepseek-v3.1", "deepseek-r1", "v3", "v3.1", "r1"},
 			Model{Family: DeepSeekV3, Heads: 128, QKDim: 192, VDim: 128, Layers: 61, NextN: 1, Context: 163840,
 				LayerSupportsDense: true, Experts: usual}},
-		{[]string{"kimi_k2", "kimi-k2"},
+		{[]string{"kimi_k2", "kimi-k2", "kimi-k2-instruct"},
 			Model{Family: KimiK2, Heads: 64, QKDim: 192, VDim: 128, Layers: 61, Context: 131072,
 				LayerSupportsDense: true, Experts: ExpertFacts{Count: 384, Chosen: 8, Dense: []bool{true}}}},
-		{[]string{"kimi-k2.5"},
+		{[]string{"kimi-k2.5", "kimi-k2-thinking"},
 			Model{Family: KimiK2, Heads: 64, QKDim: 192, VDim: 128, Layers: 61, Context: 262144,
 				LayerSupportsDense: true, Experts: ExpertFacts{Count: 384, Chosen: 8, Dense: []bool{true}}}},
 		{[]string{"glm4_moe_lite", "glm-4.7-flash"},
@@ -379,7 +379,16 @@ func ModelFor(name string) (Model, error) {
 			return r.model, nil
 		}
 	}
-	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name, strings.Join(ModelNames(), ", "))
+	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name,
+		strings.Join(ReleasedNames(), ", "))
+}
+
+// ReleasedNames lists the names in lower case under which the models were released, without their owners. ModelFor also
+// supports short names and the values of model_type in config.json.
+func ReleasedNames() []string {
+	return slices.DeleteFunc(ModelNames(), func(name string) bool {
+		return !strings.Contains(name, "-") || strings.HasPrefix(name, "v")
+	})
 }
 
 // UsualModelNames lists one name for each model that ModelFor supports.

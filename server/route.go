@@ -159,6 +159,10 @@ func (s *Server) suggest(path string) string {
 			return fmt.Sprintf("did you mean %s %s?", s.routes[slices.Index(patterns, best)].method, best)
 		}
 	}
+	if strings.HasPrefix(path, "/api/") { // Ollama's interface
+		return "chats are POST /api/chat, completions POST /api/generate, models GET /api/tags; docs/operating.md lists " +
+			"all endpoints"
+	}
 	return "chats are POST /v1/chat/completions, models GET /v1/models, the page is GET /; docs/operating.md lists " +
 		"all endpoints"
 }

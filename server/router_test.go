@@ -186,6 +186,7 @@ func TestAnUnknownPathSuggestsTheNearest(t *testing.T) {
 		"/chat/completions":   "did you mean POST /v1/chat/completions?",
 		"/v1/model":           "did you mean GET /v1/models?",
 		"/nothing/like/it":    "chats are POST /v1/chat/completions",
+		"/api/pull":           "chats are POST /api/chat,",
 	} {
 		got := post(t, hs.URL+path, `{}`)
 		if e := errorOf(t, got); got.status != 404 || !strings.Contains(e.Message, want) {

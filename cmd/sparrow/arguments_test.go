@@ -63,6 +63,11 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"quantize builtin", "quantize: want a source and a file to write, but 1 arguments were given; use it as: "},
 		{"quantize v32-mini x.gguf", "'sparrow synth v32-mini --config v32-mini' writes random ones"},
 		{"bench model v32-mini", "--dummy generates them in memory"},
+		{"bench model deepseek-v3.2", "'sparrow synth deepseek-v3.2 --config deepseek-v3.2' writes random ones, --dummy"},
+		{"serve --port 0 --model DeepSeek-V4-Flash", "'sparrow pull deepseek-ai/DeepSeek-V4-Flash' downloads the " +
+			"released model, which is then given as --model deepseek-ai/DeepSeek-V4-Flash"},
+		{"quantize glm-4.7-flash x.gguf", "which is then given as zai-org/GLM-4.7-Flash"},
+		{"pull kimi-k2", "did you mean moonshotai/Kimi-K2-Instruct?"},
 		{"quantize builtin nowhere/x.gguf", "there is no folder nowhere"},
 		{"quantize nobody/nothing x.gguf", "'sparrow pull nobody/nothing' downloads it"},
 		{"run --max-tokens -3 hi", "--max-tokens -3: want 0"},
@@ -76,6 +81,8 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"explain --family v3.2 --catalog public --hw sm90 --v4-q8", "--v4-q8 applies to DeepSeek-V4"},
 		{"inspect a b", "inspect: want one model, but 2 were given (a, b)"},
 		{"inspect v32-min", "did you mean v32-mini?"},
+		{"inspect kimi", "did you mean kimi-k2?"},
+		{"explain --family llama", "supported: deepseek-v3.2, deepseek-v3.2-exp, glm-5, glm-5.1, glm-5.2, "},
 		{"inspect nothing-like-it", "releases known by name are deepseek-v3, deepseek-v3.2, deepseek-v4-flash,"},
 		{"inspect ./deepseek-v3.2", "there is no such folder"}, // a path is not the name of a release
 		{"inspect /models/deepseek-v3.2", "there is no such folder"},

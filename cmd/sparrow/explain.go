@@ -216,7 +216,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 		}
 	default:
 		return m, fmt.Errorf("explain: no model was given; give --model DIR or --family NAME (%s)",
-			strings.Join(plan.ModelNames(), ", "))
+			strings.Join(plan.ReleasedNames(), ", "))
 	}
 	if f.heads != 0 {
 		m.Heads = f.heads

@@ -59,7 +59,7 @@ func checkHealth(ctx context.Context, url string, insecure bool) error {
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
-		return fmt.Errorf("health: no server responds: %w", err)
+		return fmt.Errorf("health: no server responds at --url %s: %w", url, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

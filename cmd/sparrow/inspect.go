@@ -39,7 +39,7 @@ func inspectCommand() *cobra.Command {
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
 		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
 a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name determines the type: zai-org/GLM-5 is
-in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. For other releases of these models (such as NVFP4 and AWQ) give a config.json.
+in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. For other releases of these models (such as NVFP4 and AWQ) give a config.json, or run 'sparrow pull --dry-run NAME'.
 
 With --hw it prints what would fit on a machine, where each part goes, and how many tokens per second to expect,
 	with the arithmetic: an
@@ -236,7 +236,8 @@ func shapeHint(given string) string {
 		hint = fmt.Sprintf("; to describe it without its weights, run 'sparrow pull --dry-run %s', which reads its "+
 			"config.json, or give that file to 'sparrow inspect'", name)
 	}
-	like := suggestion(strings.ToLower(filepath.Base(given)), synth.PresetNames())
+	base := strings.ToLower(filepath.Base(given))
+	like := cmp.Or(suggestion(base, synth.ReleaseNames()), suggestion(base, synth.PresetNames()))
 	if like == "" && hint == "" {
 		like = "; releases known by name are " + strings.Join(synth.ReleaseNames(), ", ") +
 			"; 'sparrow synth --help' lists small shapes"

@@ -135,8 +135,17 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	return dir, nil
 }
 
-// shapeAsModel explains how a shape that was given as a model gets weights.
+// shapeAsModel explains how a shape that was given as a model gets weights: those of its release, or random ones.
 func shapeAsModel(flag, given string) string {
+	if p := releasedPreset(given); p != nil && flag != benchModelFlag {
+		again := p.Release
+		if flag == modelFlag {
+			again = flag + again
+		}
+		return fmt.Sprintf("; 'sparrow pull %s' downloads the released model, which is then given as %s", p.Release,
+			again)
+	}
+	given = strings.ToLower(given)
 	if !slices.Contains(synth.PresetNames(), given) {
 		return ""
 	}
@@ -146,6 +155,16 @@ func shapeAsModel(flag, given string) string {
 		hint += ", --dummy generates them in memory"
 	}
 	return hint
+}
+
+// releasedPreset returns the released model of a name without its owner, in any case; nil if there is none.
+func releasedPreset(name string) *synth.Preset {
+	for _, p := range synth.Presets() {
+		if p.Release != "" && strings.EqualFold(p.Name, name) {
+			return &p
+		}
+	}
+	return nil
 }
 
 // withoutModel mentions the built-in model, which needs no folder, if the flag may be omitted.

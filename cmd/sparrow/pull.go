@@ -100,6 +100,9 @@ type quantReport struct {
 func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	name, err := hub.ParseName(given)
 	if err != nil {
+		if p := releasedPreset(given); p != nil {
+			err = fmt.Errorf("%w; did you mean %s?", err, p.Release)
+		}
 		return err
 	}
 	if v := os.Getenv("HF_HUB_OFFLINE"); v != "" && v != "0" {

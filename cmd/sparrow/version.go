@@ -24,7 +24,7 @@ func versionCommand() *cobra.Command {
 				if err := b.Available(); err != nil {
 					state = err.Error()
 				}
-				fmt.Fprintf(out, "  %-12s %-5s %s (%s)\n", b.Name, b.Hardware, b.Summary, state)
+				fmt.Fprintf(out, "  %-13s %-5s %s (%s)\n", b.Name, b.Hardware, b.Summary, state)
 			}
 			return nil
 		},

@@ -415,7 +415,8 @@ func TestParseMachine(t *testing.T) {
 		"h200,1e30T":    "not an amount",
 		"h200,cores=0":  "number of cores",
 		"h200,wings=3G": `the figure "wings" is unknown`,
-		"h200,foo=3":    `the figure "foo" is unknown`, "h200,": "no unit",
+		"h200,foo=3":    `the figure "foo" is unknown`, "h200,": "no unit", "a10,64G": `GPU "a10" is unknown;`,
+		"2x4090,64G": `GPU "4090" is unknown, did you mean rtx4090?`,
 	} {
 		if _, err := ParseMachine(text); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "known GPUs: h200") {

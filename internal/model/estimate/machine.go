@@ -45,7 +45,16 @@ var cards = map[string]card{
 var h200Card = card{4800, 989}
 
 // cardNames lists the names of GPUs.
-func cardNames() []string { return append(slices.Sorted(maps.Keys(cards)), "h200") }
+func cardNames() []string { return append([]string{"h200"}, slices.Sorted(maps.Keys(cards))...) }
+
+// likeCard suggests the GPU whose name contains a number such as 4090; empty if there is not exactly one.
+func likeCard(number string) string {
+	names := slices.DeleteFunc(cardNames(), func(name string) bool { return !strings.Contains(name, number) })
+	if number == "" || len(names) != 1 {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %s?", names[0])
+}
 
 // stated returns GPUs whose rates are those of an H200 scaled by published figures. Portable kernels widen FP8 to
 // bf16 before they multiply.
@@ -106,7 +115,9 @@ const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "
 // ParseMachine reads a machine.
 func ParseMachine(text string) (Machine, error) {
 	bad := func(format string, args ...any) (Machine, error) {
-		return Machine{}, fmt.Errorf("hardware %q: %s; want %s", text, fmt.Sprintf(format, args...), MachineForm)
+		return Machine{}, fmt.Errorf("hardware %q: %s; want a machine such as \"h200,128G\", \"8xh200,1T\" or "+
+			"\"cpu,64G\"; known GPUs: %s; 'sparrow inspect --help' shows how to describe others", text,
+			fmt.Sprintf(format, args...), strings.Join(cardNames(), ", "))
 	}
 	fields := strings.Split(strings.ToLower(text), ",")
 	gpus := 1
@@ -128,7 +139,7 @@ func ParseMachine(text string) (Machine, error) {
 			return bad("%v", err)
 		}
 	case name != "cpu":
-		return bad("GPU %q is unknown, want one of %s", name, strings.Join(cardNames(), ", "))
+		return bad("GPU %q is unknown%s", name, likeCard(name))
 	case gpus != 1:
 		return bad("%d machines without a GPU were given; want one", gpus)
 	}

@@ -15,7 +15,7 @@ var presetFiles embed.FS
 type Preset struct {
 	Name    string
 	Summary string
-	Owner   string // publisher of the release on Hugging Face; empty for a shape that was not released
+	Release string // name on Hugging Face, with its owner; empty for a shape that was not released
 }
 
 // Presets lists the shapes that have a name, small ones first.
@@ -43,21 +43,24 @@ func Presets() []Preset {
 		{"v3-slice", "DeepSeek-V3 at its full width, 6 layers and 64 experts: v32-slice without an indexer", ""},
 		{"kimi-slice", "Kimi-K2-Thinking at its full width, 4 layers, 64 heads and 384 experts in int4", ""},
 		{"glm53f-twelve", "GLM-5.3-Flash at its full width, 12 layers in the released pattern", ""},
-		{"glm-4.7-flash", "GLM-4.7-Flash as released, 30 billion parameters, without an indexer", "zai-org"},
-		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters", "deepseek-ai"},
-		{"glm-5", "GLM-5 as released, 754 billion parameters", "zai-org"},
-		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers", "zai-org"},
-		{"glm-5.3-flash", "GLM-5.3-Flash as released, 321 billion parameters, without its vision tower", "zai-org"},
-		{"deepseek-v3", "DeepSeek-V3 as released, 685 billion parameters, without an indexer", "deepseek-ai"},
-		{"kimi-k2", "Kimi-K2 as released, 1 trillion parameters, without an indexer", "moonshotai"},
-		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters", "deepseek-ai"},
+		{"glm-4.7-flash", "GLM-4.7-Flash as released, 30 billion parameters, without an indexer",
+			"zai-org/GLM-4.7-Flash"},
+		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters", "deepseek-ai/DeepSeek-V3.2"},
+		{"glm-5", "GLM-5 as released, 754 billion parameters", "zai-org/GLM-5"},
+		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers", "zai-org/GLM-5.2"},
+		{"glm-5.3-flash", "GLM-5.3-Flash as released, 321 billion parameters, without its vision tower",
+			"zai-org/GLM-5.3-Flash"},
+		{"deepseek-v3", "DeepSeek-V3 as released, 685 billion parameters, without an indexer",
+			"deepseek-ai/DeepSeek-V3"},
+		{"kimi-k2", "Kimi-K2 as released, 1 trillion parameters, without an indexer", "moonshotai/Kimi-K2-Instruct"},
+		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters", "deepseek-ai/DeepSeek-V4-Flash"},
 		{"deepseek-v4.1-flash", "DeepSeek-V4.1-Flash as released, 552 billion parameters and 197 billion in " +
-			"n-gram tables", "deepseek-ai"},
+			"n-gram tables", "deepseek-ai/DeepSeek-V4.1-Flash"},
 		{"deepseek-v4-flash-0731", "DeepSeek-V4-Flash-0731 as released: deepseek-v4-flash with a DSpark draft head",
-			"deepseek-ai"},
+			"deepseek-ai/DeepSeek-V4-Flash-0731"},
 		{"deepseek-v4-pro-0813", "DeepSeek-V4-Pro-0813 as released: deepseek-v4-pro with a DSpark draft head",
-			"deepseek-ai"},
-		{"deepseek-v4-pro", "DeepSeek-V4-Pro as released, 1.6 trillion parameters", "deepseek-ai"},
+			"deepseek-ai/DeepSeek-V4-Pro-0813"},
+		{"deepseek-v4-pro", "DeepSeek-V4-Pro as released, 1.6 trillion parameters", "deepseek-ai/DeepSeek-V4-Pro"},
 	}
 }
 
@@ -74,7 +77,7 @@ func PresetNames() []string {
 func ReleaseNames() []string {
 	var names []string
 	for _, p := range Presets() {
-		if p.Owner != "" {
+		if p.Release != "" {
 			names = append(names, p.Name)
 		}
 	}

@@ -93,7 +93,8 @@ func releaseOf(name string) (a alias, listed, ok bool) {
 func (a alias) publisher() string {
 	for _, p := range Presets() {
 		if p.Name == a.preset {
-			return p.Owner
+			owner, _, _ := strings.Cut(p.Release, "/")
+			return owner
 		}
 	}
 	return ""
