@@ -379,8 +379,10 @@ func ModelFor(name string) (Model, error) {
 			return r.model, nil
 		}
 	}
-	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name,
-		strings.Join(ReleasedNames(), ", "))
+	known := ReleasedNames()
+	others := slices.DeleteFunc(ModelNames(), func(name string) bool { return slices.Contains(known, name) })
+	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s; short names and names in config.json: %s",
+		name, strings.Join(known, ", "), strings.Join(others, ", "))
 }
 
 // ReleasedNames lists the names in lower case under which the models were released, without their owners. ModelFor also

@@ -160,8 +160,8 @@ func (s *Server) suggest(path string) string {
 		}
 	}
 	if strings.HasPrefix(path, "/api/") { // Ollama's interface
-		return "chats are POST /api/chat, completions POST /api/generate, models GET /api/tags; docs/operating.md lists " +
-			"all endpoints"
+		return "chats are POST /api/chat, completions POST /api/generate, models GET /api/tags; docs/operating.md " +
+			"lists all endpoints"
 	}
 	return "chats are POST /v1/chat/completions, models GET /v1/models, the page is GET /; docs/operating.md lists " +
 		"all endpoints"

@@ -186,12 +186,15 @@ func TestAnUnknownPathSuggestsTheNearest(t *testing.T) {
 		"/chat/completions":   "did you mean POST /v1/chat/completions?",
 		"/v1/model":           "did you mean GET /v1/models?",
 		"/nothing/like/it":    "chats are POST /v1/chat/completions",
-		"/api/pull":           "chats are POST /api/chat,",
 	} {
 		got := post(t, hs.URL+path, `{}`)
 		if e := errorOf(t, got); got.status != 404 || !strings.Contains(e.Message, want) {
 			t.Errorf("%s: status %d: %s", path, got.status, got.body)
 		}
+	}
+	if got := post(t, hs.URL+"/api/pull", `{}`); got.status != 404 ||
+		!strings.Contains(got.body, "chats are POST /api/chat,") {
+		t.Errorf("/api/pull: status %d: %s", got.status, got.body)
 	}
 }
 

@@ -63,7 +63,8 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"quantize builtin", "quantize: want a source and a file to write, but 1 arguments were given; use it as: "},
 		{"quantize v32-mini x.gguf", "'sparrow synth v32-mini --config v32-mini' writes random ones"},
 		{"bench model v32-mini", "--dummy generates them in memory"},
-		{"bench model deepseek-v3.2", "'sparrow synth deepseek-v3.2 --config deepseek-v3.2' writes random ones, --dummy"},
+		{"bench model deepseek-v3.2", "'sparrow synth deepseek-v3.2 --config deepseek-v3.2' writes random ones, " +
+			"--dummy"},
 		{"serve --port 0 --model DeepSeek-V4-Flash", "'sparrow pull deepseek-ai/DeepSeek-V4-Flash' downloads the " +
 			"released model, which is then given as --model deepseek-ai/DeepSeek-V4-Flash"},
 		{"quantize glm-4.7-flash x.gguf", "which is then given as zai-org/GLM-4.7-Flash"},
