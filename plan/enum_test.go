@@ -111,10 +111,15 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ModelFor("gpt-2"); err == nil ||
-		!strings.Contains(err.Error(), "glm_moe_dsa, glm-5, glm5, glm-5.1, glm-5.2,") ||
-		!strings.Contains(err.Error(), "v4-pro") {
-		t.Errorf("gpt-2: %v, want it to list every name", err)
+	_, err := ModelFor("gpt-2")
+	if err == nil || !strings.Contains(err.Error(), "supported: deepseek-v3.2, deepseek-v3.2-exp, glm-5, glm-5.1, ") {
+		t.Errorf("gpt-2: %v, want it to begin with the names of releases", err)
+	}
+	for _, name := range ModelNames() {
+		if err == nil || !strings.Contains(err.Error()+",", " "+name+",") &&
+			!strings.Contains(err.Error(), " "+name+";") {
+			t.Errorf("gpt-2: %v, want it to list %s", err, name)
+		}
 	}
 	for _, spelling := range []string{"GLM-5", "glm_5", " glm-moe-dsa", "DeepSeek-V4"} {
 		if _, err := ModelFor(spelling); err != nil {
