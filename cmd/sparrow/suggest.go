@@ -24,6 +24,15 @@ func suggestion(word string, known []string) string {
 			}
 		}
 	}
+	if best == "" { // the last part of a name, such as --schema for --json-schema
+		end := "-" + strings.TrimLeft(word, "-")
+		for _, k := range known {
+			if len(end) > 3 && strings.HasSuffix(k, end) {
+				best = k
+				break
+			}
+		}
+	}
 	if best == "" {
 		return ""
 	}

@@ -37,6 +37,7 @@ func TestWrongArgumentsGetASentence(t *testing.T) {
 		{[]string{"banana"}, []string{"want one of bench,"}},
 		{[]string{"run", "--modle", "x", "hi"}, []string{"unknown flag: --modle; did you mean --model?"}},
 		{[]string{"serve", "--prot", "1"}, []string{"did you mean --port?"}},
+		{[]string{"run", "--schema", "x", "hi"}, []string{"did you mean --json-schema?"}},
 		{[]string{"run", "--zzzzzz", "hi"}, []string{"unknown flag: --zzzzzz; see 'sparrow run --help'"}},
 		{[]string{"run", "--model", "nowhere/at-all", "hi"},
 			[]string{"--model nowhere/at-all: there is no such folder", "config.json", "omit --model"}},

@@ -61,8 +61,8 @@ type Part struct {
 // memory some are stored in two copies, one for each way to compute them.
 type Least struct {
 	Host       int64 `json:"host"`        // memory of the host of these GPUs
-	Device     int64 `json:"device"`      // memory of each GPU if the host holds all experts
-	DeviceHost int64 `json:"device_host"` // memory of the host that holds all experts
+	Device     int64 `json:"device"`      // memory of each GPU if the host holds all experts; at most Whole
+	DeviceHost int64 `json:"device_host"` // memory of the host if each GPU has Device
 	Whole      int64 `json:"whole"`       // memory of each GPU if the host holds no experts
 }
 
@@ -183,6 +183,9 @@ func (q *Question) Fit() (*Fit, error) {
 	least := Least{Host: hostBytes + tables, DeviceHost: hostBytes + tables + all*int64(m.GPUs), Whole: taken + all,
 		Device: taken + ringExperts*each}
 	least.Device += min(least.Device/63+1, spareBytes) // a GPU's 64th is left free
+	if least.Device >= least.Whole {                   // buffers for experts take more than all experts
+		least.Device, least.DeviceHost = least.Whole, hostBytes+tables
+	}
 	if all > ask.Device {
 		least.Host += (all - max(ask.Device, 0)/each*each) * int64(m.GPUs)
 	}
@@ -358,14 +361,20 @@ func (f *Fit) Print(w io.Writer) error {
 	if f.Experts.HostBytes > 0 || len(f.Host) > 2 {
 		list("memory of the host", f.Host, f.Memory[1])
 	}
-	fmt.Fprintln(t, "least memory that is accepted")
-	each, these := "the GPU", "this GPU"
+	fmt.Fprintln(t, "least memory")
+	each, these, hold := "the GPU", "this GPU", "it holds"
 	if f.GPUs > 1 {
-		each, these = "each GPU", "these GPUs"
+		each, these, hold = "each GPU", "these GPUs", "they hold"
 	}
-	fmt.Fprintf(t, "  host\t%s\twith %s; experts of the host are stored once\n", upGiB(f.Least.Host), these)
-	fmt.Fprintf(t, "  %s\t%s\tif the host has %s and holds all experts\n", each, upGiB(f.Least.Device),
-		upGiB(f.Least.DeviceHost))
+	stored := "experts of the host are stored once"
+	if f.Experts.Resident == f.Experts.Experts {
+		stored = hold + " all experts"
+	}
+	fmt.Fprintf(t, "  host\t%s\twith %s; %s\n", upGiB(f.Least.Host), these, stored)
+	if f.Least.Device < f.Least.Whole {
+		fmt.Fprintf(t, "  %s\t%s\tif the host has %s and holds all experts\n", each, upGiB(f.Least.Device),
+			upGiB(f.Least.DeviceHost))
+	}
 	fmt.Fprintf(t, "  %s\t%s\tif the host holds no experts\n", each, upGiB(f.Least.Whole))
 	if err := t.Flush(); err != nil {
 		return err
