@@ -245,31 +245,20 @@ func newPackedSet(h *holder, p packing, rows int) Set {
 		s.check}
 }
 
-// packedCodes returns random codes of type d. For block formats these are whole blocks with scales of about 0.01.
+// packedCodes returns random codes of type d. Blocks of a format have values of mean zero and deviation 1/64: gates of
+// experts are then about 1, so that no activation is too small for a comparison.
 func (h *holder) packedCodes(d kernel.DType) []byte {
-	f, blocks := d.Block()
-	n := productPattern
-	if blocks {
-		n = 4099 * f.Bytes()
+	if f, ok := d.Block(); ok {
+		b := make([]byte, 4099*f.Bytes())
+		if err := f.Draw(b, h.rng, 1./64); h.err == nil {
+			h.err = err
+		}
+		return b
 	}
-	b := make([]byte, n)
+	b := make([]byte, productPattern)
 	for i := range b {
 		if b[i] = byte(h.rng.Uint32()); d == kernel.E4M3 {
 			b[i] &= 0xBF
-		}
-	}
-	for at := 0; blocks && at < n; at += f.Bytes() {
-		places := []int{0}
-		switch f {
-		case block.Q4_K, block.Q5_K:
-			places = []int{0, 2}
-		case block.Q2_K:
-			places = []int{80, 82}
-		case block.Q3_K, block.Q6_K:
-			places = []int{f.Bytes() - 2}
-		}
-		for _, p := range places {
-			binary.LittleEndian.PutUint16(b[at+p:], num.F16(0.01+0.01*h.rng.Float32()))
 		}
 	}
 	return b
