@@ -20,23 +20,28 @@ import (
 )
 
 func quantizeCommand() *cobra.Command {
-	mix := string(llamacpp.MixQ4KM)
+	mix, importance := string(llamacpp.MixQ4KM), ""
 	c := &cobra.Command{
 		Use:   "quantize SRC DST",
 		Short: "Write a checkpoint as a GGUF file, with weights in fewer bits",
 		Long: `Quantize reads a checkpoint folder with safetensors files, or a pulled model, and writes one GGUF file that sparrow
 and llama.cpp run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
 stay float32, and FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives the head and some
-down-projections six bits, as is usual; q2_k gives two bits to experts alone. The size and the error of each class
+down-projections six bits, as is usual. iq4_xs, q3_k and all types of fewer bits are for experts alone; other matrices are then
+those of q4_k_m. In iq2_s, iq2_xs and iq2_xxs the down-projections of experts have Q2_K. The size and the error of each class
 of matrices are printed. Rows that do not fit the blocks of a type get one with smaller blocks and no
-fewer bits. A drafting block of DeepSeek-V4 is left out. Existing files are not replaced, and an interrupted run
-leaves no incomplete file behind.`,
+fewer bits. --imatrix reads the mean squares of the inputs of each matrix, from a file of llama-imatrix: errors of weights with
+large inputs then count more. Types of three and fewer bits need it most. A drafting block of DeepSeek-V4 is left out. Existing
+files are not replaced, and an interrupted run leaves no incomplete file behind.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
+  sparrow quantize /models/DeepSeek-V3.2 v32-iq2.gguf --type iq2_xxs --imatrix imatrix.gguf
   sparrow quantize builtin tiny.gguf --type q8_0`,
 		Args: sourceAndTarget,
-		RunE: func(cmd *cobra.Command, args []string) error { return quantize(cmd, args[0], args[1], mix) },
+		RunE: func(cmd *cobra.Command, args []string) error { return quantize(cmd, args[0], args[1], mix, importance) },
 	}
 	c.Flags().StringVar(&mix, "type", mix, "type of the matrices: "+strings.Join(mixNames(), ", "))
+	c.Flags().StringVar(&importance, "imatrix", "",
+		"importance matrix of this model: a `FILE` of llama-imatrix, GGUF or dat")
 	return c
 }
 
@@ -48,7 +53,7 @@ func mixNames() []string {
 	return names
 }
 
-func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
+func quantize(cmd *cobra.Command, src, dst, name, importance string) (err error) {
 	mix, err := llamacpp.ParseMix(name)
 	if err != nil {
 		return fmt.Errorf("--type: %w", err)
@@ -69,6 +74,14 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	// Check the checkpoint before hours are spent on a file that cannot be loaded.
 	if err := checkTensors(&inspect.Summary{}, source); err != nil {
 		return fmt.Errorf("quantize: %w", err)
+	}
+	if importance != "" {
+		if m.Importance, err = llamacpp.ReadImportance(importance); err != nil {
+			return fmt.Errorf("--imatrix: %w", err)
+		}
+		m.ImportanceFile = filepath.Base(importance)
+	} else if mix.NeedsImportance() {
+		warnings(cmd)(fmt.Sprintf("type %s loses much less with an importance matrix; --imatrix reads one", mix))
 	}
 	if len(m.Tokenizer) == 0 {
 		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none and accepts only token ids")

@@ -8,21 +8,32 @@ import (
 	"sparrow/internal/num"
 )
 
-// encoders holds the encoders of the formats that can be written.
-var encoders = map[Format]func(dst []byte, src []float32){
-	Q4_0: encodeQ4_0, Q5_0: encodeQ5_0, Q8_0: encodeQ8_0, Q2_K: encodeQ2K, Q4_K: encodeQ4K, Q5_K: encodeQ5K,
-	Q6_K: encodeQ6K,
+// encoders holds the encoders of the formats that can be written. importance is nil, or holds for each value the mean
+// square of the input that a product multiplies it by.
+var encoders = map[Format]func(dst []byte, src, importance []float32){
+	Q4_0: encodeQ4_0, Q5_0: encodeQ5_0, Q8_0: encodeQ8_0, Q2_K: encodeQ2K, Q3_K: encodeQ3K, Q4_K: encodeQ4K,
+	Q5_K: encodeQ5K, Q6_K: encodeQ6K, IQ4_NL: encodeIQ4NL, IQ4_XS: encodeIQ4XS,
+	IQ2_XXS: lattices[IQ2_XXS].encode, IQ2_XS: lattices[IQ2_XS].encode, IQ2_S: lattices[IQ2_S].encode,
+	IQ3_XXS: lattices[IQ3_XXS].encode, IQ3_S: lattices[IQ3_S].encode,
 }
 
 // CanEncode reports whether Encode supports the format.
 func (f Format) CanEncode() bool { return encoders[f] != nil }
 
 // Encode writes values as whole blocks: len(src) is a multiple of Values, and dst has space for as many blocks. Q4_0,
-// Q5_0 and Q8_0 give the bytes of ggml's encoders; K formats use another search for scales.
-func (f Format) Encode(dst []byte, src []float32) {
+// Q5_0 and Q8_0 give the bytes of ggml's encoders; the other formats use another search for scales.
+//
+// importance is nil, or holds the mean squares of the inputs of one row; its length is that of a row. Errors of values
+// with large inputs then count more. Q4_0, Q5_0 and Q8_0 ignore it, because their scales follow from the largest value.
+func (f Format) Encode(dst []byte, src, importance []float32) {
 	encode := encoders[f]
-	for n, size := f.Values(), f.Bytes(); len(src) >= n; dst, src = dst[size:], src[n:] {
-		encode(dst[:size], src[:n])
+	n, size := f.Values(), f.Bytes()
+	for i := 0; i+n <= len(src); i += n {
+		var of []float32
+		if importance != nil {
+			of = importance[i%len(importance):][:n]
+		}
+		encode(dst[i/n*size:][:size], src[i:][:n], of)
 	}
 }
 
@@ -48,7 +59,7 @@ func furthest(src []float32) (most float32) {
 
 func abs(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
 
-func encodeQ8_0(dst []byte, src []float32) {
+func encodeQ8_0(dst []byte, src, _ []float32) {
 	d := abs(furthest(src)) / 127
 	inv := inverse(d)
 	putHalf(dst, d)
@@ -58,7 +69,7 @@ func encodeQ8_0(dst []byte, src []float32) {
 	}
 }
 
-func encodeQ4_0(dst []byte, src []float32) {
+func encodeQ4_0(dst []byte, src, _ []float32) {
 	d := furthest(src) / -8
 	inv := inverse(d)
 	putHalf(dst, d)
@@ -68,7 +79,7 @@ func encodeQ4_0(dst []byte, src []float32) {
 	}
 }
 
-func encodeQ5_0(dst []byte, src []float32) {
+func encodeQ5_0(dst []byte, src, _ []float32) {
 	d := furthest(src) / -16
 	inv := inverse(d)
 	putHalf(dst, d)
@@ -95,14 +106,16 @@ func nearest(v, low, high float32) int {
 	return int(q)
 }
 
-func encodeQ4K(dst []byte, src []float32) {
+func encodeQ4K(dst []byte, src, importance []float32) {
 	values := dst[16:144]
-	sixBitScales(dst, src, 15, func(i, code int) { values[i/64*32+i%32] |= byte(code) << (4 * (i / 32 % 2)) })
+	sixBitScales(dst, src, importance, 15, func(i, code int) {
+		values[i/64*32+i%32] |= byte(code) << (4 * (i / 32 % 2))
+	})
 }
 
-func encodeQ5K(dst []byte, src []float32) {
+func encodeQ5K(dst []byte, src, importance []float32) {
 	fifth, values := dst[16:48], dst[48:176]
-	sixBitScales(dst, src, 31, func(i, code int) {
+	sixBitScales(dst, src, importance, 31, func(i, code int) {
 		values[i/64*32+i%32] |= byte(code&15) << (4 * (i / 32 % 2))
 		fifth[i%32] |= byte(code>>4) << (i / 32)
 	})
@@ -110,9 +123,9 @@ func encodeQ5K(dst []byte, src []float32) {
 
 // sixBitScales writes d, dmin, and the 6-bit scales and minimums of each 32 values in the form of Q4_K and Q5_K. It
 // calls put with each code, from 0 to top. The rest of dst must be zero.
-func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
+func sixBitScales(dst []byte, src, importance []float32, top int, put func(i, code int)) {
 	var search lanes
-	scales, leasts := search.affine(src, top)
+	scales, leasts := search.affine(src, importance, top)
 	d, low := slices.Max(scales[:])/63, slices.Max(leasts[:])/63
 	putHalf(dst, d)
 	putHalf(dst[2:], low)
@@ -139,15 +152,22 @@ func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 
 // encodeQ2K encodes blocks whose 4-bit scales and minimums belong to 16 values. The search processes 32 values, so each
 // value is passed twice.
-func encodeQ2K(dst []byte, src []float32) {
+func encodeQ2K(dst []byte, src, importance []float32) {
 	var search lanes
 	var scales, leasts [16]float32
-	var twice [256]float32
+	var twice, inputs [256]float32
 	for h := range 2 {
 		for i := range twice {
 			twice[i] = src[128*h+i/2]
 		}
-		s, m := search.affine(twice[:], 3)
+		var of []float32
+		if importance != nil {
+			for i := range inputs {
+				inputs[i] = importance[128*h+i/2]
+			}
+			of = inputs[:]
+		}
+		s, m := search.affine(twice[:], of, 3)
 		copy(scales[8*h:], s[:])
 		copy(leasts[8*h:], m[:])
 	}
@@ -165,11 +185,15 @@ func encodeQ2K(dst []byte, src []float32) {
 	}
 }
 
-func encodeQ6K(dst []byte, src []float32) {
+func encodeQ6K(dst []byte, src, importance []float32) {
 	var search lanes
 	var scales [16]float32
 	for h := range 2 {
-		half := search.symmetric(src[128*h:][:128])
+		var of []float32
+		if importance != nil {
+			of = importance[128*h:][:128]
+		}
+		half := search.symmetric(src[128*h:][:128], of)
 		copy(scales[8*h:], half[:])
 	}
 	d := furthest(scales[:]) / -128

@@ -27,7 +27,7 @@ func TestEncodeEqualsGGML(t *testing.T) {
 	hashes := map[Format]string{Q4_0: "e318db561f640155", Q5_0: "578e4a799597db36", Q8_0: "18490060ccc41a81"}
 	for f, want := range hashes {
 		data := make([]byte, len(values)/f.Values()*f.Bytes())
-		f.Encode(data, values)
+		f.Encode(data, values, nil)
 		sum := sha256.Sum256(data)
 		if got := hex.EncodeToString(sum[:8]); got != want {
 			t.Errorf("%v: hash %s, want %s", f, got, want)
@@ -47,7 +47,7 @@ func TestEncodedValuesComeBack(t *testing.T) {
 		}
 		data := make([]byte, len(values)/f.Values()*f.Bytes())
 		got := make([]float32, len(values))
-		f.Encode(data, values)
+		f.Encode(data, values, nil)
 		f.Decode(got, data)
 		if e := relative(got, values); !(e < most) {
 			t.Errorf("%v: relative error %.4f, want below %.3f", f, e, most)
@@ -93,7 +93,7 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 	for from := 0; from < len(values); from += 256 {
 		x := values[from:][:256]
 		var search lanes
-		scales, leasts := search.affine(x, 15)
+		scales, leasts := search.affine(x, nil, 15)
 		for l := range 8 {
 			v := x[32*l:][:32]
 			s, m := plainAffine(v, 15)
@@ -103,7 +103,7 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 			}
 		}
 		for h := range 2 {
-			scales := search.symmetric(x[128*h:][:128])
+			scales := search.symmetric(x[128*h:][:128], nil)
 			for l := range 8 {
 				v := x[128*h+16*l:][:16]
 				if want := plainSymmetric(v); !equal(scales[l], want) && !math.IsInf(float64(furthest(v)), 0) {
@@ -226,8 +226,86 @@ func BenchmarkEncode(b *testing.B) {
 			data := make([]byte, len(values)/f.Values()*f.Bytes())
 			b.SetBytes(int64(4 * len(values)))
 			for b.Loop() {
-				f.Encode(data, values)
+				f.Encode(data, values, nil)
 			}
 		})
+	}
+}
+
+// Formats whose values come from a table or a lattice lose no more than their bits allow, also in blocks of one sign,
+// of zeros, and with values that the format cannot hold.
+func TestLatticesComeBack(t *testing.T) {
+	values := randomValues(12 * 256)
+	for i := range values[1024:1536] {
+		values[1024+i] = abs(values[1024+i])
+	}
+	for f, most := range map[Format]float64{Q3_K: 0.15, IQ4_NL: 0.08, IQ4_XS: 0.08, IQ3_S: 0.18, IQ3_XXS: 0.21,
+		IQ2_S: 0.32, IQ2_XS: 0.34, IQ2_XXS: 0.39} {
+		data := make([]byte, len(values)/f.Values()*f.Bytes())
+		got, again := make([]float32, len(values)), make([]float32, len(values))
+		f.Encode(data, values, nil)
+		f.Decode(got, data)
+		if e := relative(got, values); !(e < most) {
+			t.Errorf("%v: relative error %.4f, want below %.3f", f, e, most)
+		}
+		f.Encode(data, got, nil)
+		f.Decode(again, data)
+		if e := relative(again, got); !(e < most/2) {
+			t.Errorf("%v: values that the format holds have a relative error of %.4f, want below %.3f", f, e, most/2)
+		}
+		for i, v := range got[256:288] {
+			if f.Values() == 32 && v != 0 {
+				t.Fatalf("%v: value %d of a block of zeros became %v", f, i, v)
+			}
+		}
+		odd := make([]float32, 256)
+		odd[3], odd[40], odd[80] = float32(math.Inf(1)), float32(math.NaN()), math.MaxFloat32
+		f.Encode(make([]byte, 256/f.Values()*f.Bytes()), odd, nil)
+	}
+}
+
+// With importances the error of important values falls, in every format whose scales are searched for.
+func TestImportantValuesLoseLess(t *testing.T) {
+	const cols = 512
+	values := randomValues(8 * cols)
+	importance := make([]float32, cols)
+	for i := range importance {
+		if importance[i] = 0.01; i%7 == 0 {
+			importance[i] = 10
+		}
+	}
+	for _, f := range []Format{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS} {
+		lost := func(importance []float32) (e float64) {
+			data := make([]byte, len(values)/f.Values()*f.Bytes())
+			got := make([]float32, len(values))
+			f.Encode(data, values, importance)
+			f.Decode(got, data)
+			for i := range values {
+				if i%cols%7 == 0 {
+					e += math.Pow(float64(got[i]-values[i]), 2)
+				}
+			}
+			return e
+		}
+		if with, without := lost(importance), lost(nil); !(with < 0.97*without) {
+			t.Errorf("%v: squared error of important values %.4g, without importances %.4g", f, with, without)
+		}
+	}
+}
+
+// A block of an even number of negative values holds an odd number as the nearest even one, in the least value.
+func TestLatticeSignsAreEven(t *testing.T) {
+	src := make([]float32, 256)
+	for i := range src {
+		src[i] = 1
+	}
+	src[8], src[9] = -1, 0.01
+	for _, f := range []Format{IQ2_XXS, IQ2_XS, IQ3_XXS} {
+		data, got := make([]byte, f.Bytes()), make([]float32, 256)
+		f.Encode(data, src, nil)
+		f.Decode(got, data)
+		if got[8] >= 0 || got[9] >= 0 || got[0] <= 0 || got[10] <= 0 {
+			t.Errorf("%v: signs of %v", f, got[:16])
+		}
 	}
 }

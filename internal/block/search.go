@@ -22,8 +22,9 @@ type lanes struct {
 
 // affine finds, for each 32 of 256 values x, a scale and a minimum so that scale*q - least approximates x, for q in
 // 0..top and least >= 0. Each trial rounds with an initial scale and then fits scale and minimum to the codes by
-// least squares. Large values have more weight, because they affect products more.
-func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
+// least squares. Large values have more weight, because they affect products more; importance, unless nil, is a factor
+// of the weights.
+func (a *lanes) affine(x, importance []float32, top int) (scales, leasts [8]float32) {
 	var w, wx, width, best [8]float32
 	for l := range 8 {
 		v := x[32*l:][:32]
@@ -47,6 +48,9 @@ func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 		}
 		for i, v := range v {
 			weight := mean + abs(v)
+			if importance != nil {
+				weight *= importance[32*l+i]
+			}
 			a.x[i][l], a.weights[i][l], a.above[i][l] = v, weight, v-low
 			w[l], wx[l] = w[l]+weight, wx[l]+float32(weight*v)
 		}
@@ -106,14 +110,18 @@ func affineErrorsGo(a *lanes) {
 	}
 }
 
-// symmetric finds, for each 16 of 128 values x, a scale so that scale*q approximates x for q in -32..31.
-func (a *lanes) symmetric(x []float32) (scales [8]float32) {
+// symmetric finds, for each 16 of 128 values x, a scale so that scale*q approximates x for q in -32..31. importance,
+// unless nil, is a factor of the weights.
+func (a *lanes) symmetric(x, importance []float32) (scales [8]float32) {
 	var most, best [8]float32
 	for l := range 8 {
 		v := x[16*l:][:16]
 		most[l], best[l] = furthest(v), -1
 		for i, v := range v {
 			a.x[i][l], a.weights[i][l] = v, float32(v*v)
+			if importance != nil {
+				a.weights[i][l] *= importance[16*l+i]
+			}
 		}
 		if most[l] == 0 {
 			most[l], best[l] = 1, float32(math.Inf(1))

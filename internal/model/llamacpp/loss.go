@@ -23,14 +23,25 @@ type Loss struct {
 	Type  string  `json:"type"`
 	Bytes int64   `json:"bytes"`
 	Error float64 `json:"error"` // RMS of the errors divided by RMS of the values; 0 if nothing is lost
+
+	Matrices int `json:"matrices"`
+	Weighed  int `json:"weighed"` // matrices whose errors were weighed with an importance
 }
 
 // Print writes the report as a table.
 func (r Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "class\ttype\tbytes\terror\t")
+	weighed := slices.ContainsFunc(r, func(l Loss) bool { return l.Weighed > 0 })
+	row := func(cells ...string) {
+		if !weighed { // the last cell is about importances
+			cells = cells[:4]
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+	}
+	row("class", "type", "bytes", "error", "with importance")
 	for _, l := range r {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f %%\t\n", l.Class, l.Type, unit.Bytes(l.Bytes), 100*l.Error)
+		row(l.Class, l.Type, unit.Bytes(l.Bytes), fmt.Sprintf("%.2f %%", 100*l.Error),
+			fmt.Sprintf("%d of %d matrices", l.Weighed, l.Matrices))
 	}
 	return t.Flush()
 }
@@ -44,6 +55,8 @@ type losses struct {
 type sums struct {
 	bytes          int64
 	wrong, squares float64
+
+	matrices, weighed int
 }
 
 // classOf returns the class of a matrix of the file.
@@ -74,6 +87,12 @@ func (l *losses) add(t *tensor, data []byte, values []float32) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	to := l.line(t)
+	to.bytes, to.wrong, to.squares = to.bytes+s.bytes, to.wrong+s.wrong, to.squares+s.squares
+}
+
+// line returns the sums of the class and type of a tensor.
+func (l *losses) line(t *tensor) *sums {
 	if l.lines == nil {
 		l.lines = map[[2]string]*sums{}
 	}
@@ -81,13 +100,22 @@ func (l *losses) add(t *tensor, data []byte, values []float32) {
 	if l.lines[at] == nil {
 		l.lines[at] = &sums{}
 	}
-	to := l.lines[at]
-	to.bytes, to.wrong, to.squares = to.bytes+s.bytes, to.wrong+s.wrong, to.squares+s.squares
+	return l.lines[at]
 }
 
-func (l *losses) report() (r Report) {
+// report returns the lines of all tensors of the list, whose parts were added.
+func (l *losses) report(list []tensor, m Importance) (r Report) {
+	for i := range list {
+		if t := &list[i]; t.matrices > 0 {
+			s := l.line(t)
+			s.matrices += t.matrices
+			if _, packed := t.kind.Block(); packed {
+				s.weighed += m.weighed(t)
+			}
+		}
+	}
 	for at, s := range l.lines {
-		one := Loss{Class: at[0], Type: at[1], Bytes: s.bytes}
+		one := Loss{Class: at[0], Type: at[1], Bytes: s.bytes, Matrices: s.matrices, Weighed: s.weighed}
 		if s.squares > 0 {
 			one.Error = math.Sqrt(s.wrong / s.squares)
 		}

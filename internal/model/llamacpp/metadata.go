@@ -41,6 +41,10 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	p.list = []gguf.Pair{{Key: "general.architecture", Value: p.arch}, {Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: m.Name}, {Key: "general.file_type", Value: mix.fileType()},
 		{Key: "general.quantization_version", Value: uint32(2)}}
+	if m.Importance != nil {
+		p.list = append(p.list, gguf.Pair{Key: "quantize.imatrix.file", Value: m.ImportanceFile},
+			gguf.Pair{Key: "quantize.imatrix.entries_count", Value: int32(len(m.Importance))})
+	}
 	p.count("context_length", c.MaxPositions)
 	p.count("embedding_length", c.Hidden)
 	p.count("vocab_size", c.Vocab)

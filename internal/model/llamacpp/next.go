@@ -149,7 +149,7 @@ func (w *writer) decay(layer int) {
 			for i, x := range v {
 				v[i] = float32(-math.Exp(float64(x)))
 			}
-			return encode(gguf.F32, v), err
+			return encode(gguf.F32, v, nil), err
 		}})
 }
 

@@ -26,6 +26,11 @@ type Model struct {
 	Tokenizer       []byte // tokenizer.json; nil writes no vocabulary
 	TokenizerConfig []byte // tokenizer_config.json, or nil
 	ChatTemplate    string // replaces the template in tokenizer_config.json
+
+	// Importance weighs the errors of matrices when they are quantised; nil weighs all alike. ImportanceFile is its
+	// name in the metadata of the file.
+	Importance     Importance
+	ImportanceFile string
 }
 
 // Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format does not support it.
@@ -39,6 +44,9 @@ func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(do
 	}
 	var r losses
 	list, err := m.tensors(mix, &r)
+	if err == nil {
+		err = m.Importance.check(list)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
@@ -55,12 +63,12 @@ func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(do
 	if err != nil {
 		return nil, err
 	}
-	return r.report(), weight.KeepDigest(path, sum)
+	return r.report(list, m.Importance), weight.KeepDigest(path, sum)
 }
 
 // tensors returns the tensors of the file, in its order.
 func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
-	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}, losses: r}
+	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}, losses: r, importance: m.Importance}
 	switch c := m.Config.(type) {
 	case *config.DSA:
 		w.names, w.layers, w.experts = dsaNames, c.Layers+c.NextN, c.FFN.Experts
@@ -119,11 +127,12 @@ func layerOf(name string) int {
 
 // tensor is a tensor of the file, whose bytes are computed in parts when they are written.
 type tensor struct {
-	name  string
-	kind  gguf.Type
-	shape []int
-	parts int
-	part  func(i int) ([]byte, error)
+	name     string
+	kind     gguf.Type
+	shape    []int
+	matrices int // matrices that it stacks; 0 for vectors
+	parts    int
+	part     func(i int) ([]byte, error)
 }
 
 // partValues is the approximate number of values of a part: a few milliseconds of the slowest format.
@@ -143,6 +152,8 @@ type writer struct {
 	out     []tensor
 	errs    []error
 	losses  *losses
+
+	importance Importance
 }
 
 func (w *writer) has(name string) bool {
@@ -180,7 +191,7 @@ func (w *writer) plain(name, from string, layer int) {
 	case len(t.Shape) == 1 || strings.Contains(name, ".ssm_conv1d_"):
 		one.part = func(int) ([]byte, error) {
 			v, err := weight.ReadF32(t)
-			return encode(gguf.F32, v), err
+			return encode(gguf.F32, v, nil), err
 		}
 	default:
 		x, err := w.from.Matrix(from)
@@ -189,27 +200,27 @@ func (w *writer) plain(name, from string, layer int) {
 			return
 		}
 		one.kind, one.shape = w.mix.typeOf(name, layer, w.layers, x.Cols), []int{x.Rows, x.Cols}
-		one.cut([]weight.Matrix{x}, w.losses)
+		w.cut(&one, []weight.Matrix{x})
 	}
 	w.out = append(w.out, one)
 }
 
-// cut adds parts of whole matrix rows, in the order in which the matrices follow each other in the tensor.
-func (t *tensor) cut(list []weight.Matrix, r *losses) {
+// cut adds parts of whole matrix rows to a tensor, in the order in which the matrices follow each other in it.
+func (w *writer) cut(t *tensor, list []weight.Matrix) {
 	rows := max(1, partValues/max(1, list[0].Cols))
 	each := (list[0].Rows + rows - 1) / rows
-	t.parts = len(list) * each
+	t.matrices, t.parts = len(list), len(list)*each
 	t.part = func(i int) ([]byte, error) {
 		x, first := list[i/each], i%each*rows
 		end := min(first+rows, x.Rows)
 		if x.Values == weight.F4E2M1x2 && t.kind == gguf.TypeOf(block.MXFP4) {
 			data := repack(x, first, end)
-			r.add(t, data, nil)
+			w.losses.add(t, data, nil)
 			return data, nil
 		}
 		v, err := x.ReadRows(first, end)
-		data := encode(t.kind, v)
-		r.add(t, data, v)
+		data := encode(t.kind, v, w.importance.of(t, i/each))
+		w.losses.add(t, data, v)
 		return data, err
 	}
 }
@@ -261,7 +272,7 @@ func (w *writer) fuse(name, matrix string, layer int) {
 	if w.mix.packed() && !slices.ContainsFunc(list, func(x weight.Matrix) bool { return !isMXFP4(x) }) {
 		t.kind = gguf.TypeOf(block.MXFP4)
 	}
-	t.cut(list, w.losses)
+	w.cut(&t, list)
 	w.out = append(w.out, t)
 }
 
@@ -330,10 +341,11 @@ func (w *writer) latent(layer int, a config.Attention) {
 	}
 	add := func(name string, shape []int, values func(head int) ([]float32, error)) {
 		name = fmt.Sprintf("blk.%d.", layer) + name
-		t := tensor{name: name, kind: w.mix.typeOf(name, layer, w.layers, shape[2]), shape: shape, parts: a.Heads}
+		t := tensor{name: name, kind: w.mix.typeOf(name, layer, w.layers, shape[2]), shape: shape,
+			matrices: a.Heads, parts: a.Heads}
 		t.part = func(head int) ([]byte, error) {
 			v, err := values(head)
-			data := encode(t.kind, v)
+			data := encode(t.kind, v, w.importance.of(&t, head))
 			w.losses.add(&t, data, v)
 			return data, err
 		}
@@ -352,11 +364,11 @@ func (w *writer) latent(layer int, a config.Attention) {
 	})
 }
 
-// encode returns the bytes of values in a type.
-func encode(t gguf.Type, v []float32) []byte {
+// encode returns the bytes of rows of values in a type. importance, unless nil, has the length of a row.
+func encode(t gguf.Type, v, importance []float32) []byte {
 	if f, ok := t.Block(); ok {
 		out := make([]byte, len(v)/f.Values()*f.Bytes())
-		f.Encode(out, v)
+		f.Encode(out, v, importance)
 		return out
 	}
 	if t == gguf.BF16 {

@@ -1,0 +1,239 @@
+package llamacpp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"sparrow/weight/gguf"
+)
+
+// ErrImportance is returned for a file that is not an importance matrix.
+var ErrImportance = errors.New("not an importance matrix of llama.cpp")
+
+// Importance holds, for tensors of a GGUF file, the mean squares of the inputs that their matrices were multiplied by
+// while a text was processed: [matrices, columns]. Matrices that no token used have none.
+type Importance map[string][][]float32
+
+// The names of the two tensors that llama.cpp writes for each matrix.
+const (
+	squaresSuffix = ".in_sum2"
+	countsSuffix  = ".counts"
+)
+
+// most bounds what is read of a file without a list of its tensors.
+const (
+	mostNameBytes    = 1 << 12
+	mostInputColumns = 1 << 28
+)
+
+// ReadImportance reads a file that llama.cpp's imatrix wrote: GGUF, or the older format without a header.
+func ReadImportance(path string) (Importance, error) {
+	if gguf.Begins(path) {
+		return importanceOfGGUF(path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := importanceOfEntries(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// importanceOfGGUF reads the sums of squares [matrices, columns] and the numbers of tokens [matrices] of each tensor.
+func importanceOfGGUF(path string) (_ Importance, err error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	m := Importance{}
+	tensors := map[string]*gguf.Tensor{}
+	for i := range f.Tensors {
+		tensors[f.Tensors[i].Name] = &f.Tensors[i]
+	}
+	for _, t := range f.Tensors {
+		name, ok := strings.CutSuffix(t.Name, squaresSuffix)
+		if !ok {
+			continue
+		}
+		sums, err := floatsOf(&t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		counted, ok := tensors[name+countsSuffix]
+		if !ok {
+			return nil, fmt.Errorf("%s: %w: tensor %s has no %s", path, ErrImportance, t.Name, name+countsSuffix)
+		}
+		counts, err := floatsOf(counted)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(counts) == 0 || len(sums)%len(counts) != 0 || len(sums) == 0 {
+			return nil, fmt.Errorf("%s: %w: tensor %s has %d values and %d counts; want the same number for each count",
+				path, ErrImportance, t.Name, len(sums), len(counts))
+		}
+		cols := len(sums) / len(counts)
+		for i, n := range counts {
+			one, err := means(sums[i*cols:][:cols], n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: tensor %s: %w", path, t.Name, err)
+			}
+			m[name] = append(m[name], one)
+		}
+	}
+	if len(m) == 0 {
+		return nil, fmt.Errorf("%s: %w: it has no tensor whose name ends in %s", path, ErrImportance, squaresSuffix)
+	}
+	return m, nil
+}
+
+// floatsOf returns the values of an F32 tensor.
+func floatsOf(t *gguf.Tensor) ([]float32, error) {
+	if t.Type != gguf.F32 {
+		return nil, fmt.Errorf("%w: tensor %s is %s; want F32", ErrImportance, t.Name, t.Type)
+	}
+	out := make([]float32, len(t.Data)/4)
+	_, err := binary.Decode(t.Data, binary.LittleEndian, out)
+	return out, err
+}
+
+// means divides sums of squares by the number of tokens. It returns nil for a matrix that no token used. Inputs that
+// were always near zero keep a thousandth of the mean, so that values that other texts use are not lost.
+func means(sums []float32, n float32) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	total := 0.0
+	for i, v := range sums {
+		if !(v >= 0 && v <= math.MaxFloat32) || !(n > 0 && n <= math.MaxFloat32) {
+			return nil, fmt.Errorf("%w: value %d is %v of %v tokens; want a finite sum of squares", ErrImportance, i, v,
+				n)
+		}
+		total += float64(v / n)
+	}
+	if total == 0 {
+		return nil, nil
+	}
+	out := make([]float32, len(sums))
+	least := float32(total / float64(len(sums)) / 1000)
+	for i, v := range sums {
+		out[i] = max(v/n, least)
+	}
+	return out, nil
+}
+
+// importanceOfEntries reads the older format: the number of entries, and for each the length of its name, the name, the
+// number of calls, the number of values, and the values as float32, which are means times the number of calls.
+func importanceOfEntries(data []byte) (Importance, error) {
+	r := bytes.NewReader(data)
+	number := func(what string, low, high int32) (int, error) {
+		var v int32
+		if err := binary.Read(r, binary.LittleEndian, &v); err != nil {
+			return 0, fmt.Errorf("%w: it ends before %s", ErrImportance, what)
+		}
+		if v < low || v > high {
+			return 0, fmt.Errorf("%w: %s is %d; want %d to %d", ErrImportance, what, v, low, high)
+		}
+		return int(v), nil
+	}
+	entries, err := number("the number of entries", 1, 1<<24)
+	if err != nil {
+		return nil, err
+	}
+	m := Importance{}
+	for i := range entries {
+		size, err := number(fmt.Sprintf("the length of name %d", i), 1, mostNameBytes)
+		if err != nil {
+			return nil, err
+		}
+		if size > r.Len() {
+			return nil, fmt.Errorf("%w: it ends in name %d", ErrImportance, i)
+		}
+		name := make([]byte, size)
+		_, _ = r.Read(name)
+		calls, err := number(fmt.Sprintf("the number of calls of %q", name), 0, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		n, err := number(fmt.Sprintf("the number of values of %q", name), 1, mostInputColumns)
+		if err != nil {
+			return nil, err
+		}
+		if 4*n > r.Len() {
+			return nil, fmt.Errorf("%w: it ends in the %d values of %q", ErrImportance, n, name)
+		}
+		values := make([]float32, n)
+		if err := binary.Read(r, binary.LittleEndian, values); err != nil {
+			return nil, err
+		}
+		one, err := means(values, float32(max(1, calls)))
+		if err != nil {
+			return nil, fmt.Errorf("entry %q: %w", name, err)
+		}
+		if one != nil {
+			m[string(name)] = [][]float32{one}
+		}
+	}
+	return m, nil
+}
+
+// of returns the importance of the columns of matrix i of a tensor, or nil if there is none. The older format has the
+// matrices of all experts in one list.
+func (m Importance) of(t *tensor, i int) []float32 {
+	list, cols := m[t.name], t.shape[len(t.shape)-1]
+	switch {
+	case len(list) == 0:
+		return nil
+	case len(list) == 1 && len(list[0]) == t.matrices*cols:
+		return list[0][i*cols:][:cols]
+	case len(list) == 1:
+		return list[0]
+	}
+	return list[i]
+}
+
+// check compares the sizes of the importances with those of the tensors that have some. At least one tensor must.
+func (m Importance) check(list []tensor) error {
+	found := 0
+	for _, t := range list {
+		of := m[t.name]
+		if t.matrices == 0 || len(of) == 0 {
+			continue
+		}
+		found++
+		cols := t.shape[len(t.shape)-1]
+		fits := len(of) == 1 && (len(of[0]) == t.matrices*cols || of[0] == nil)
+		if !fits && (len(of) == 1 || len(of) == t.matrices) {
+			fits = !slices.ContainsFunc(of, func(one []float32) bool { return one != nil && len(one) != cols })
+		}
+		if !fits {
+			return fmt.Errorf("the importance of %s has %d lists of inputs, the first of %d; the model has %d "+
+				"matrices of %d columns: use the importance matrix of this model", t.name, len(of), len(of[0]),
+				t.matrices, cols)
+		}
+	}
+	if len(m) > 0 && found == 0 {
+		return fmt.Errorf("the importance matrix has %d tensors, of which the model has none: use that of this model",
+			len(m))
+	}
+	return nil
+}
+
+// weighed returns the number of matrices of a tensor that have an importance.
+func (m Importance) weighed(t *tensor) (n int) {
+	for i := range t.matrices {
+		if m.of(t, i) != nil {
+			n++
+		}
+	}
+	return n
+}
