@@ -11,11 +11,11 @@ type tokenSet struct {
 	ids   []int32
 }
 
-// sparse is the maximum number of tokens of a list. Below it, setting bits one by one is as fast as merging the
-// 129k/64 words of a bitmap.
+// sparse is the maximum number of tokens of a list. For so few, setting single bits is as fast as merging a bitmap of
+// 129k tokens.
 const sparse = 512
 
-// freeze copies a bitmap into the smaller of the two forms.
+// freeze copies a bitmap to a bitmap or a list, whichever is smaller.
 func freeze(words []uint64) *tokenSet {
 	n := 0
 	for _, w := range words {
@@ -45,8 +45,8 @@ func (s *tokenSet) mergeInto(dst []uint64) {
 
 func (s *tokenSet) empty() bool { return s.words == nil && len(s.ids) == 0 }
 
-// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] have the same
-// meaning in every grammar; the others are numbers of leaves of one grammar.
+// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] are the same in
+// every grammar; the others belong to one leaf of one grammar.
 type maskKey struct {
 	family uint32
 	class  uint64
