@@ -53,13 +53,13 @@ type maskKey struct {
 }
 
 // leafMask is the set of tokens that a leaf state allows: the tokens that it accepts as a whole, and the nodes of the
-// trie where the leaf can end inside a token, so that the following leaves must accept the rest.
+// trie at which the leaf can end inside a token. The following leaves must accept the rest of such a token.
 type leafMask struct {
 	whole *tokenSet
 	exits []exit
 }
 
-// exit is a node of the trie of tokens, or of their shapes, after which the leaf may end, and the leaf's outcome there.
+// exit is a node of the token trie, or of the trie of shapes, after which the leaf may end with the given outcome.
 type exit struct {
 	node  int32
 	tag   int32
@@ -68,16 +68,17 @@ type exit struct {
 
 // bytes returns the approximate memory of a mask in a cache.
 func (m *leafMask) bytes() int {
-	const place = 256 // bytes of its structures and of its entry in a map
+	const place = 256 // bytes of its structures and of its map entry
 	return place + 8*cap(m.whole.words) + 4*cap(m.whole.ids) + 12*cap(m.exits)
 }
 
-// maskCache stores leaf masks up to a number of bytes; the oldest are dropped first. It is safe for concurrent use.
+// maskCache stores leaf masks up to a maximum number of bytes; the oldest masks are dropped first. It is safe for
+// concurrent use.
 type maskCache struct {
 	mu    sync.Mutex
 	masks map[maskKey]*leafMask
 	order []maskKey // keys of the masks, oldest first
-	held  int       // bytes of all masks
+	held  int       // bytes of the stored masks
 	limit int
 }
 
