@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// encoders holds the encoders of the formats that can be written.
+// encoders holds the encoders of the formats that Encode supports.
 var encoders = map[Format]func(dst []byte, src []float32){
 	Q4_0: encodeQ4_0, Q5_0: encodeQ5_0, Q8_0: encodeQ8_0, Q2_K: encodeQ2K, Q4_K: encodeQ4K, Q5_K: encodeQ5K,
 	Q6_K: encodeQ6K,
@@ -17,8 +17,8 @@ var encoders = map[Format]func(dst []byte, src []float32){
 // CanEncode reports whether Encode supports the format.
 func (f Format) CanEncode() bool { return encoders[f] != nil }
 
-// Encode writes values as whole blocks: len(src) is a multiple of Values, and dst has space for as many blocks. Q4_0,
-// Q5_0 and Q8_0 give the bytes of ggml's encoders; K formats use another search for scales.
+// Encode writes values as whole blocks: len(src) is a multiple of Values, and dst has space for as many blocks. Blocks
+// of Q4_0, Q5_0 and Q8_0 equal those of ggml's encoders; for K formats, scales are searched differently.
 func (f Format) Encode(dst []byte, src []float32) {
 	encode := encoders[f]
 	for n, size := f.Values(), f.Bytes(); len(src) >= n; dst, src = dst[size:], src[n:] {
@@ -28,7 +28,7 @@ func (f Format) Encode(dst []byte, src []float32) {
 
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, num.F16(v)) }
 
-// inverse returns 1/v, or 0 for 0, because a block of zeros has scale 0.
+// inverse returns 1/v, or 0 if v is 0, the scale of a block of zeros.
 func inverse(v float32) float32 {
 	if v == 0 {
 		return 0
@@ -36,7 +36,7 @@ func inverse(v float32) float32 {
 	return 1 / v
 }
 
-// furthest returns the value with the largest magnitude, with its sign; the first one on a tie.
+// furthest returns the value with the largest magnitude; of several, the first one.
 func furthest(src []float32) (most float32) {
 	for _, v := range src {
 		if abs(v) > abs(most) {
@@ -54,7 +54,7 @@ func encodeQ8_0(dst []byte, src []float32) {
 	putHalf(dst, d)
 	for i, v := range src {
 		q := float64(v * inv)
-		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // rounds halves away from zero; the sum is exact in float64
+		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // halves away from zero; the sum is exact in float64
 	}
 }
 
@@ -82,8 +82,8 @@ func encodeQ5_0(dst []byte, src []float32) {
 	binary.LittleEndian.PutUint32(dst[2:], high)
 }
 
-// nearest returns v rounded to the nearest integer in [low, high], halves to even. For |v| above 2^22 the sum is not
-// rounded to an integer, but such values are outside [low, high].
+// nearest returns v rounded to the nearest integer in [low, high], halves to even. For |v| above 2^22 the rounding
+// fails, but the result is then limited to low or high.
 func nearest(v, low, high float32) int {
 	q := float32(v+wholeAt) - wholeAt
 	if q > high {
@@ -108,8 +108,8 @@ func encodeQ5K(dst []byte, src []float32) {
 	})
 }
 
-// sixBitScales writes d, dmin, and the 6-bit scales and minimums of each 32 values in the form of Q4_K and Q5_K. It
-// calls put with each code, from 0 to top. The rest of dst must be zero.
+// sixBitScales writes d, dmin, and the 6-bit scale and minimum of each 32 values, as in Q4_K and Q5_K. It calls put
+// with the code, 0 to top, of every value. The other bytes of dst must be zero.
 func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	var search lanes
 	scales, leasts := search.affine(src, top)
@@ -137,7 +137,7 @@ func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	}
 }
 
-// encodeQ2K encodes blocks whose 4-bit scales and minimums belong to 16 values. The search processes 32 values, so each
+// encodeQ2K encodes blocks with 4-bit scales and minimums for 16 values each. The search takes 32 values, so every
 // value is passed twice.
 func encodeQ2K(dst []byte, src []float32) {
 	var search lanes
