@@ -91,7 +91,7 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
-// render is Render that returns the chat.Prompt.
+// render renders a chat as Render does, and also returns the chat.Prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer

@@ -56,7 +56,7 @@ func (m *Memo) tool(t *Tool) *shownTool {
 	return shown
 }
 
-// toolKey returns a hash that distinguishes tools.
+// toolKey returns the hash of a tool, the key of shownTool values.
 func toolKey(t *Tool) [sha256.Size]byte {
 	text := make([]byte, 0, 32+len(t.Name)+len(t.Description)+len(t.Parameters))
 	for _, part := range []string{t.Name, t.Description} {

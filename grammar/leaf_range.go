@@ -42,7 +42,7 @@ func newNumberRange(lo, hi *big.Int, fraction, digits int, step uint64) *numberR
 	return (&numberRange{fraction: fraction, digits: digits, step10: step}).between(lo, hi)
 }
 
-// newFractions is newNumberRange for numbers that are not integers.
+// newFractions returns the automaton for the numbers of the range that are not integers, or nil if there are none.
 func newFractions(lo, hi *big.Int, fraction, digits int) *numberRange {
 	return (&numberRange{fraction: fraction, digits: digits, step10: 1, broken: true}).between(lo, hi)
 }

@@ -207,8 +207,8 @@ func (a *arena) leaveArray(f frame) {
 	}
 }
 
-// leaveKinds is leaveArray for contains: it collects a config for each kind of element with which the array can be
-// completed.
+// leaveKinds does the work of leaveArray for contains: it collects a config for each kind of element with which the
+// array can be completed.
 func (a *arena) leaveKinds(f frame, e *elements) {
 	now := progress{int(f.place.index), f.place.found, MaxDepth - int(f.depth)}
 	nodes := a.g.nodes

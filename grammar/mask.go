@@ -106,8 +106,8 @@ func (a *arena) walkExit(id int32, e exit) {
 	a.walk(id, e.node+1, t.end[e.node])
 }
 
-// walkShapes is walkExit for all texts of a shape. Mostly punctuation follows, and shapes distinguish each punctuation
-// character; other texts are followed byte by byte.
+// walkShapes does what walkExit does, for all texts of a shape. Mostly punctuation follows, and shapes distinguish each
+// punctuation character; other texts are followed byte by byte.
 func (a *arena) walkShapes(id, below int32) {
 	s := &a.g.tokens.shapes
 	base := int(s.depth[below])

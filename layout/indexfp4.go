@@ -12,7 +12,7 @@ const (
 
 // IndexFP4 is the layout IndexPage68. A page of n tokens is n*64 bytes of pairs of e2m1 values, the even element in the
 // low nibble, then n*4 exponents. Values are rounded to nearest, ties to even. The scale of a group is the smallest
-// power of two that is at least its largest magnitude / 6.
+// power of two that is at least max(largest magnitude, 1e-4) / 6.
 type IndexFP4 struct{}
 
 // Kind returns IndexPage68.

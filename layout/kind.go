@@ -26,7 +26,7 @@ const (
 	F32Row2048   // rows without rope values: 512 float32 values
 	V41Row288    // shared entries of DeepSeek-V4.1: 512 e2m1 values, 32 e4m3 scales
 	V41Window528 // window entries of V4.1: 512 e4m3 values, 16 exponents
-	V41Index68   // indexer keys of V4.1: IndexPage68 without a minimum scale and without Hadamard rotation
+	V41Index68   // indexer keys of V4.1: IndexPage68 without Hadamard rotation, with scales down to 2^-126
 	kindCount
 )
 

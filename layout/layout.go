@@ -30,7 +30,7 @@ type Index interface {
 	// PageBytes returns the bytes of a page of the given number of tokens.
 	PageBytes(tokens int) int
 	// Encode writes key as token slot of a page of the given number of tokens. key has 128 values after LayerNorm,
-	// rotary embedding and, if the layout is not float32, Hadamard rotation.
+	// rotary embedding and, in layouts that use it, Hadamard rotation.
 	Encode(page []byte, tokens, slot int, key []float32)
 	// Decode reads token slot of a page of the given number of tokens into key, 128 values.
 	Decode(key []float32, page []byte, tokens, slot int)

@@ -123,7 +123,7 @@ func roundGroup(to, v []float32) float32 {
 	return top
 }
 
-// IndexV41 is the layout V41Index68: [IndexFP4] for keys without Hadamard rotation, and without a minimum scale.
+// IndexV41 is the layout V41Index68: [IndexFP4] for keys without Hadamard rotation. The smallest scale is 2^-126.
 type IndexV41 struct{ IndexFP4 }
 
 // Kind returns V41Index68.

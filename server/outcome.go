@@ -103,7 +103,7 @@ func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	return wire.NewError(wire.CodeInvalidValue, field.Field, "%s", field.Reason)
 }
 
-// describe returns the error with a known code.
+// describe converts err to the API's error with a code. The message is say, or the text of err if say is empty.
 func describe(err error, code wire.Code, param, say string) *wire.Error {
 	if say != "" {
 		return wire.NewError(code, param, "%s", say)

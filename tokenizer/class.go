@@ -75,7 +75,7 @@ func (t *classTable) at(s string, i int) (class, int) {
 	return t.wide(s[i:])
 }
 
-// wide is at for characters that are not ASCII.
+// wide does the work of at for a character that is not ASCII.
 func (t *classTable) wide(s string) (class, int) {
 	r, size := utf8.DecodeRuneInString(s)
 	return t.blocks[int(t.block[r>>8])<<8|int(r&0xFF)], size

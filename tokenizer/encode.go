@@ -33,7 +33,7 @@ func (t *Tokenizer) Encode(text string, opts EncodeOptions) ([]int32, error) {
 	return t.Append(nil, text, opts)
 }
 
-// Append is Encode that appends to dst. After an error, it returns dst unchanged.
+// Append appends the tokens of text to dst, as Encode returns them. After an error, it returns dst unchanged.
 func (t *Tokenizer) Append(dst []int32, text string, opts EncodeOptions) ([]int32, error) {
 	if len(text) > math.MaxInt32-1 {
 		return dst, fmt.Errorf("tokenizer: %w: the text has %d bytes, want at most %d", ErrUnencodable, len(text),

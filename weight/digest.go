@@ -13,7 +13,7 @@ import (
 	"slices"
 )
 
-// Digest is a SHA-256 of all bytes of weights.
+// Digest is a SHA-256 that identifies weights: it depends on every byte of them.
 type Digest [sha256.Size]byte
 
 // ErrNoDigest means that a checkpoint has no digest, because its tensors are random or a file has changed since Open.

@@ -99,7 +99,7 @@ func LeftOut(tools []Tool) []string {
 	return list
 }
 
-// Function describes a callable function.
+// Function is the declaration of a function that the model may call.
 type Function struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`

@@ -283,7 +283,7 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 // unknown.
 func (r *pullReport) beyondMemory() bool { return r.Memory > 0 && r.Weights > r.Memory }
 
-// text returns the report for people.
+// text returns the report as plain text.
 func (r *pullReport) text(files bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s at commit %s", r.Model, r.Commit)

@@ -33,7 +33,7 @@ type Config struct {
 	// Identity identifies the model, weights and arithmetic, on which the bytes of a page also depend. It is set if
 	// pages leave the process, and is part of a page's hash.
 	Identity string
-	// Listener, if not nil, is called when pages become reusable and when they are evicted. If it has a method
+	// Listener, if not nil, is called when pages become reusable and when they no longer are. If it has a method
 	// Root(prefix.Hash), this method is called first, with the root hash of prompts without a salt.
 	Listener prefix.Listener
 	// Copier, if not nil, is called for pages whose rows can be copied to other memory.

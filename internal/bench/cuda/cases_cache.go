@@ -230,5 +230,5 @@ func combineCase(tokens, ks, ke int) Case {
 // recipe is how V3.2 prepares indexer vectors.
 var recipe = cuda.IndexRecipeView{Hadamard: 1}
 
-// hostRecipe is recipe for the host's computation.
+// hostRecipe is the same preparation, in the types of the host's computation.
 var hostRecipe = expect.Recipe{Hadamard: true, Mode: num.ScalePow2}

@@ -16,8 +16,8 @@ type outs map[string]float64
 // reference.
 func rowwise[A kernel.Op](r *Rig, a A, outputs outs) *Op { return rowwiseAfter(r, a, outputs, nil) }
 
-// rowwiseAfter is rowwise with a function before, which is called before every run with the arguments and the row, or
-// -1 for all rows. whole lists inputs that are not reduced to one row, because every row reads all of them.
+// rowwiseAfter does what rowwise does, and calls before ahead of every run, with the arguments and the row, or -1 for
+// all rows. whole lists inputs that are not reduced to one row, because every row reads all of them.
 func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.Device, a *A, row int) error,
 	whole ...string) *Op {
 	run := func(d kernel.Device, a A, row int) error {

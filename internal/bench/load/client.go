@@ -100,7 +100,7 @@ func (o *outcome) perToken() time.Duration {
 // complete sends one completion request and reads its stream to the end.
 func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow(ctx, t, nil) }
 
-// follow is complete with a function seen, which is called with every gap between two events with tokens.
+// follow does what complete does, and calls seen with every gap between two events with tokens.
 func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	c.fill(&r.Options)

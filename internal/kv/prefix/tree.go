@@ -1,7 +1,7 @@
 package prefix
 
 // newNode adds a node as the newest child of parent, or a root if parent is none. There is always an unused node,
-// because every stored page has at most one root and one entry.
+// because there are at most as many entries as stored pages, and at most as many roots as entries.
 func (ix *Index) newNode(h *Hash, parent int32) int32 {
 	n := ix.unused
 	e := &ix.nodes[n]

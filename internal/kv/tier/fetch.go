@@ -32,7 +32,7 @@ type Fetch struct {
 // Fetch starts loading pages. wake is called from another goroutine when Next has a new result.
 func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
 
-// FetchFrom is Fetch that also requests pages which no local tier has from the engine at address, HOST:PORT.
+// FetchFrom does what Fetch does, and requests pages that no local tier has from the engine at address, HOST:PORT.
 func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
 	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
 }

@@ -139,7 +139,7 @@ func (m *memory) close() (err error) {
 	return err
 }
 
-// wait is take that waits until a page is released, or until ctx ends. It calls shed, so that the host tier drops a
+// wait takes a page. It waits until one is released, or until ctx ends. It calls shed, so that the host tier drops a
 // page.
 func (m *memory) wait(ctx context.Context, shed func() bool) *Page {
 	for {

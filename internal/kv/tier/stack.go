@@ -48,8 +48,8 @@ const transitBytes = 256 << 20
 // Stack holds the tiers of one engine, nearest first. Its methods are safe for concurrent use and, except Close, do not
 // block.
 type Stack struct {
-	spec   Spec                 // for pages that stay on this machine
-	whole  atomic.Pointer[Spec] // for pages that leave the machine; nil until the digest of the weights is known
+	spec   Spec                 // spec of pages that stay on this machine
+	whole  atomic.Pointer[Spec] // spec of pages that leave the machine; nil until the weights' digest is known
 	memory *memory
 	tiers  []Tier
 	host   *host
@@ -160,7 +160,7 @@ func (s *Stack) Room() *Page {
 	return p
 }
 
-// room is Room that waits until memory is free.
+// room returns a page as Room does, but waits until memory is free or ctx ends.
 func (s *Stack) room(ctx context.Context) *Page { return s.memory.wait(ctx, s.host.shed) }
 
 // Keep passes a filled page to the tiers that store it on one of these occasions, and drops the caller's reference.

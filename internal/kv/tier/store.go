@@ -441,7 +441,7 @@ func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 	}
 }
 
-// setOn is set with a given connection.
+// setOn stores a page over the connection c, as set does.
 func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	spec := s.spec()
 	key := spec.keyOf(p.Hash)

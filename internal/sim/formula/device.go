@@ -126,7 +126,7 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return event{d, d.free}, nil
 }
 
-// event marks the end of enqueued work.
+// event completes when the work enqueued before it has ended.
 type event struct {
 	d  *Device
 	at time.Time

@@ -231,7 +231,7 @@ export function heat(row, layers, sums, byScore) {
   return looks.length;
 }
 
-// pools marks the tokens of the compressed keys that were selected for the given rows in the given layers: {group, in:
+// pools marks the tokens of the compressed keys that the given rows selected in the given layers: {group, in:
 // by position}. It returns null if every token has a key, or if keys have different sizes.
 export function pools(rows, layers, length) {
   const looks = rows.flatMap((row) => layers.map((l) => row.looks.get(l))).filter((l) => l?.chosen.length);
