@@ -61,7 +61,7 @@ func (l *Share) add(s engine.Stats) {
 type answer struct {
 	prompt, cached, output int
 	tokens                 []int32
-	first, took            time.Duration // times from sending the request to the first token and to the last
+	first, took            time.Duration // times from sending the request to the first token and to the end
 }
 
 // count adds a turn to the report.
