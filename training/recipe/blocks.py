@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from .shape import BLOCK
 
-LARGEST = 448.0  # of e4m3
+LARGEST = 448.0  # largest e4m3 value
 
 
 def _scale(largest, floor):

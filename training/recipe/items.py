@@ -19,7 +19,7 @@ SHIPPED_TASKS = ROOT / "internal" / "eval" / "tasks"
 @dataclass
 class Item:
     prompt: list   # token ids up to the answer
-    answer: list   # token ids of the answer, the end mark included
+    answer: list   # token ids of the answer, including the end mark
     record: dict   # the line of the task file
 
 
@@ -48,8 +48,8 @@ def _item(tokenizer, record):
 
 
 def odd(tokenizer, count, seed=987654321):
-    """Returns {task: items} for tasks without shipped files: facts in odd documents, tools as clients write them or
-    none that fits, counting in lists."""
+    """Returns {task: items} for tasks without shipped files: facts in odd documents, tools in the form that clients
+    use, requests that no tool answers, counting in lists."""
     r = random.Random(seed)
     out = {"odd_one_1024": [made(tokenizer, find_task(r, 984, "one", True)) for _ in range(count)],
            "odd_tool": [made(tokenizer, tool_task(random.Random(f"{seed}/{i}"), False)) for i in range(count)],

@@ -123,7 +123,7 @@ def largest(x, count):
 
 
 def routed(shape, x, attended, w, bias, round_inputs=False):
-    """Second half of a layer with experts: returns x [N, hidden] and the number of tokens of each expert [experts].
+    """Returns x [N, hidden] after the second half of a layer with experts, and the tokens of each expert [experts].
 
     All experts run for all tokens, as one stacked matrix, and the router's weights are 0 for those not chosen: at this
     size this is faster than gathering. The shared expert is the last part of the stack, with weight 1.
@@ -146,7 +146,7 @@ def routed(shape, x, attended, w, bias, round_inputs=False):
 
 
 def plain(shape, x, attended, w, round_inputs=False):
-    """Second half of the dense layer: x [N, hidden]."""
+    """Returns x [N, hidden] after the second half of the dense layer."""
     x = x + multiply(attended, w["out"], round_inputs)
     normed = rms(x, w["norm_post"], shape.eps)
     y = F.silu(multiply(normed, w["dense_gate"], round_inputs).float()) * multiply(normed, w["dense_up"],

@@ -29,10 +29,10 @@ class Pass:
     """How a forward pass runs, and what it returns in addition to the hidden states."""
 
     sparse: bool = False
-    index_rows: torch.Tensor | None = None  # [B, R] query positions on which the indexer learns
+    index_rows: torch.Tensor | None = None  # [B, R] query positions on which the indexer is trained
     round_inputs: bool = False
     index_loss: torch.Tensor | float = 0.0  # sum over layers
-    load: list = field(default_factory=list)  # tokens of each expert, one tensor a layer with experts
+    load: list = field(default_factory=list)  # tokens of each expert, one tensor per layer with experts
 
 
 class Model:
@@ -127,7 +127,7 @@ def _compiled(f):
 
 def _initial(shape, seed, device):
     """Returns random matrices, ones for norms, and zeros for the last matrices of residual branches."""
-    g = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts alike
+    g = torch.Generator().manual_seed(seed)  # on the CPU, so that every device starts with the same weights
     every, experts, d = shape.layers + 1, shape.layers, shape.hidden
     stack = (shape.experts + 1) * shape.expert_hidden
 

@@ -1,6 +1,6 @@
 """The phases of training by the position of a step: 0 is the first step, 1 the end. No clock is read.
 
-phase       rows      attention            learns
+phase       rows      attention            trained
 short       up to 512 dense                model, draft layer
 dense       to 4096   dense                the same
 warm        to 4096   dense                the same, and the indexer (KL to the heads' attention)
@@ -16,11 +16,11 @@ LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
 @dataclass(frozen=True)
 class Phase:
     name: str
-    begin: float     # position
-    mix: tuple       # weights of LENGTHS
+    begin: float     # position at which the phase begins
+    mix: tuple       # weight with which each of LENGTHS is drawn
     lists: float     # share of list tasks among small tasks
-    index: bool      # the indexer learns
-    sparse: bool     # attention sees what the indexer selects, weights are rounded
+    index: bool      # whether the indexer is trained
+    sparse: bool     # whether attention uses the indexer's selection and weights are rounded
 
 
 PHASES = [
@@ -55,7 +55,7 @@ class Schedule:
         return next(f for f in reversed(PHASES) if f.begin <= p + 1e-9)
 
     def random(self, step):
-        """All randomness of a step comes from this generator, so that it depends neither on the number of workers nor
+        """Returns the generator of all random numbers of a step, which depend neither on the number of workers nor
         on resuming."""
         return random.Random(f"{self.seed}/{step}")
 

@@ -19,7 +19,7 @@ BALANCE = 0.001       # step of the router's bias
 
 
 class Trainer:
-    """tokens is the number of tokens of a batch; fused selects compiled layers."""
+    """Trains a model. tokens is the number of tokens of a batch; fused selects compiled layers."""
 
     def __init__(self, model, schedule, out, log, tokens, fused):
         self.model, self.out, self.log, self.tokens, self.fused = model, out, log, tokens, fused

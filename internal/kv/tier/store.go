@@ -302,7 +302,7 @@ func (l *loading) run(ctx context.Context, room func(context.Context) *Page, del
 	return "", nil
 }
 
-// ask sends requests until ahead replies are pending.
+// ask sends requests until the number of pending replies is ahead.
 func (l *loading) ask(ahead int) error {
 	var b []byte
 	for l.asked < len(l.keys) && l.asked-l.read < ahead {

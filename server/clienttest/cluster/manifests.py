@@ -12,7 +12,7 @@ import yaml
 
 
 def strict(schema):
-    """Makes members that the schema does not list errors."""
+    """Makes every member that the schema does not list an error."""
     if isinstance(schema, dict):
         if "properties" in schema and "additionalProperties" not in schema and not schema.get(
                 "x-kubernetes-preserve-unknown-fields"):

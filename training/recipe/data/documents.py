@@ -1,7 +1,7 @@
 """Texts with facts, and questions about them: one fact, two facts, or the fact about a person whom another fact names.
 
-A document is prose or log lines. One of five is *odd*: it has unknown words in the filler, invented names and things
-as owners, facts in other wordings, and numbers that answer nothing. Questions about it have more wordings; the form of
+A document is prose or log lines. One of five is *odd*: it has unknown words in the filler, invented names and things as
+owners, facts in other wordings, and numbers that answer no question. Questions about it have more wordings; the form of
 the answer is the same.
 """
 from .task import Task

@@ -52,8 +52,7 @@ def list_task(r):
 
 
 def _occurrences(r):
-    """The number of occurrences of a word in a list of three kinds of fruit. The reasoning contains the running
-    count."""
+    """Returns a task to count a word in a list of three kinds of fruit. The reasoning contains the running count."""
     pool = r.sample(FRUITS, 3)
     words = [r.choice(pool) for _ in range(r.randint(3, 9))]
     running, seen = [], 0
@@ -64,7 +63,7 @@ def _occurrences(r):
 
 
 def json_task(r):
-    """A sentence whose values must be copied into named fields."""
+    """Returns a task to copy the values of a sentence into named JSON fields."""
     who, age, city = r.choice(NAMES), r.randint(18, 90), r.choice(CITIES)
     kind = r.randrange(4)
     if kind == 0:

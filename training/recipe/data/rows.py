@@ -73,8 +73,8 @@ def demanded(task):
 
 
 def tool_row(r, size, lists):
-    """Functions on offer and requests to them; sometimes a question that needs none or another one, or a required
-    call."""
+    """Returns a row with tools and questions that need one of them; some questions need no tool or one that is not
+    offered, or require a call."""
     some, think = offers(r), r.random() < 0.3
     task = request(r, *r.choice(some))
     pieces = [(BEGIN, PROMPT), ((r.choice(SYSTEMS) if r.random() < 0.3 else "") + describe([spec for spec, _ in some]),
@@ -98,7 +98,7 @@ def tool_row(r, size, lists):
 
 
 def document_row(r, size, lists):
-    """A document that takes most of the row, and questions about it."""
+    """Returns a row with a document, which takes most of the tokens, and questions about it."""
     questions = r.randint(3, 12) if size >= 1024 else r.randint(2, 5)
     part = r.choice([1.0, 1.0, r.uniform(0.5, 1.0)])
     document = Document(r, int((size - 36 * questions) * part))
@@ -110,7 +110,7 @@ def document_row(r, size, lists):
 
 
 def shots_row(r, size, lists):
-    """Worked problems as plain text, as evaluation programs send them."""
+    """Returns a row of solved word problems as plain text, in the form that evaluation programs use."""
     def shot():
         task = word_problem(r)
         return [(f"Question: {task.user}\nAnswer:", PROMPT), (" " + task.answer, OUTPUT), ("\n\n", OUTPUT)]

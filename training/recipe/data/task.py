@@ -18,10 +18,10 @@ BEGIN_ID, END_ID, PAD_ID = 0, 1, 2
 
 @dataclass
 class Task:
-    """A question with its only right answer.
+    """A question with its only correct answer.
 
     answer is the whole output; with reasoning the output is think, then short. final is the value inside the
-    answer. A tool task has tools (the functions on offer) and call (name, arguments as JSON) instead of an answer,
+    answer. A tool task has tools (the offered functions) and call (name, arguments as JSON) instead of an answer,
     result (what the tool returns) and reply.
     """
 

@@ -46,10 +46,10 @@ _SYNONYMS = dict(
 
 
 def offer(r, name, plain=None):
-    """A function as a request describes it, and the argument behind each offered parameter, in the order of the
+    """Returns a function as a request describes it, and the argument for each offered parameter, in the order of the
     parameters.
 
-    Half of the offers have the plain form. The others are written the way clients write them: parameters in any
+    Half of the offers have the plain form. The others have the form that clients use: parameters in any
     order, keys sorted, with descriptions, nothing required.
     """
     description, arguments, _ = TOOLS[name]
@@ -111,12 +111,12 @@ def _values(r):
 
 
 def offers(r, plain=None):
-    """Returns one to four functions: (specification, arguments behind its parameters) of each."""
+    """Returns one to four functions: (specification, arguments for its parameters) of each."""
     return [offer(r, name, plain) for name in r.sample(list(TOOLS), r.randint(1, 4))]
 
 
 def tool_task(r, plain=None):
-    """Returns functions on offer, and a request that one of them answers."""
+    """Returns a request with offered functions, one of which answers it."""
     some = offers(r, plain)
     task = request(r, *r.choice(some))
     task.tools = tuple(spec for spec, _ in some)
