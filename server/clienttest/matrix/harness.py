@@ -26,7 +26,7 @@ SCHEMA = {
 
 
 class Item(BaseModel):
-    """A structured answer."""
+    """An answer with a shape."""
 
     name: str
     count: int
