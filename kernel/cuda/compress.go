@@ -5,7 +5,7 @@ import "math"
 // CompressArgs are the arguments of the kernel that computes compressed entries from groups of tokens.
 type CompressArgs struct {
 	Values       Ptr   // f32 [Rows, Halves*Columns]: raw rows of this pass
-	Gates        Ptr   // f32 [Rows, Halves*Columns]
+	Gates        Ptr   // f32 [Rows, Halves*Columns]: gates of the values
 	State        Ptr   // f32 [StateRows, 2*Halves*Columns]: raw rows of earlier passes, values before gates
 	APE          Ptr   // f32 [Ratio, Halves*Columns]: added to gates
 	Sources      Ptr   // i32 [Entries, Halves*Ratio]: s >= 0 is row s, -1 is absent, s <= -2 is state row -2-s

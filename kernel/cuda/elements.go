@@ -22,7 +22,8 @@ func (t ElementType) bytes() int {
 	return 2
 }
 
-// element checks memory with elements of a type up to last, in rows that are stride elements apart.
+// element checks memory whose elements have type t, which must not be after last in the list of types, in rows that are
+// stride elements apart.
 func (c *checks) element(name string, p Ptr, t, last ElementType, stride int64, columns int32) {
 	if t < ElementF32 || t > last {
 		c.fail("%s has element type %d, want 0 to %d", name, t, last)

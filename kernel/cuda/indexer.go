@@ -2,8 +2,8 @@ package cuda
 
 import "sparrow/layout"
 
-// IndexRecipeView describes how a 128-value indexer vector is prepared for the FP8 score kernels. Keys and queries of
-// a model use the same recipe.
+// IndexRecipeView describes how an indexer vector of 128 values is prepared for the FP8 score kernels. Keys and queries
+// of a model use the same recipe.
 type IndexRecipeView struct {
 	RopeAt      int32 // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
 	Interleaved int32 // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)
@@ -105,7 +105,7 @@ func (a *WriteIndexKeyArgs) check(c *checks) {
 	a.checkKeys(c, layout.IndexTokenBytes)
 }
 
-// checkKeys checks the arguments that all writers of keys have in common, for keys of the given size in bytes.
+// checkKeys checks the arguments of all writers of index keys; keyBytes is the size of a key in bytes.
 func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
 	c.pool(a.Pool, keyBytes)
 	c.perhapsRotary(a.Rotary)
@@ -126,8 +126,8 @@ func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
 	c.count("tokens", a.Tokens)
 }
 
-// PrepareIndexQueries rotates and quantises the indexer queries of every head and folds their scales into the heads'
-// weights.
+// PrepareIndexQueries rotates and quantises the indexer queries of every head and multiplies the heads' weights by
+// their scales.
 func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	c := checks{kernel: "index_query"}
 	a.check(&c)
@@ -137,7 +137,7 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 // blocks returns the number of thread blocks for a token.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
-// check checks the arguments of the preparation.
+// check checks the arguments of index-query preparation.
 func (a *IndexQueryArgs) check(c *checks) {
 	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)

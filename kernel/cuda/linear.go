@@ -4,8 +4,8 @@ import "math"
 
 // SequencesView lists the rows of a pass that belong to each sequence, and the slot of its state.
 type SequencesView struct {
-	Rows      Ptr // i32 [Count]: rows of the pass, sequence after sequence, in the order of positions
-	Spans     Ptr // i32 [Sequences, 6]: start in Rows, rows, slot, 1 if new, held-back rows before, 1 to hold back
+	Rows      Ptr // i32 [Count]: rows of the pass, ordered by sequence, then by position
+	Spans     Ptr // i32 [Sequences, 6]: as kernel.Sequences.Spans
 	Snapshots Ptr // i32 [Count], by row of the pass: slot that receives a copy of the state after the row; -1: none
 	Faults    Ptr // one u32 of fault bits, or zero
 	Count     int32
@@ -55,7 +55,7 @@ type DeltaArgs struct {
 	Bound      float32 // bound of the logarithm of a channel's decay
 }
 
-// GatedNormArgs are the arguments of RMSNorm of heads times the sigmoid of a gate.
+// GatedNormArgs are the arguments of RMSNorm of heads, multiplied by the sigmoid of a gate.
 type GatedNormArgs struct {
 	X          Ptr // bf16 [Rows, Heads*Columns]; Gate and Out too
 	Gate       Ptr
@@ -118,8 +118,8 @@ type SpreadPoolsArgs struct {
 	Tables       int32
 }
 
-// deltaFewRows is the maximum mean number of rows per sequence for the kernel in which the warps that compute also
-// prepare the rows.
+// deltaFewRows is the maximum mean number of rows per sequence for which the kernel without separate warps for the
+// preparation of rows is used.
 const deltaFewRows = 16
 
 // deltaDim is the size of keys and values of a head of linear attention.
@@ -149,13 +149,13 @@ func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 const (
 	convChannels = 4 * portableThreads // channels of a block
 	convRun      = 16                  // entries of Rows that a block processes if there are many rows
-	// convFewRows is the maximum mean number of rows of a sequence for the kernel in which one thread computes all of
-	// them.
+	// convFewRows is the maximum mean number of rows per sequence for which the kernel is used in which one thread
+	// computes all rows of a channel.
 	convFewRows = 4
 )
 
-// Convolve computes causal convolutions over the rows of each sequence and stores the last three rows. The kernels that
-// it chooses from give bitwise equal results.
+// Convolve computes causal convolutions over the rows of each sequence and stores the last three rows. The choice of
+// the kernel does not change the bits of results.
 func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	c := checks{kernel: "convolve_few"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
@@ -188,7 +188,7 @@ func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	return runGrid(k, s, &c, each, a)
 }
 
-// Delta computes the gated delta rule in its recurrent form. The kernels that it chooses from give bitwise equal
+// Delta computes the gated delta rule in its recurrent form. The choice of the kernel does not change the bits of
 // results.
 func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 	c := checks{kernel: "delta_rule"}
@@ -273,7 +273,7 @@ func (k *Kernels) LayerNorm(s *Stream, a *LayerNormArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// MeanStreams collapses residual streams to their mean.
+// MeanStreams computes the mean of residual streams.
 func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
 	c := checks{kernel: "mean_streams"}
 	c.streams(a.Streams, a.Hidden)
@@ -285,8 +285,8 @@ func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: min(rowBlocks(a.Hidden, portableThreads), 64)}, a)
 }
 
-// SpreadPools converts pools to the slots of their tokens. A pool that is not completely visible to a row, or a token
-// beyond its table, raises FaultPosition.
+// SpreadPools converts pools to the slots of their tokens. A pool with tokens that the row may not attend to, or a
+// token beyond the page table, sets faultPosition.
 func (k *Kernels) SpreadPools(s *Stream, a *SpreadPoolsArgs) error {
 	c := checks{kernel: "spread_pools"}
 	for _, t := range [...]struct {
