@@ -7,8 +7,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Carry writes the coefficients of a site to the tensor that the next site reads. It returns the coefficients that this
-// site uses: its own, those of the previous site, or, at the first site, coefficients that select the first stream.
+// Carry returns the coefficients with which a site sums up the streams of row t: its own (pre) or, if a.Pre is given,
+// those of the previous site or, at the first site, coefficients that select the first stream. If a.Pre is given, it
+// stores pre there for the next site.
 func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	if !a.Pre.Given() {
 		return pre
