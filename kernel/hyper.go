@@ -10,22 +10,21 @@ package kernel
 //	pre_i  = sigmoid(Scale[0]*m_i + Base_i) + Eps                 i = 0..n-1
 //	Post_i = 2*sigmoid(Scale[1]*m_{n+i} + Base_{n+i})
 //	Comb   = softmax over j of Scale[2]*m_{2n+ni+j} + Base_{2n+ni+j}, plus Eps, then columns divided by their sum +
-//	       Eps, then Rounds-1 times
-//	         rows and columns
+//	         Eps, then Rounds-1 times rows and columns
 //	Out    = sum over i of pre_i * stream_i
 //
-// DeepSeek-V4.1 uses the coefficients of the previous site (v41 spec, 2.1): if Pre is given, it receives pre, and Out
-// = sum over i of Carried_i * stream_i, or the first stream if Carried is not given.
+// DeepSeek-V4.1 uses the coefficients of the previous sublayer (v41 spec, 2.1): if Pre is given, it receives pre, and
+// Out = sum over i of Carried_i * stream_i, or the first stream if Carried is not given.
 type HyperPreArgs struct {
 	Out     Tensor // activation [T, hidden]
 	Post    Tensor // f32 [T, n]
 	Comb    Tensor // f32 [T, n*n], row after row
 	X       Tensor // activation [T, n*hidden]
-	Mix     Tensor // f32 [T, 2n+n*n]: product of the streams and the site's matrix, not normalised
+	Mix     Tensor // f32 [T, 2n+n*n]: product of the streams and the sublayer's matrix, not normalised
 	Base    Tensor // f32 [1, 2n+n*n]: bias of each coefficient
 	Scale   Tensor // f32 [1, 3]: factors of pre, Post and Comb
-	Carried Tensor // f32 [T, n]: coefficients pre of the previous site; optional, given only with Pre
-	Pre     Tensor // f32 [T, n]: coefficients pre of this site; optional, may be the tensor Carried
+	Carried Tensor // f32 [T, n]: coefficients pre of the previous sublayer; optional, given only with Pre
+	Pre     Tensor // f32 [T, n]: coefficients pre of this sublayer; optional, may be the tensor Carried
 	Streams int    // n
 	Rounds  int
 	NormEps float32

@@ -50,7 +50,7 @@ func (*Device) HyperSum(a kernel.HyperSumArgs) error {
 	return nil
 }
 
-// mixes writes to m a row of the product with the site's matrix, divided by the root mean square of all streams.
+// mixes writes to m a row of the product with the sublayer's matrix, divided by the root mean square of all streams.
 func mixes(m []float64, product, x []float32, eps float32) {
 	var sum float64
 	for _, v := range x {

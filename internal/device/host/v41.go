@@ -7,9 +7,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Carry returns the coefficients with which a site sums up the streams of row t: its own (pre) or, if a.Pre is given,
-// those of the previous site or, at the first site, coefficients that select the first stream. If a.Pre is given, it
-// stores pre there for the next site.
+// Carry returns the coefficients with which a sublayer sums up the streams of row t. If a.Pre is not given, these are
+// pre. If it is given, they are those of the previous sublayer, or select the first stream in the first sublayer; pre
+// is stored in a.Pre for the next sublayer.
 func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	if !a.Pre.Given() {
 		return pre

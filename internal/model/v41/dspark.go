@@ -13,7 +13,7 @@ import (
 )
 
 // sparkHead is a DSpark draft head (v41 spec, 8). Its stages read the inputs of the tapped layers, use the coefficients
-// of the previous site like layers, and have their own experts.
+// of the previous sublayer like layers, and have their own experts.
 type sparkHead struct {
 	*spark.Head
 	stages []layer

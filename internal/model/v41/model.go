@@ -1,5 +1,5 @@
 // Package v41 runs DeepSeek-V4.1: attention over a window and over selected entries that several layers read, selection
-// at two levels, residual streams whose coefficients are used at the next site, and n-gram tables.
+// at two levels, residual streams whose coefficients are used by the next sublayer, and n-gram tables.
 //
 // The inputs of a pass are token ids, a plan, page tables and a state for each sequence; its outputs are the logits of
 // chosen rows. A pass consists of operations of package kernel. It does not depend on the device and never reads the

@@ -30,7 +30,7 @@ type pass struct {
 	layout  layout.Kind   // byte layout of the entries in the cache
 	attn    *dual.SharedPass
 	streams kernel.Tensor // [T, streams*hidden]: residual streams
-	carried kernel.Tensor // f32 [T, streams]: coefficients with which the next site sums up the streams
+	carried kernel.Tensor // f32 [T, streams]: coefficients with which the next sublayer sums up the streams
 	sub     nn.Sublayer
 	found   found
 	ffn     nn.RootSpace
@@ -270,8 +270,8 @@ func (s *pass) remember(e *memory) {
 	s.list.Add(kernel.EngramArgs{X: s.streams, KV: s.found.kv, Weight: e.weight, Eps: s.m.config.RMSEps})
 }
 
-// sublayer runs a sublayer, whose input is computed with the coefficients of the previous site. The input of the first
-// sublayer is the first stream.
+// sublayer runs a sublayer. Its input is computed with the coefficients of the previous sublayer; the first sublayer
+// reads the first stream.
 func (s *pass) sublayer(at *nn.Site, norm kernel.Tensor, first bool, run func(out, x kernel.Tensor)) {
 	pre := kernel.HyperPreArgs{X: s.streams, Carried: s.carried, Pre: s.carried}
 	if first {

@@ -1,5 +1,5 @@
-// Index scores of the portable tier: score[row, key] = scale[key] * sum over heads of weight[row, h] * relu(q[row, h]
-// . key). Keys are contiguous ranges (ragged) or the pages of requests (paged). sm90/index documents the arguments.
+// Index scores, portable kernels: score[row, key] = scale[key] * sum over heads of weight[row, h] * relu(q[row, h] .
+// key). Keys are contiguous ranges (ragged) or the pages of requests (paged). sm90/index documents the arguments.
 //
 // Item:  up to four query rows and the union of their keys.
 // Block: 256 threads. The queries are in shared memory in half precision. Each warp loads its keys from global memory
@@ -51,7 +51,7 @@ struct RaggedKeys {
         hi = hi - lo > args.skip ? hi : lo;
         return {lo, hi, args.relative ? lo : 0};
     }
-    // Returns the address of key k, or null if it does not exist, and sets the address of its scale.
+    // Returns the address of key k and sets the address of its scale; returns null if the key does not exist.
     __device__ __forceinline__ const u8* key(i32 k, const float*& scale) const {
         if (k < 0 || k >= args.keys) {
             return nullptr;

@@ -1,4 +1,4 @@
-// Matrix products of many rows with packed weights: the two thread blocks of a cluster share the tokens.
+// Matrix products of many rows with packed weights: the two thread blocks of a cluster use the same tokens.
 //
 // In:    as in product.cuh, for one matrix, not for experts.
 // Out:   as in product.cuh, bitwise equal.
@@ -216,7 +216,7 @@ __device__ __forceinline__ void multiply_pair(const PackedPairArgs& pair) {
             write<S>(args, sum, item, item.tile * kStripes + static_cast<i32>(2 * rank + group), warp, lane);
         }
     }
-    ptx::cluster_sync();  // the other thread block may still copy to this one and arrive at its barriers
+    ptx::cluster_sync();  // until then, the other thread block may copy to this block and arrive at its barriers
 }
 
 }  // namespace sparrow_packed

@@ -3,7 +3,7 @@
 #include "smxx/base.h"
 
 constexpr i32 kMaxRanks = 8;
-// With up to this many, all blocks of eight ranks are resident at the same time, even on one device.
+// Maximum blocks per rank. All blocks of eight ranks can then be resident at the same time, even on one device.
 constexpr i32 kMaxBlocks = 32;
 
 struct AllReduceArgs {

@@ -110,8 +110,8 @@ template <int Threads> struct Sampling {
         }
     }
 
-    // Sets d to the distance of a token from the best logit, and reports whether it is within kReach. It is not for
-    // NaN.
+    // Sets d to the distance of a token from the best logit, and reports whether it is within kReach. For NaN it
+    // returns false.
     DEVICE bool reaches(f32 v, f64& d) {
         d = __dmul_rn(__dsub_rn(top, v), inverse);
         return d >= 0 && d < kReach;
