@@ -14,21 +14,20 @@ import (
 //	formed     Scheduler.Schedule has reserved pages and admitted the choices. Nothing else has changed.
 //	enqueued   the pass of the batch is enqueued on the device.
 //	running    Scheduler.Started was called: the next batch may be formed and enqueued after it. Tokens that it
-//	           samples stay on the device for the next pass. Pages of sequences that end or are preempted
-//	           meanwhile are free at once: the device works in the order of passes, so that their next owner writes
-//	           later.
+//	           samples stay on the device for the next pass. Pages of sequences that end or are preempted now
+//	           are free at once, because the device runs passes in order.
 //	committed  its pass has ended: tokens are committed, events sent, choices ended. Rows of choices that had ended
 //	           before were computed for nothing.
 //	drafting   it is committed, and the pass of the drafting layer after it runs: the next batch is formed with drafts
-//	           that have no values here yet.
+//	           whose values are still on the device.
 //	failed     its pass was not enqueued, or has ended with an error. Nothing of it is committed.
 //	ended      nothing is left to do.
 //
 // At most one batch is running or drafting: loop.last. Some batches never have the stage running, because the host
 // needs their results before it forms the next batch: batches with drafts, masks, records, or logits that the host
-// reads. On synchronous devices no batch has this stage. Where the device samples tokens, the drafting layer is
-// enqueued after such a batch before it is committed (drafter.enqueue), and with one draft, or a block, for each
-// sequence it is left drafting.
+// reads. On synchronous devices no batch has this stage. If the device samples tokens, the draft pass after such a
+// batch is enqueued before the batch is committed (drafter.enqueue). If one draft pass makes all drafts, the batch then
+// has the stage drafting.
 //
 // If a pass fails, its items run one by one. A batch that was enqueued after it is dropped and formed again.
 type stage uint8

@@ -35,7 +35,6 @@ func (machine) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// now returns the time of the engine's clock.
 func (s *setup) now() time.Time { return s.cfg.Clock.Now() }
 
 // since returns the time elapsed since t on the engine's clock.

@@ -46,10 +46,8 @@ func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
 // steps implements runner with a step.Runner.
 type steps struct{ *step.Runner }
 
-// End enqueues the remaining operations of a pass.
 func (steps) End(s *step.Started) (step.Pending, error) { return s.End() }
 
-// Wait waits for a pass.
 func (steps) Wait(p step.Pending) (step.Result, error) { return p.Wait() }
 
 // logits holds rows of logits of one pass, [rows, vocabulary], starting with row first.

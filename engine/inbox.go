@@ -98,7 +98,6 @@ func (b *inbox) await(ctx context.Context, list *[]chan struct{}) error {
 	}
 }
 
-// signal wakes the loop.
 func (b *inbox) signal() {
 	select {
 	case b.wake <- struct{}{}:

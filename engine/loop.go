@@ -149,7 +149,6 @@ func (l *loop) readExperts(every time.Duration) {
 	}
 }
 
-// fail ends a choice with an error.
 func (l *loop) fail(c *choice, err error) {
 	err = l.cfg.diagnose(err)
 	l.tally.Lock()

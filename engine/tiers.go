@@ -440,7 +440,6 @@ func (t *tiers) computing(c *choice) time.Duration {
 	return t.sched.PromptTime(n, max(c.restore.next*t.pools[0].Tag().PageTokens-n, 0))
 }
 
-// noteBatch records the time of a batch.
 func (t *tiers) noteBatch(took time.Duration) {
 	if t != nil {
 		t.latest = took
@@ -465,8 +464,8 @@ func (t *tiers) close() {
 	}
 }
 
-// clear drops every page of every tier, including pages in transfer. The prompts of sequences that wait for pages are
-// computed.
+// clear drops every page of every tier, including pages in transfer. Sequences that wait for pages compute their
+// prompts instead.
 func (t *tiers) clear() {
 	if t == nil {
 		return
@@ -480,7 +479,6 @@ func (t *tiers) clear() {
 	t.stack.Clear()
 }
 
-// counts returns the counters of every tier.
 func (t *tiers) counts() []tier.Count {
 	list := t.stack.Counts()
 	if t.pulls {

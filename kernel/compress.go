@@ -147,7 +147,6 @@ func (a KeyStoreArgs) Check() error {
 	return c.err
 }
 
-// entryPool checks a pool of V4 entries.
 func (c *checker) entryPool(name string, p Pool) {
 	l, err := layout.V4Of(p.Layout)
 	c.pool(name, p, l, err)

@@ -1,11 +1,10 @@
 package kernel
 
 // Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored in adjacent columns, [T,
-// n*hidden]. A site is a place in a layer that computes a weighted sum of the streams, runs a sublayer on it, and adds
-// the sublayer's output to all streams.
+// n*hidden]. A sublayer reads a weighted sum of the streams, and its output is added to all streams.
 
-// HyperPreArgs computes the input of one site's sublayer. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m
-// = Mix[t]*r:
+// HyperPreArgs computes the input of a sublayer. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m =
+// Mix[t]*r:
 //
 //	pre_i  = sigmoid(Scale[0]*m_i + Base_i) + Eps                 i = 0..n-1
 //	Post_i = 2*sigmoid(Scale[1]*m_{n+i} + Base_{n+i})

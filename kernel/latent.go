@@ -69,7 +69,6 @@ func (a ExpandArgs) Check() error {
 	return c.err
 }
 
-// latent checks the stored up-projection.
 func (c *checker) latent(name string, m Matrix, d LatentDims) {
 	c.matrix(name, m, d.Latent, absorbed)
 	if c.err == nil && m.Out() != d.KVB() {

@@ -134,7 +134,6 @@ type interpreter struct {
 	list List
 }
 
-// Len returns the number of operations.
 func (p *interpreter) Len() int { return len(p.list) }
 
 // Run enqueues the operations from up to, but not including, to.

@@ -23,7 +23,6 @@ func SetOf[T ~uint8](list ...T) Set[T] {
 // Has reports whether the set contains a value.
 func (s Set[T]) Has(v T) bool { return s&(1<<v) != 0 }
 
-// archNames lists the architectures of a set.
 func archNames(s Set[Arch]) string {
 	var names []string
 	for a := range archs.words {

@@ -1,6 +1,6 @@
 package plan
 
-// Catalog names a set of kernels.
+// Catalog selects a catalogue: the kernels of this project, or those of other engines.
 type Catalog uint8
 
 // CatalogSparrow is the zero value: the kernels of this project.
@@ -139,7 +139,6 @@ type Notice struct {
 // NoticeLevel is the severity of a notice.
 type NoticeLevel uint8
 
-// Levels of notices.
 const (
 	NoticeInfo NoticeLevel = iota
 	NoticeWarning

@@ -153,7 +153,6 @@ func (c *costs) decodeReason(at ...cost.Decode) string {
 	return text
 }
 
-// countRows returns a number of rows as text.
 func countRows(n int) string {
 	if n == 1 {
 		return fmt.Sprintf("1 row of %d heads", cost.DecodeHeads)

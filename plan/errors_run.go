@@ -14,7 +14,7 @@ func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 		Try:       "a checkpoint with the draft layer, or no drafting (--draft off)"}
 }
 
-// ErrCarryMissing reports a shared layer that received no indices.
+// ErrCarryMissing reports a layer that shares the indices of an earlier layer but did not receive them.
 func ErrCarryMissing(layer, source int) *Error {
 	return &Error{Code: E23, Asked: fmt.Sprintf("layer %d, which shares the indices of layer %d, without those indices",
 		layer, source),

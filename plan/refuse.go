@@ -69,8 +69,8 @@ func (c *Chooser) legalPairs(n int, near Pair) []Pair {
 	return all[:min(n, len(all))]
 }
 
-// usable returns a layout that both kernels of a pair support: read in place by the decode kernel, and by the prefill
-// kernel in place if possible.
+// usable returns a layout that both kernels of a pair support. The decode kernel reads it in place. A layout that the
+// prefill kernel also reads in place is preferred.
 func (c *Chooser) usable(p Pair) Layout {
 	pe, de := c.Entry(p.Prefill), c.Entry(p.Decode)
 	both := c.Model.layouts() & de.Reads & pe.readable(PhasePrefill)

@@ -221,7 +221,6 @@ func (k *Key) UnmarshalText(t []byte) error {
 // Phase is prefill or decode; each has its own kernel.
 type Phase uint8
 
-// The phases.
 const (
 	PhaseUnset Phase = iota
 	PhasePrefill

@@ -28,7 +28,7 @@ type Choices struct {
 	// Decodes holds the times of decode attention over 656-byte rows for each way to split them, ascending
 	// (sparse_decode in internal/bench/cuda). It is empty if rows are not split.
 	Decodes []Decode
-	// Latent holds the times of decode attention over all of 8192 keys of models without an indexer, in the same way.
+	// Latent holds the times of decode attention of models without an indexer, over all of 8192 keys, ascending.
 	Latent []LatentDecode
 }
 
@@ -134,7 +134,6 @@ type GPU struct {
 	Step          float64 // microseconds of a step outside layers
 }
 
-// h200 returns the figures of one H200.
 func h200() GPU {
 	return GPU{
 		Name: "H200", MemoryBytes: 139 << 30, SMs: 132,
@@ -170,7 +169,6 @@ func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
 // Format is the storage format of expert weights.
 type Format uint8
 
-// Storage formats.
 const (
 	BF16 Format = iota
 	E4M3

@@ -138,7 +138,6 @@ func statusOf(ctx context.Context, url string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// lastLines returns the end of the log.
 func (p *Process) lastLines() string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {

@@ -51,7 +51,6 @@ type mainKernels struct {
 	rowBytes                   int64
 }
 
-// kernelsOf returns the kernels of a main layout.
 func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	switch kind {
 	case layout.BF16Row1152:
@@ -93,7 +92,6 @@ func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
-// check checks the arguments of the writers.
 func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.pool(a.Pool, names.rowBytes)
 	c.memory("latent", a.Latent, 16)

@@ -3,7 +3,6 @@ package cuda
 // ElementType is the type of a tensor's elements, for kernels that support several types.
 type ElementType int32
 
-// The element types.
 const (
 	ElementF32 ElementType = iota
 	ElementBF16
@@ -11,7 +10,6 @@ const (
 	ElementE4M3
 )
 
-// bytes returns the size of an element.
 func (t ElementType) bytes() int {
 	switch t {
 	case ElementF32:

@@ -89,7 +89,6 @@ func isOutOfMemory(err error) bool {
 	return errors.As(err, &d) && d.Code == codeOutOfMemory
 }
 
-// argumentError builds an error that wraps ErrArgument.
 func argumentError(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, a...))
 }

@@ -216,7 +216,6 @@ type PackedExperts struct {
 	DownScales   Ptr
 }
 
-// at returns the memory of one expert.
 func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
 	a, b, c, d := e.PackedBytes()
 	n := int64(expert)
@@ -296,7 +295,6 @@ func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at P
 	return runGrid(k, s, &c, Dim{X: uint32(b.Blocks), Y: uint32(b.Tiles)}, &b)
 }
 
-// packed checks the memory of packed weights.
 func (e ExpertShape) packed(c *checks, p PackedExperts) {
 	c.memory("packed gate and up", p.GateUp, 128)
 	c.memory("packed down", p.Down, 128)

@@ -1,6 +1,6 @@
 package cuda
 
-// HyperMixArgs are the arguments of the kernel that computes the sublayer input of a site from residual streams
+// HyperMixArgs are the arguments of the kernel that computes the input of a sublayer from residual streams
 // (hyper-connections).
 type HyperMixArgs struct {
 	X             Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row in adjacent columns
@@ -11,7 +11,7 @@ type HyperMixArgs struct {
 	Post          Ptr     // f32 [Rows, Streams]; zero: only Out is computed, as after the last layer
 	Comb          Ptr     // f32 [Rows, Streams*Streams], row after row; zero if Post is zero
 	Kept          Ptr     // f32, as wide as Mix: receives a copy of Mix; or zero
-	Next          Ptr     // f32 [Rows, Streams]: receives this site's weights, while Out uses those in Carried; or zero
+	Next          Ptr     // f32 [Rows, Streams]: receives the weights of this sublayer; Out uses Carried; or zero
 	Carried       Ptr     // f32 [Rows, Streams], may be Next; zero: Out is the first stream
 	NormEpsilon   float64 // added to the mean of squares of all streams
 	XStride       int64   // elements between rows; the following strides too

@@ -68,7 +68,6 @@ type GatherIndexPagesArgs struct {
 	Reserved int32
 }
 
-// recipe checks the fields of a recipe.
 func (c *checks) recipe(r IndexRecipeView) {
 	if r.RopeAt != 0 && r.RopeAt != layout.IndexDim-layout.RopeDim {
 		c.fail("rotated dimensions start at %d, want 0 or %d", r.RopeAt, layout.IndexDim-layout.RopeDim)
@@ -85,7 +84,6 @@ func (c *checks) flag(name string, v int32) {
 	}
 }
 
-// indexPool checks a pool of index-key pages.
 func (c *checks) indexPool(p PoolView) {
 	c.pool(p, layout.IndexTokenBytes)
 	c.multiple("index page tokens", int64(p.PageTokens), 4, 4)
@@ -99,7 +97,6 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
 
-// check checks the arguments of the FP8 writer.
 func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
 	a.checkKeys(c, layout.IndexTokenBytes)
@@ -137,7 +134,6 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 // blocks returns the number of thread blocks for a token.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
-// check checks the arguments of index-query preparation.
 func (a *IndexQueryArgs) check(c *checks) {
 	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)

@@ -271,7 +271,6 @@ func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(total)}, a)
 }
 
-// oneByOne launches each part separately.
 func (k *Kernels) oneByOne(s *Stream, a *PartsArgs) error {
 	for _, p := range []struct {
 		rows int32

@@ -94,7 +94,6 @@ func (k *Kernels) Compiled() string {
 		k.compiling.Seconds())
 }
 
-// loadModule loads one image.
 func (k *Kernels) loadModule(im *image.Image) (*Module, error) {
 	read := im.Cubin
 	if k.device.portable {

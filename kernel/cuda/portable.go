@@ -88,7 +88,6 @@ func (k *Kernels) scoreGrid(items, keys int32) Dim {
 	return Dim{X: uint32(items), Y: uint32(max(share, 1))}
 }
 
-// portableScores launches index scores.
 func portableScores[T any](k *Kernels, s *Stream, name string, heads int32, grid Dim, a *T) error {
 	if grid.X == 0 {
 		return nil

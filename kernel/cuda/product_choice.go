@@ -58,7 +58,6 @@ func (x *Product) blocks() int32 {
 	return (x.K + block - 1) / block
 }
 
-// parts returns the number of parts of k.
 func (x *Product) parts() int32 {
 	if x.Whole > x.Columns {
 		return productParts(x.Whole, x.blocks(), 1)

@@ -53,7 +53,6 @@ const (
 	longColumns = 2 * normColumns
 )
 
-// codes checks the destination of quantised rows.
 func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, columns, exact int32) {
 	c.memory("codes", codes, 16)
 	c.memory("scales", scales, 4)

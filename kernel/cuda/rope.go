@@ -58,7 +58,6 @@ func (a *AnglesArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// check checks the arguments of a rotation.
 func (a *RotateArgs) check(c *checks) {
 	c.positive("heads", a.Heads)
 	c.positive("head size", a.HeadDim)

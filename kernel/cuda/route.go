@@ -41,7 +41,6 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// check checks the arguments of the kernels.
 func (a *RouteArgs) check(c *checks) {
 	c.memory("logits", a.Logits, 4)
 	if a.Table != 0 {

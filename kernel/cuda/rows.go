@@ -62,7 +62,6 @@ func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
-// check checks the arguments of the kernels.
 func (a *LocateArgs) check(c *checks) {
 	c.memory("positions", a.Positions, 4)
 	c.memory("out", a.Out, 4)

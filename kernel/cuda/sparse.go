@@ -24,7 +24,7 @@ type SelectionView struct {
 
 // SparseAttendArgs are the arguments of sparse attention and of the kernel that combines segments.
 type SparseAttendArgs struct {
-	Streams       [2]SelectionView // read in this order, with one softmax; only V4 has a second stream
+	Streams       [2]SelectionView // read in order, with one softmax; only V4 and V4.1 have a second stream
 	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values; 512 for V4 and without a rotated part
 	Out           Ptr              // bf16 [Rows, OutStride]: Heads of 512 values; multiple of 16
 	LSE           Ptr              // f32 [Rows, LSEStride], natural logarithm, without the sink; or zero

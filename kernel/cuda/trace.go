@@ -46,7 +46,6 @@ func (s *Stream) NewTrace() (_ *Trace, err error) {
 	return t, nil
 }
 
-// event records the next event of the trace.
 func (t *Trace) event() error {
 	n := len(t.entries)
 	if n == len(t.events) {

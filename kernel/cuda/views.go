@@ -72,7 +72,6 @@ func (c *checks) multiple(name string, v, of, least int64) {
 	}
 }
 
-// count checks a number of rows.
 func (c *checks) count(name string, v int32) {
 	if v < 0 {
 		c.fail("%s %d is negative", name, v)
@@ -94,7 +93,6 @@ func (c *checks) pool(p PoolView, rowBytes int64) {
 	c.multiple("page bytes", p.PageBytes, 16, int64(p.PageTokens)*rowBytes)
 }
 
-// rotary checks a rotary table.
 func (c *checks) rotary(r RotaryView) {
 	c.memory("rotary table", r.Table, 16)
 	c.positive("rotary rows", r.Rows)

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// HyperPre computes the input of one site's sublayer from the streams, and the coefficients of its output.
+// HyperPre computes the input of a sublayer from the streams, and the coefficients of its output.
 func (*Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err

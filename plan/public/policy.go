@@ -11,7 +11,6 @@ import (
 // TopK is the selection kernel.
 type TopK string
 
-// The selection kernels.
 const (
 	TopKUnset      TopK = ""
 	TopKSGL        TopK = "sgl-kernel"

@@ -116,7 +116,6 @@ func (s *States) newHeld(slots int) ([]LinearState, error) {
 	return out, nil
 }
 
-// heldRows returns the held-back rows of a layer.
 func (s *States) heldRows(layer int) LinearState {
 	if s.back == nil {
 		return LinearState{}

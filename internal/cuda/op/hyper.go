@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// HyperPre computes the input of a site's sublayer from the residual streams.
+// HyperPre computes the input of a sublayer from the residual streams.
 func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	if err := d.beginMix(&a, a.Mix); err != nil {
 		return err

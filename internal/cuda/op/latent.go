@@ -60,7 +60,7 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	return d.perHead(&r, &x)
 }
 
-// heads returns the product of rows that has one batch entry for each head.
+// heads returns the description of a batched matrix product with one batch entry for each head.
 func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product {
 	for _, t := range []struct {
 		name string

@@ -214,7 +214,6 @@ func (u *upload) piece() (*piece, error) {
 	return p, err
 }
 
-// newPiece makes a buffer.
 func (u *upload) newPiece(bytes int64) (*piece, error) {
 	memory, err := u.d.gpu.AllocHost(bytes)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
 	"types Q8_0, Q4_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS and MXFP4"
 
-// described returns the name of a weight's format.
 func described(w kernel.Weight) string {
 	if !w.Scale.Given() {
 		return fmt.Sprintf("a weight of type %v", w.Data.DType)

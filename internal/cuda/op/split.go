@@ -153,7 +153,6 @@ func packedAt(base cuda.Ptr, n int64, s cuda.ExpertShape) cuda.PackedExperts {
 		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
 }
 
-// packedSize returns the bytes of n packed experts.
 func packedSize(n int64, s cuda.ExpertShape) int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return n*(gateUp+down+gateUpScales+downScales) + 16

@@ -62,7 +62,6 @@ func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cu
 	return s, nil
 }
 
-// takeScratch allocates the memory of a run.
 func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
 	products, places := splitScratch(p.shape, int32(rows), int32(top))
 	return d.scratch.Get(products + 2*places)

@@ -186,7 +186,6 @@ func size(w kernel.ExpertWeights) int64 {
 	return n
 }
 
-// Layer returns the layer's number.
 func (l *layer) Layer() int { return l.number }
 
 // Timeout returns the maximum time that a device waits.

@@ -9,7 +9,6 @@ import (
 // Family is a model architecture.
 type Family string
 
-// The supported families.
 const (
 	DeepseekV32 Family = "deepseek_v32"
 	GLMMoeDSA   Family = "glm_moe_dsa"

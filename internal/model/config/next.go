@@ -74,7 +74,6 @@ const (
 	fullLayer    = "full_attention"    // spelling of older files
 )
 
-// describeNext reads the fields of GLM-5.3-Flash.
 func (b *builder) describeNext() *Next {
 	in := &rawNext{}
 	b.read("", b.fields, reflect.ValueOf(in).Elem())

@@ -145,7 +145,6 @@ func (b *builder) tensors(d Description, names []string) {
 	}
 }
 
-// describeDSA reads the fields of DeepSeek-V3.2 and GLM-5.
 func (b *builder) describeDSA() *DSA {
 	b.raw = &raw{}
 	b.read("", b.fields, reflect.ValueOf(b.raw).Elem())

@@ -91,7 +91,6 @@ func renameV41(fields map[string]json.RawMessage) {
 	}
 }
 
-// describeV41 reads the fields of DeepSeek-V4.1.
 func (b *builder) describeV41() *V41 {
 	renameV41(b.fields)
 	v, more := v4Builder{builder: b}, rawV41{}

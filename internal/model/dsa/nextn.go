@@ -114,7 +114,6 @@ func (d *draft) source() *residual {
 	return &d.work.next
 }
 
-// Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	block := attn.NewBlock(d.plan, words)
 	cache := d.pass.m.next.cache

@@ -88,10 +88,8 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 	return nil
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // prepare fills the input arrays that every pass has.
@@ -142,7 +140,6 @@ type target struct {
 	h kernel.Tensor // [T, hidden]: residual rows
 }
 
-// Prepare fills the input block.
 func (s *target) Prepare(in *model.Input, block []int32) error {
 	s.work.hidden.rows = 0
 	if len(s.m.caches) == 0 {

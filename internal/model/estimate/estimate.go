@@ -139,7 +139,6 @@ func (e *Estimate) Print(w io.Writer) error {
 	return e.table(w)
 }
 
-// table writes the stages.
 func (e *Estimate) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range e.Stages {

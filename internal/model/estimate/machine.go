@@ -44,7 +44,6 @@ var cards = map[string]card{
 // h200Card holds the figures of the H200, on which rates were measured.
 var h200Card = card{4800, 989}
 
-// cardNames lists the names of GPUs.
 func cardNames() []string { return append([]string{"h200"}, slices.Sorted(maps.Keys(cards))...) }
 
 // likeCard suggests the GPU whose name contains a number such as 4090; empty if there is not exactly one.

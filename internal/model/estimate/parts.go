@@ -139,7 +139,6 @@ func (p *parts) prompt(first, n float64) {
 	p.pairs += (n - d) * (first + d + first + n + 1) / 2
 }
 
-// add adds time to a stage.
 func (p *parts) add(name string, micros float64, formula string) {
 	i, ok := p.at[name]
 	if !ok {

@@ -21,7 +21,6 @@ func (p *pairs) add(key string, v any) {
 func (p *pairs) count(key string, n int)      { p.add(key, uint32(n)) }
 func (p *pairs) number(key string, v float64) { p.add(key, float32(v)) }
 
-// yarn adds the pairs of YaRN.
 func (p *pairs) yarn(y *config.Yarn) {
 	p.add("rope.scaling.type", "yarn")
 	p.number("rope.scaling.factor", y.Factor)
@@ -95,7 +94,6 @@ func (p *pairs) dsa(c *config.DSA) error {
 	return p.experts(c.FFN)
 }
 
-// latent adds the pairs of latent attention.
 func (p *pairs) latent(a config.Attention) {
 	p.count("attention.head_count", a.Heads)
 	if a.QLora > 0 {

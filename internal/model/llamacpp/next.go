@@ -46,7 +46,6 @@ var nextNames = func() *names {
 // nextALog.
 const nextDecay, nextALog = "ssm_a", "self_attn.A_log"
 
-// nextConfig adds the fields of config.json of GLM-5.3-Flash.
 func (r *reader) nextConfig(c map[string]any, s *shape) {
 	r.experts(c, s)
 	layers := c["num_hidden_layers"].(int)
@@ -107,7 +106,6 @@ func channels(t *weight.Tensor) {
 	}
 }
 
-// next adds the pairs of GLM-5.3-Flash.
 func (p *pairs) next(c *config.Next) error {
 	if c.Linear.Heads != c.Attention.Heads {
 		return fmt.Errorf("%w: linear attention has %d heads and latent attention %d; GGUF holds one number",

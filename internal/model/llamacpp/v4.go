@@ -97,7 +97,6 @@ func (r *reader) limit(name string) float64 {
 	return list[0]
 }
 
-// v4 adds the pairs of DeepSeek-V4.
 func (p *pairs) v4(c *config.V4) error {
 	a, f := c.Attention, c.FFN
 	hashed := 0

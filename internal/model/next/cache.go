@@ -129,7 +129,6 @@ func (m *Model) Free() {
 	m.caches = nil
 }
 
-// pools returns the pools that a layer has.
 func pools(c hybrid.Cache) []kernel.Pool {
 	if !c.Main.Mem.Given() {
 		return nil

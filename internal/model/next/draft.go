@@ -90,7 +90,6 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	m, block := d.pass.m, attn.NewBlock(d.plan, words)
 	if len(m.caches) == len(m.layers) {

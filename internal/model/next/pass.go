@@ -100,10 +100,8 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 	return nil
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // prepare fills the input arrays that every pass has.

@@ -11,7 +11,7 @@ type Site struct {
 	Base, Scale kernel.Tensor
 }
 
-// Site loads the parameters of a site, whose tensor names begin with prefix: a matrix [mix, columns] and vectors.
+// Site loads the parameters of a Site, whose tensor names begin with prefix: a matrix [mix, columns] and vectors.
 func (l *Loader) Site(at func(string) string, prefix string, columns, mix, scales int) Site {
 	return Site{Fn: l.Matrix(at(prefix+"fn"), mix, columns), Base: l.Vector(at(prefix+"base"), mix),
 		Scale: l.Vector(at(prefix+"scale"), scales)}

@@ -297,7 +297,6 @@ func (l *Loader) draws() bool {
 	return ok
 }
 
-// drawn returns a tensor's distribution.
 func drawn(t *weight.Tensor) kernel.Drawn {
 	return kernel.Drawn{Seed: t.Drawn.Seed, Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
 }

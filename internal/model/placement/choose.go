@@ -178,7 +178,6 @@ func (a *Ask) promptRows() float64 {
 	return max(float64(a.Chunk*a.Chosen)/float64(most*max(a.Ranks, 1)), 1)
 }
 
-// of returns the time of a method.
 func (t Times) of(m Method) float64 {
 	if m == Fetched {
 		return t.Fetched

@@ -65,13 +65,11 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 	return &m, nil
 }
 
-// Config returns the description of the model.
 func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
 
 // Facts returns the properties of a rank's part that plans depend on.
 func (m *ranks) Facts() plan.Model { return m.parts[0].Facts() }
 
-// Device returns the group.
 func (m *ranks) Device() kernel.Machine { return m.group.Machine() }
 
 // Allocate makes the cache of every rank, each with the given number of pages.
@@ -275,7 +273,6 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 // Inputs returns the tensor of the input block, on all ranks.
 func (p *pass) Inputs() kernel.Tensor { return p.inputs }
 
-// Outputs returns the results, on all ranks.
 func (p *pass) Outputs() *model.Outputs { return &p.outputs }
 
 // Prepare calls Prepare of every rank. All ranks fill the block with the same words, so one copy is written to all of
@@ -342,7 +339,6 @@ func (p *pass) Program() (kernel.Program, error) {
 // Len returns 1, because the programs of all ranks run as one part.
 func (p *pass) Len() int { return 1 }
 
-// Run runs the pass on all ranks.
 func (p *pass) Run(from, to int) error {
 	if from == to {
 		return nil

@@ -38,7 +38,6 @@ func (m *windowed) Reserve(states int) error {
 	return m.each(func(p part) error { return p.(model.Stateful).Reserve(states) })
 }
 
-// NewState makes the state of an empty sequence.
 func (m *windowed) NewState() (model.State, error) {
 	return m.made(func(r int) (model.State, error) { return m.part(r).NewState() })
 }
@@ -88,7 +87,6 @@ func (m *windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 // Len returns the number of tokens that the state covers.
 func (s *state) Len() int { return s.parts[0].Len() }
 
-// Clone copies the states.
 func (s *state) Clone() (model.State, error) {
 	c := &state{}
 	for _, p := range s.parts {
@@ -102,7 +100,6 @@ func (s *state) Clone() (model.State, error) {
 	return c, nil
 }
 
-// Truncate removes tokens from every state.
 func (s *state) Truncate(n int) error {
 	var all error
 	for _, p := range s.parts {
@@ -111,7 +108,6 @@ func (s *state) Truncate(n int) error {
 	return all
 }
 
-// Release frees the states.
 func (s *state) Release() {
 	for _, p := range s.parts {
 		p.Release()

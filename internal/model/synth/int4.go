@@ -36,7 +36,6 @@ func AsReleased(d config.Description) DType {
 	return FP8
 }
 
-// int4Config returns the quantization_config of the format.
 func int4Config() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{
 		"quant_method": "compressed-tensors", "format": "pack-quantized",

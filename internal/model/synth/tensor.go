@@ -83,7 +83,6 @@ func listTensors(c *config.DSA, d DType) []tensor {
 	return l.list
 }
 
-// add appends a tensor.
 func (l *lister) add(t tensor) {
 	if t.like == "" {
 		t.like = t.name

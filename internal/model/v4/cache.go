@@ -85,7 +85,6 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// pools returns the pools that a layer has.
 func pools(c dual.Cache) []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.Window, c.Extra, c.Index} {

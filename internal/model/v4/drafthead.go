@@ -118,7 +118,6 @@ func (d *draft) source() *residual {
 	return &d.work.streams
 }
 
-// Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	if !d.m.draft.cache.Given() {
 		return fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies " +
@@ -179,7 +178,6 @@ func (d *draft) forget() {
 	}
 }
 
-// Program returns the operations of the block.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.m.moved(), d.build) }
 
 func (d *draft) build() (kernel.Program, error) {

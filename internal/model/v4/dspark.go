@@ -99,7 +99,6 @@ func (w *workspace) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return s, nil
 }
 
-// Prepare fills the input block.
 func (s *block) Prepare(in *model.Input, words []int32) error {
 	if err := s.m.spark.Prepare(&s.block, s.attn, in, attn.NewBlock(s.plan, words)); err != nil {
 		return fmt.Errorf("v4: draft: %w", err)

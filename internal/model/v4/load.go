@@ -19,7 +19,6 @@ type layer struct {
 	ffn               experts
 }
 
-// load reads every tensor of the checkpoint.
 func (m *Model) load(l *nn.Loader) {
 	c, n := m.config, spelling.Of(l.Has)
 	m.embed = l.Table(n.Global("embed.weight"), c.Vocab, c.Hidden)

@@ -92,10 +92,8 @@ func (s *pass) finish(a *kernel.Arena) {
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // logits combines the streams of the output rows, normalises the result and multiplies it by the head.

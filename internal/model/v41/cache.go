@@ -107,7 +107,6 @@ func windowOf(entry layout.V4) layout.V4 {
 	return entry
 }
 
-// pools returns the pools that a layer has.
 func (c cache) pools() []kernel.Pool {
 	var out []kernel.Pool
 	for _, p := range [...]kernel.Pool{c.window, c.entries, c.keys} {

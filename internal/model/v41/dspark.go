@@ -46,7 +46,6 @@ func (m *Model) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena, wi
 	return s, nil
 }
 
-// Prepare fills the input block.
 func (s *block) Prepare(in *model.Input, words []int32) error {
 	if err := s.m.spark.Prepare(&s.block, s.attn, in, attn.NewBlock(s.plan, words)); err != nil {
 		return fmt.Errorf("v41: draft: %w", err)

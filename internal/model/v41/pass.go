@@ -117,10 +117,8 @@ func (s *pass) finish(a *kernel.Arena) {
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
-// Inputs returns the tensor of the input block.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
-// Outputs returns the results.
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // Ended does nothing, because no later pass reads data of this pass.
@@ -280,7 +278,7 @@ func (s *pass) sublayer(at *nn.Site, norm kernel.Tensor, first bool, run func(ou
 	s.sub.Run(s.list, at, norm, pre, run)
 }
 
-// collapse writes the combined streams of the output rows to out [L, hidden], with the coefficients of the last site.
+// collapse writes the combined streams of the output rows to out [L, hidden], with the last coefficients.
 func (s *pass) collapse(out kernel.Tensor) {
 	picked := s.head.Pick(s.list, s.streams)
 	s.list.Add(kernel.TakeArgs{Out: s.mix, X: s.carried, Rows: s.in.Array(plan.LogitRows)})

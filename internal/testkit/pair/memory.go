@@ -5,7 +5,6 @@ import "sparrow/kernel"
 // buffer holds a buffer on each of the two devices.
 type buffer struct{ first, second kernel.Buffer }
 
-// Len returns the size in bytes.
 func (b *buffer) Len() int64 { return b.second.Len() }
 
 // Alloc returns zeroed memory.

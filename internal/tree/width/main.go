@@ -100,7 +100,6 @@ func longLines(name string, text []byte) []longLine {
 	return list
 }
 
-// columns returns the width of a line.
 func columns(line []byte) int {
 	n := 0
 	for _, r := range string(line) {

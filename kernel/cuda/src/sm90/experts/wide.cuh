@@ -37,7 +37,7 @@ template <Step Which>
 struct Storage<Wide<Which>> {
     using S = Wide<Which>;
     static constexpr int PieceBytes = Stored<Folded>::PieceBytes;
-    // The first five members are contiguous.
+    // The first five members have no padding between them: kInputs to kEmpty are their offsets.
     u8 weights[S::Widened][S::HalfRows * kBlockBytes];  // widened e4m3 codes, [128 rows][128 bytes]
     u8 inputs[S::Stages][S::MaxTokens * kBlockBytes];
     float scales[S::Stages][S::MaxTokens + 4];  // scales of the tokens, then two of the halves of the weight tile
