@@ -17,7 +17,7 @@ import (
 //	           samples stay on the device for the next pass. Pages of sequences that end or are preempted now
 //	           are free at once, because the device runs passes in order.
 //	committed  its pass has ended: tokens are committed, events sent, choices ended. Rows of choices that had ended
-//	           before were computed for nothing.
+//	           before are not used.
 //	drafting   it is committed, and the pass of the drafting layer after it runs: the next batch is formed with drafts
 //	           whose values are still on the device.
 //	failed     its pass was not enqueued, or has ended with an error. Nothing of it is committed.

@@ -71,8 +71,8 @@ func (c *choice) needsLogits() bool {
 }
 
 // draw returns the parameters with which the device samples tokens from n rows of logits. At the first of these rows,
-// the answer is longer by ahead tokens than the host knows. The result is nil for greedy sampling, or if the host
-// samples. It is stored in to, so the next call with the same to overwrites it.
+// the answer has ahead more tokens on the device than on the host. The result is nil for greedy sampling, or if the
+// host samples. It is stored in to, so the next call with the same to overwrites it.
 func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
 		return nil
@@ -84,9 +84,9 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock returns the parameters with which the device samples n drafts of a block. At the first draft, the answer is
-// longer by ahead tokens than the host knows; each draft uses the random number of its position. The result is nil for
-// greedy sampling. Biases, penalties and masks are applied when drafts are verified.
+// drawBlock returns the parameters with which the device samples n drafts of a block. At the first draft, the answer
+// has ahead more tokens on the device than on the host; each draft uses the random number of its position. The result
+// is nil for greedy sampling. Biases, penalties and masks are applied when drafts are verified.
 func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
@@ -98,7 +98,7 @@ func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	return c.guesses
 }
 
-// ahead returns how many tokens of the sequence the host does not know yet when the first row of logits of its latest
+// ahead returns how many tokens of the sequence the host does not have yet when the first row of logits of its latest
 // item is sampled on the device.
 func (c *choice) ahead(it *sched.Item) int {
 	return it.Cached + len(it.Tokens) - it.Drafts - len(c.seq.Tokens)
@@ -154,7 +154,7 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	return out, nil
 }
 
-// rightDrafts returns, for each draft of an item, the range of target tokens that accept it, before the host knows the
+// rightDrafts returns, for each draft of an item, the range of target tokens that accept it, before the host has the
 // target's tokens.
 func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	c.right = c.right[:0]

@@ -50,8 +50,8 @@ func (a SparseArgs) Check() error {
 	return c.err
 }
 
-// DenseArgs is causal attention over expanded keys and values. Row r sees keys Start[r] .. Start[r]+Lens[r]-1 of KV
-// and Rope: p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
+// DenseArgs is causal attention over expanded keys and values. Row r attends to rows Start[r] .. Start[r]+Lens[r]-1 of
+// KV and Rope: p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
 type DenseArgs struct {
 	Out   Tensor // activation [R, Heads*V]
 	Q     Tensor // activation [R, Heads*(Nope+Rope)], rotated

@@ -47,7 +47,7 @@ type Builder struct {
 }
 
 // NewBuilder makes a builder for a device with the given index among the ranks. Lists of a device that runs alone
-// contain no operations of several ranks.
+// contain no collective operations.
 func NewBuilder(dev Device, ranks Member) *Builder {
 	b := &Builder{dev: dev, ranks: ranks}
 	b.place.mark, _ = dev.(Marker)

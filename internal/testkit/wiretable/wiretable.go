@@ -26,7 +26,7 @@ type Object struct {
 	Only  []string // values that are tried instead of the usual values
 }
 
-// At returns the object at a path, with the names of the fields that a reader knows.
+// At returns the object at a path, with the names of the fields in known.
 func At[T any](known wire.Fields[T], path ...any) Object {
 	return Object{Path: path, Names: slices.Sorted(maps.Keys(known))}
 }

@@ -336,7 +336,7 @@ __device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& 
 // Values that a math warp needs between the products of an item. They are read again after each product, because
 // there are not enough registers.
 struct Between {
-    Item item;       // expert is replaced by the half that is computed
+    Item item;       // the field expert holds the pass: half 0 or 1 of the weight tile
     u32 lane, warp;  // warp: 0 to 7 of the math warps
     i32 token;       // the warp's first token; its second 16 tokens start 128 later
     u32 staged;

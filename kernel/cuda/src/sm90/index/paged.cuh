@@ -7,8 +7,8 @@
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
 // Block: one per SM, 640 threads. An item is a request. A block computes a contiguous range of (request, page) pairs,
 //        which the kernel computes. Four warps copy pages into a ring of 16 stages. With up to 128 columns, the four
-//        math warpgroups take pages in turn; with 256 columns, two pairs of warpgroups take pages in turn, and the two
-//        of a pair share the columns.
+//        math warpgroups each take every fourth page. With 256 columns, two pairs of warpgroups take alternate pages,
+//        and each warpgroup of a pair has half of the columns.
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
 // H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 75 / 81 / 124 us; 128 x 64k: 283 / 298 us, 4.0 TB/s. Copies alone take
 //        258 us; writing the scores costs 20 us more (NOTES.md).

@@ -6,7 +6,7 @@
 //        a row's range.
 // Block: one per SM, 640 threads. An item is 256 / H consecutive query rows (32 KB of q in shared memory); a block
 //        computes a contiguous range of (item, tile) pairs. One warp copies tiles of 64 keys (8 KB + 256 B) into a ring
-//        of 16 stages. Two pairs of math warpgroups take the tiles in turn; each warpgroup of a pair has 128 columns.
+//        of 16 stages. Two pairs of math warpgroups take alternate tiles; each warpgroup of a pair has 128 columns.
 // Bytes: keys are read once per item from L2, q once, scores are written once.
 // H200:  64 heads, 4096 x 32k: 1254-1269 TFLOP/s with pauses between launches, 1157 back to back, when the power
 //        limit lowers the clock. This is 76 and 70 % of 1650 TFLOP/s, the rate of the matrix instructions alone.

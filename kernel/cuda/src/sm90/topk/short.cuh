@@ -130,7 +130,7 @@ struct ShortRows {
 
     // ---- the copy warp
 
-    // Each lane has every 32nd row of the block and issues its copy in turn.
+    // Each lane has every 32nd row of the block. Copies are issued in the order of rows.
     __device__ __forceinline__ void fill() {
         const u32 count = rows();
         for (u32 base = 0; base < count; base += 32) {
