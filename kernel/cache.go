@@ -16,7 +16,7 @@ func (p Pool) Pages() int { return p.Mem.Rows }
 // Slots returns the number of token rows in the pool.
 func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
 
-// paged is the part of a layout that the checks use.
+// paged is a layout; PageBytes returns the bytes of a page with the given number of tokens.
 type paged interface{ PageBytes(tokens int) int }
 
 // pool checks the memory of a pool against its layout; err is not nil if the operation does not support the layout.

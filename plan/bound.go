@@ -131,7 +131,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.RowsPerChunk == most {
 		return
 	}
-	// The other extreme: all rows at a time, with as many keys as the maximum number of scores allows.
+	// A launch that scores all rows at a time, with as many keys as the maximum number of scores allows (see Bound).
 	fewer := roundUp(scores/most+1, 4)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = fewer, most
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))

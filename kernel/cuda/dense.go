@@ -14,7 +14,7 @@ type DenseAttendArgs struct {
 	LSE         Ptr       // f32 [Rows, LSEStride]; or zero
 	Plan        Ptr       // scratch memory of DensePlanBytes bytes
 	Faults      Ptr       // one u32 of fault bits (FaultKeys), or zero
-	StartStride int64     // elements; the following strides too
+	StartStride int64     // elements between rows; the following strides are also in elements
 	LenStride   int64
 	OutStride   int64
 	LSEStride   int64

@@ -14,7 +14,7 @@ type HyperMixArgs struct {
 	Next          Ptr     // f32 [Rows, Streams]: receives the weights of this sublayer; Out uses Carried; or zero
 	Carried       Ptr     // f32 [Rows, Streams], may be Next; zero: Out is the first stream
 	NormEpsilon   float64 // added to the mean of squares of all streams
-	XStride       int64   // elements between rows; the following strides too
+	XStride       int64   // elements between rows; the following strides are also in elements
 	MixStride     int64
 	OutStride     int64
 	PostStride    int64
@@ -36,7 +36,7 @@ type HyperPostArgs struct {
 	Sub        Ptr   // bf16 [Rows, Hidden]
 	Post       Ptr   // f32 [Rows, Streams]
 	Comb       Ptr   // f32 [Rows, Streams*Streams]
-	XStride    int64 // elements between rows; the following strides too
+	XStride    int64 // elements between rows; the following strides are also in elements
 	SubStride  int64
 	PostStride int64
 	CombStride int64

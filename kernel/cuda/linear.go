@@ -25,7 +25,7 @@ type ConvolveArgs struct {
 	State     Ptr   // f32 [Slots*3, Columns]: the oldest row of a sequence first
 	Kept      Ptr   // f32 [Kept*3, Columns]
 	Held      Ptr   // f32 [Slots*Held, Columns], or zero
-	XStride   int64 // elements between rows, multiples of 4; the following strides too
+	XStride   int64 // elements between rows, a multiple of 4, as are the following strides
 	OutStride int64
 	Columns   int32 // a multiple of 4
 	Reserved  int32
@@ -34,7 +34,7 @@ type ConvolveArgs struct {
 // DeltaArgs are the arguments of the gated delta rule.
 type DeltaArgs struct {
 	Of         SequencesView
-	Q          Ptr // bf16 [Count, Heads*128]; K and V too
+	Q          Ptr // bf16 [Count, Heads*128], like K and V
 	K          Ptr
 	V          Ptr
 	Gate       Ptr   // f32 [Count, Heads*128]
@@ -57,7 +57,7 @@ type DeltaArgs struct {
 
 // GatedNormArgs are the arguments of RMSNorm of heads, multiplied by the sigmoid of a gate.
 type GatedNormArgs struct {
-	X          Ptr // bf16 [Rows, Heads*Columns]; Gate and Out too
+	X          Ptr // bf16 [Rows, Heads*Columns], like Gate and Out
 	Gate       Ptr
 	Weight     Ptr // f32 [Columns]
 	Out        Ptr

@@ -33,7 +33,7 @@ type SparseAttendArgs struct {
 	Partial       Ptr              // partial results, SparseScratch bytes, if Segments > 1
 	Stats         Ptr              // f32 [Rows, Segments, Heads, 4] if Segments > 1
 	Faults        Ptr              // one u32 of fault bits (FaultSlot), or zero
-	QStride       int64            // elements between rows; the following strides too
+	QStride       int64            // elements between rows; the following strides are also in elements
 	OutStride     int64
 	LSEStride     int64
 	MaxStride     int64

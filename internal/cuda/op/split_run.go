@@ -18,7 +18,7 @@ type splitPart struct {
 	p        *experts
 	a        kernel.ExpertArgs
 	phase    int              // 1 for prompt rows
-	args     cuda.ExpertsArgs // arguments for the resident experts; IDs are positions
+	args     cuda.ExpertsArgs // arguments for the resident experts; IDs are positions among them
 	exchange cuda.ExchangeArgs
 	places   cuda.Ptr // i32 [rows, top]: positions in groups of fetched experts
 }

@@ -12,8 +12,8 @@ import (
 // selections that several layers use, two-level selection and n-gram tables. Names follow the v41 spec, 1.1.
 type V41 struct {
 	V4
-	EntrySources []int // layers that compute entries; a layer with a ratio reads those of the last one up to it
-	IndexSources []int // layers that select; a layer with a ratio uses the selection of the last one up to it
+	EntrySources []int // layers that compute entries; others with a ratio read those of the last one before
+	IndexSources []int // layers that select; others with a ratio use the selection of the last one before
 	Candidates   Candidates
 	Engram       engram.Shape
 }

@@ -16,7 +16,7 @@ import (
 // format pack-quantized of compressed-tensors, groups of 32 values with a bf16 scale. A code is the value plus 8. All
 // other weights are BF16.
 
-// formatInt4 is the format of a description with such experts.
+// formatInt4 is the format of a description with routed experts in four bits.
 const formatInt4 config.Format = "compressed-tensors: int4 in groups of 32"
 
 const (
