@@ -4,8 +4,8 @@
 // Item:  up to four query rows and the union of their keys.
 // Block: 256 threads. The queries are in shared memory in half precision. Each warp loads its keys from global memory
 //        to registers, in tiles of 16; they are the left operand, and heads are the right operand. In prompts a warp
-//        processes two tiles at a time and reads the queries once for both. The blocks of an item (gridDim.y) share
-//        its keys in a round-robin, eight warps of keys at a time.
+//        processes two tiles at a time and reads the queries once for both. The keys of an
+//        item are distributed round robin over its blocks (gridDim.y), eight warps of keys at a time.
 // Bits:  A score depends only on its query row and its key: heads are summed in tiles of eight, then over four lanes.
 #pragma once
 

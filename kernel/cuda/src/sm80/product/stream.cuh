@@ -1,8 +1,8 @@
 // Matrix products of up to 16 rows, portable kernels. Operands are those of product.cuh, and results are bitwise equal.
 // Their time is bound by weight bandwidth.
 //
-// Block: Eight warps with tiles of 16 columns. Along warps share the k of a tile: they take blocks of 128 bytes in
-//        turn. A thread block therefore has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
+// Block: Eight warps with tiles of 16 columns. The k of a tile is divided among Along warps, in blocks of 128 bytes
+//        round robin, so a thread block has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
 //        ahead, because no other warp needs them. Weights are the left operand of the matrix unit; rows are the right
 //        operand, eight at a time.
 // e4m3:  Rows are widened once for all warps, one round of Along blocks ahead. They are stored in shared memory in the

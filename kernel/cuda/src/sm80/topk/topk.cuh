@@ -118,7 +118,7 @@ __device__ __forceinline__ void select_row(const TopKArgs& args, i32 v) {
         const u32 key = i < w.length ? selectable(scores[i]) : 0;
         const u32 above = key > threshold, same = !all && key == threshold && key != 0;
         u32 total;
-        // One sum carries both counts, because each is at most 1024.
+        // One sum contains both counts, because each is at most 1024.
         const u32 before = sum_before(shared, above | same << 16, turn, total);
         const u32 same_before = equal + (before >> 16);
         if (above || (same && same_before < want)) {

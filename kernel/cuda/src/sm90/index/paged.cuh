@@ -5,8 +5,8 @@
 //        e4m3 bytes, then 64 f32 scales); block table i32 [tables, blocks]; context lengths i32 [requests, next_n]
 //        (paged_args.h).
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
-// Block: one per SM, 640 threads. An item is a request. A block computes a contiguous range of (request, page) pairs,
-//        which the kernel computes. Four warps copy pages into a ring of 16 stages. With up to 128 columns, the four
+// Block: one per SM, 640 threads. An item is a request. A block processes a contiguous range of (request, page) pairs
+//        (share.cuh). Four warps copy pages into a ring of 16 stages. With up to 128 columns, the four
 //        math warpgroups each take every fourth page. With 256 columns, two pairs of warpgroups take alternate pages,
 //        and each warpgroup of a pair has half of the columns.
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.

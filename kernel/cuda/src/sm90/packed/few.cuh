@@ -124,8 +124,8 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     Walk<S> walk;
     Cursor at;
     Item item;
-    // Weights were written before the previous kernel, and the list of experts too unless late(args). The copies of the
-    // first units are therefore issued before waiting for the previous kernel.
+    // Weights were written before the previous kernel started and, unless late(args), so was the list of experts. The
+    // copies of the first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;

@@ -136,7 +136,7 @@ __device__ __forceinline__ void add_pair_span(PairStorage<S>& shared, float (&su
                 ptx::Held<S::Tokens>::run(sum, a[b % 2][s], inputs + 2 * s, unit > span.begin || b > 0 || s > 0);
             }
             ptx::mma_commit();
-            ptx::mma_wait<1>();  // the operands of the previous batch are free
+            ptx::mma_wait<1>();  // the operands of the previous batch may be overwritten
             if (before >= 0) {
                 release(before);
             }
