@@ -36,7 +36,7 @@ const (
 	E22 Code = "E22" // a page table is too short or names a page outside the cache
 	E23 Code = "E23" // a shared layer was reached without carried indices
 	E24 Code = "E24" // row limit exceeded and slicing is off
-	E25 Code = "E25" // no batch of this kind can be captured in such a graph
+	E25 Code = "E25" // batches of this mode cannot be captured in a graph of the requested kind
 	E26 Code = "E26" // lengths contradict each other
 	E27 Code = "E27" // the cache has a layout other than the plan's
 	E28 Code = "E28" // a kernel of the pass reported a failure

@@ -124,8 +124,8 @@ func (m *Model) Choices() record.Shape {
 	return s
 }
 
-// LayerShare states which layers reuse the indices of an earlier layer. The first of Factor, Types, Pattern and Freq
-// that is set decides.
+// LayerShare states which layers reuse the indices of an earlier layer. Of Factor, Types, Pattern and Freq, the
+// first one that is set is used.
 type LayerShare struct {
 	Factor  int    `json:"factor,omitempty"`  // if above 1, layers whose number is not a multiple of it reuse indices
 	Types   []bool `json:"types,omitempty"`   // for each layer, whether it reuses indices
